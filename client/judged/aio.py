@@ -13,7 +13,7 @@ from judged._batching import calls
 from judged._batching.batch import Batch
 from judged._batching.calls import Call, Calls, Result, Walk, Whole
 from judged._batching.chunks import fold
-from judged._batching.estimates import estimate_judging, estimate_scoring
+from judged._batching.estimates import estimate_judging, estimate_scoring, expected_filled
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
 from judged._batching.judge_stream import JudgeStream
 from judged._batching.metric_parts import Given, Parts
@@ -110,7 +110,8 @@ class AsyncClient(BaseClient[AsyncConnection]):
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order; see Client.judge."""
-        batch = Batch(fold(items), progress, asking, judge, request_id)
+        groups = await self._call_each(expected_filled(fold(items), judge), timeout)
+        batch = Batch(groups, progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
         async with aclosing(self._connection.send_all(send, requests, deadline)) as sent:
@@ -159,6 +160,8 @@ class AsyncClient(BaseClient[AsyncConnection]):
         progress: Progress | None = None,
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way; see Client.evaluate."""
+        if isinstance(groups, Sequence):
+            groups = await self._call_each(expected_filled(groups, judge), timeout)
         stream = EvaluateStream(
             *(groups, metrics, judge, options, asking),
             *(self._deadline(timeout, STREAM_S), self._connection.budget),

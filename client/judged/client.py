@@ -13,7 +13,7 @@ from judged._batching import calls
 from judged._batching.batch import Batch
 from judged._batching.calls import Call, Calls, Result, Walk, Whole
 from judged._batching.chunks import fold
-from judged._batching.estimates import estimate_judging, estimate_scoring
+from judged._batching.estimates import estimate_judging, estimate_scoring, expected_filled
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
 from judged._batching.judge_stream import JudgeStream
 from judged._batching.metric_parts import Given, Parts
@@ -119,7 +119,8 @@ class Client(BaseClient[Connection]):
         else the same gets the replies to the first, those under way included. Which model made the
         texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
-        batch = Batch(fold(items), progress, asking, judge, request_id)
+        groups = self._call_each(expected_filled(fold(items), judge), timeout)
+        batch = Batch(groups, progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
         with closing(self._connection.send_all(send, requests, deadline)) as sent:
@@ -182,6 +183,8 @@ class Client(BaseClient[Connection]):
         they were judged, those of negatives behind the others, and their verdicts with details. The
         offsets of the verdicts are those of the groups without their repeated results.
         """
+        if isinstance(groups, Sequence):
+            groups = self._call_each(expected_filled(groups, judge), timeout)
         stream = EvaluateStream(
             *(groups, metrics, judge, options, asking),
             *(self._deadline(timeout, STREAM_S), self._connection.budget),

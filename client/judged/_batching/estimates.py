@@ -6,7 +6,8 @@ Work is cut as it is for judging and scoring, so that each message is the one th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from judged._batching.batch import Batch
@@ -20,10 +21,13 @@ from judged.errors import InvalidArgument
 from judged.types.groups import Context, QueryGroup
 from judged.types.judges import Asking, CostEstimate, Judge
 from judged.types.scores import AnswerItem, Rubric
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """Where the work stands in a message; errors speak of the work alone."""
+
+_OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
 
 Estimating = Calls[CostEstimate, CostEstimate]
 
@@ -34,9 +38,32 @@ def estimate_judging(
     asking: Asking | None,
 ) -> Estimating:
     """Yield the calls that ask what judging would take; return what they sum up to."""
-    batch = Batch(fold(items), None, asking, judge)
+    groups = yield from expected_filled(fold(items), judge)
+    batch = Batch(groups, None, asking, judge)
     requests = batch.requests(write_judge(judge), include_details=False)
-    return _estimate(pb.EstimateBatchRequest(judge=work) for _, work in requests)
+    work = (pb.EstimateBatchRequest(judge=request) for _, request in requests)
+    return (yield from _estimate(work))
+
+
+def expected_filled(
+    groups: Sequence[QueryGroup], judge: Judge | str | None
+) -> Calls[CostEstimate, Sequence[QueryGroup]]:
+    """Return the groups with a blank expected text where none is given and the judge needs none.
+
+    Only the server knows what a judge's rubric shows, so it is asked, with one short text, where
+    any group needs to know.
+    """
+    if not any(isinstance(g, QueryGroup) and not g.expected and g.open_ended for g in groups):
+        return groups
+    work = pb.BatchJudgeRequest(groups=[_OPEN_ENDED], judge=write_judge(judge))
+    found = yield from _estimate([pb.EstimateBatchRequest(judge=work)])
+    return [fill_expected(group) for group in groups] if found.contexts else groups
+
+
+def fill_expected(group: QueryGroup) -> QueryGroup:
+    """Return a group with one blank expected text where it has none and texts were retrieved."""
+    missing = not group.expected and group.open_ended
+    return replace(group, expected=("",)) if missing else group
 
 
 def estimate_scoring(

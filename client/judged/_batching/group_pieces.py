@@ -56,6 +56,7 @@ def cut_groups(
             checked_group(group, index)
         for piece, cost in _pieces(index, group):
             n = n_contexts(piece.group, piece.end - piece.begin)
+            n = n or (piece.end - piece.begin if group.open_ended else 0)
             over = characters + cost > CHUNK_CHARACTERS or contexts + n > most
             if chunk and (over or len(chunk) >= CHUNK_GROUPS or piece.begin):
                 yield chunk

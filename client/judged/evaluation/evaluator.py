@@ -10,6 +10,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction
 from pathlib import Path
 
 from judged._batching.distinct import against_negatives, distinct_group
+from judged._batching.estimates import fill_expected
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.groups import as_groups
 from judged._inputs import as_metrics, need_kind
@@ -274,6 +275,12 @@ def _evaluate(
     with closing(run):
         yield from check
         yield OnThread(run.retrieve)
+        open_ended = any(not group.expected and group.open_ended for group in run.groups)
+        if open_ended and run.asks_server and not run.asks_at_once:
+            probe = [QueryGroup(retrieved=["text"])]
+            needed: CostEstimate = yield lambda client: client.estimate(probe, run.judge)  # type: ignore[arg-type]
+            if needed.contexts:  # the judge needs no expected text
+                run.groups = [fill_expected(group) for group in run.groups]
         if run.asks_at_once:
             evaluation = yield from _evaluate_groups(
                 *(run.groups, run.metrics, run.judge, run.options),  # type: ignore[arg-type]

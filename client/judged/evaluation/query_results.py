@@ -72,13 +72,11 @@ def _retrieved(
 ) -> list[RetrievedResult]:
     kept = {rank: position for position, rank in enumerate(distinct_ranks(group))}
     wanted = {name: i for i, name in enumerate(dict.fromkeys(group.relevant_document_ids))}
-    width = group.n_expected
+    width = group.n_expected or 1
     start = end = 0
     if verdicts is not None:
         start, end = verdicts.offsets[place : place + 2]
-    judged = (
-        not group.by_id and verdicts is not None and end - start == len(kept) * width and width > 0
-    )
+    judged = not group.by_id and verdicts is not None and end - start == len(kept) * width
     found = []
     for rank in range(group.n_retrieved):
         document_id = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from judged._batching.chunks import ASKING_KINDS
 from judged._batching.distinct import against_negatives, at_ranks, distinct_ranks
 from judged._convert.groups import as_groups
 from judged._inputs import need_kind
@@ -102,6 +103,8 @@ class RecordedEvaluation:
         source: list[int] = []
         score: list[float] = []
         max_grade = 0 if self._verdicts is None else self._verdicts.judge.max_grade
+        # Their rubrics need not show what was expected; all other judges compare with it.
+        asks = self._verdicts is not None and self._verdicts.judge.kind in ASKING_KINDS
         for index, group in enumerate(self._distinct):
             if group.by_id:
                 found = group.document_ids or [f"retrieved_{r}" for r in range(group.n_retrieved)]
@@ -115,7 +118,12 @@ class RecordedEvaluation:
                 status += self._verdicts.status[part]
                 source += self._verdicts.source[part]
                 score += self._verdicts.score[part]
-            rankings.append(JudgedRanking(group.query_id, group.n_expected, group.n_retrieved))
+            rankings.append(
+                JudgedRanking(
+                    *(group.query_id, group.n_expected, group.n_retrieved),
+                    open_ended=asks and group.open_ended,
+                )
+            )
         if not max_grade:
             return JudgedRankings(rankings, relevant, status, source=source)
         return JudgedRankings(

@@ -47,9 +47,10 @@ class QueryGroup:
     Verdicts come retrieved-major: all expected texts for retrieved[0], then for retrieved[1].
     `document_ids` names the retrieved documents; `relevant_document_ids` makes `evaluate` match
     by id instead of judging; ids are text or whole numbers, compared as text. Embeddings or spans
-    may stand for the texts. `negatives` are texts that should not be found, on which `evaluate`
-    reports. `grades` of documents by their ids, 0 for those judged not relevant, say more than
-    `relevant_document_ids`, which are then those above 0.
+    may stand for the texts. Without `expected` a judge whose rubric shows no expected text judges
+    each retrieved text by itself. `negatives` are texts that should not be found, on which
+    `evaluate` reports. `grades` of documents by their ids, 0 for those judged not relevant, say
+    more than `relevant_document_ids`, which are then those above 0.
     """
 
     query: str = ""
@@ -96,6 +97,13 @@ class QueryGroup:
         if self.spans is not None:
             return len(self.spans.expected)
         return self.embeddings.n_expected if self.embeddings is not None else 0
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether texts were retrieved, and no text or one blank text says what was expected."""
+        if not self.retrieved or self.by_id or any(self.expected):
+            return False
+        return len(self.expected) <= 1 and self.embeddings is None and self.spans is None
 
     @property
     def n_retrieved(self) -> int:

@@ -94,7 +94,8 @@ class JudgedRanking:
     """The shape of one query's part of the verdicts.
 
     With `relevant_document_ids` or `grades`, as in QueryGroup, it has no verdicts: it is matched by
-    the `document_ids` of what was retrieved, and `expected` is 0.
+    the `document_ids` of what was retrieved, and `expected` is 0. `open_ended` says that no text
+    was expected and each result was judged by itself; `expected` is then 1.
     """
 
     query_id: str
@@ -103,6 +104,7 @@ class JudgedRanking:
     document_ids: Sequence[str] = ()
     relevant_document_ids: Sequence[str] = ()
     grades: Mapping[str, int] = field(default_factory=dict)
+    open_ended: bool = False
 
     def __post_init__(self) -> None:
         if type(self.query_id) is not str:

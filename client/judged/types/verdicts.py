@@ -254,7 +254,7 @@ def _places(
     known = iter(groups)
     for number, (start, end) in enumerate(ends):
         group = next(known, None)
-        width = 0 if group is None else group.n_expected
+        width = 0 if group is None else group.n_expected or 1
         if group is not None and width * group.n_retrieved != end - start:
             group = None  # these are not the groups as they were judged
         for offset in range(end - start):

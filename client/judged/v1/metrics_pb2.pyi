@@ -767,12 +767,18 @@ class JudgedRanking(_message.Message):
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     RELEVANT_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     GRADES_FIELD_NUMBER: _builtins.int
+    OPEN_ENDED_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the query; it must be unique."""
     expected: _builtins.int
     """expected is the number of expected texts."""
     retrieved: _builtins.int
     """retrieved is the number of retrieved results, best rank first."""
+    open_ended: _builtins.bool
+    """open_ended says that no text was expected and each result was judged by
+    itself; expected is then 1. All results that are relevant are hits. How
+    many there are to find is not known, so metrics that need it are refused.
+    """
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids of the retrieved results, one each, of a ranking that is matched
@@ -796,10 +802,11 @@ class JudgedRanking(_message.Message):
         document_ids: _abc.Iterable[_builtins.str] | None = ...,
         relevant_document_ids: _abc.Iterable[_builtins.str] | None = ...,
         grades: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        open_ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "expected", b"expected", "grades", b"grades", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "expected", b"expected", "grades", b"grades", "open_ended", b"open_ended", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

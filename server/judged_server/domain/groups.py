@@ -93,6 +93,13 @@ class QueryGroup:
             return len(self.expected) * len(self.retrieved)
         return self.n_expected * self.n_retrieved
 
+    @property
+    def open_ended(self) -> bool:
+        """Whether texts were retrieved, and no text or one blank text says what was expected."""
+        if not self.retrieved or self.by_id or any(self.expected):
+            return False
+        return len(self.expected) <= 1 and self.embeddings is None and self.spans is None
+
     def at_ranks(self, ranks: Sequence[int]) -> QueryGroup:
         """Return the group with these of its results only, counted from 0, in that order."""
         embeddings, spans = self.embeddings, self.spans

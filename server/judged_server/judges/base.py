@@ -232,6 +232,11 @@ class Judge(Protocol):
         ...
 
     @property
+    def needs_expected(self) -> bool:
+        """Whether it compares with an expected text; otherwise it judges a result by itself."""
+        ...
+
+    @property
     def priced(self) -> bool:
         """Whether the prices of all models that it may ask are known; true where it asks none."""
         ...
@@ -263,6 +268,7 @@ class LocalJudge:
 
     wants_embeddings = False
     wants_spans = False
+    needs_expected = True
     priced = True
     unavailable = ""
 

@@ -53,6 +53,7 @@ class CalibratedJudge:
         self.identity = inner.identity.calibrated(calibrator)
         self.wants_embeddings = inner.wants_embeddings
         self.wants_spans = inner.wants_spans
+        self.needs_expected = inner.needs_expected
         self.priced = inner.priced
         self.unavailable = inner.unavailable
         self.check_api_keys = inner.check_api_keys

@@ -191,6 +191,7 @@ class Cascade:
         self._unsettled = unsettled
         self._by_cost = by_cost
         judges = [stage.judge for stage in stages]
+        self.needs_expected = any(judge.needs_expected for judge in judges)
         self.priced = all(judge.priced for judge in judges)
         self.unavailable = next((j.unavailable for j in judges if j.unavailable), "")
         prints = [judge.identity.fingerprint for judge in judges]

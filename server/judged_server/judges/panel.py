@@ -120,6 +120,7 @@ class Panel:
         self.unavailable = next((m.judge.unavailable for m in members if m.judge.unavailable), "")
         self._rule = rule
         self.wants_embeddings, self.wants_spans = _wants(members[0].judge)
+        self.needs_expected = any(member.judge.needs_expected for member in members)
         identities = [member.judge.identity for member in members]
         # Members under other thresholds vote otherwise: their fingerprints count, not their keys.
         names = [f"{one.kind}/{one.fingerprint[:8]}" for one in identities]

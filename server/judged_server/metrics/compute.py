@@ -83,6 +83,29 @@ def check_modes(
             raise InvalidField(f"metrics[{i}]", f"{measure.metric.name} {rule}")
 
 
+_WITHOUT_TOTAL = frozenset(
+    {"precision", "hit_rate", "mrr", "context_precision", "err", "rbp", "rbp_residual"}
+)
+
+
+def check_open_ended(measures: Sequence[Measure], max_grade: int) -> None:
+    """Raise InvalidField for a metric that rests on how many results there are to find.
+
+    Where no text was expected, nobody knows; ndcg can be had from a judge that grades, for it holds
+    the order against the best one of the same results.
+    """
+    for i, measure in enumerate(measures):
+        name = measure.metric.name
+        known = name in _WITHOUT_TOTAL or (name == "ndcg" and max_grade > 0)
+        if not known and not measure.metric.family:
+            raise InvalidField(
+                f"metrics[{i}]",
+                f"{name} needs to know how much there is to find, and a query has no expected "
+                "text; ask for precision, hit_rate, mrr, or ndcg by a judge that grades, or give "
+                "each query what is expected",
+            )
+
+
 def compute_judged(
     measures: Sequence[Measure],
     results: JudgedResults,

@@ -33,7 +33,7 @@ def graded(results: JudgedResults, binary: Rankings) -> Rankings:
     Missing verdicts count as grade 0. Raises ValueError where the results have no grades.
     """
     best = _best_of_each(results)
-    unmatched = results.n_expected - binary.found(None)
+    unmatched = _to_find(results, results.n_expected - binary.found(None))
     return _rankings(results, best, best, unmatched)
 
 
@@ -49,8 +49,8 @@ def extremes(
     """
     lowest, highest = _best_of_each(worst), _best_of_each(best)
     # Whatever is added, the matching has half as many pairs as a maximum one, or more.
-    most = worst.n_expected - (low.found(None) + 1) // 2
-    least = best.n_expected - high.found(None)
+    most = _to_find(worst, worst.n_expected - (low.found(None) + 1) // 2)
+    least = _to_find(best, best.n_expected - high.found(None))
     sure = _rankings(best, highest, lowest, least)
     nothing = np.flatnonzero(sure.n_relevant == 0)
     if len(nothing):  # then a single document decides: at its rank the value can be 1
@@ -61,6 +61,11 @@ def extremes(
 
 
 _TINY = 1e-9
+
+
+def _to_find(results: JudgedResults, unmatched: IntArray) -> IntArray:
+    """Return how many expected texts no result matches; none where no text was expected."""
+    return unmatched if results.open_ended is None else np.where(results.open_ended, 0, unmatched)
 
 
 def _rankings(

@@ -14,7 +14,7 @@ shorter side. A million verdicts then take at most a thousand vectorised steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -40,6 +40,9 @@ class JudgedResults:
     max_grade   the highest of its grades, 0 for a judge that gives none.
     judged_ids  the groups that are matched by document id; `n_expected` and verdicts leave them
                 out. None where there are none.
+    open_ended  bool[n]: groups in which each result was judged by itself, with one column of
+                verdicts: all that are relevant are hits, and how many there are to find is not
+                known. None when there are none.
 
     Raises ValueError when the lengths do not fit.
     """
@@ -52,6 +55,7 @@ class JudgedResults:
     gains: FloatArray | None = None
     max_grade: int = 0
     judged_ids: JudgedIds | None = None
+    open_ended: BoolArray | None = None
 
     def __post_init__(self) -> None:
         contexts = int(self.offsets[-1])
@@ -76,7 +80,14 @@ class JudgedResults:
             None if self.missing is None else self.missing[kept],
             gains=None if self.gains is None else self.gains[kept],
             max_grade=self.max_grade,
+            open_ended=None if self.open_ended is None else self.open_ended[groups],
         )
+
+    def is_open_ended(self, groups: IntArray) -> BoolArray:
+        """Return for each of these groups whether its results were judged by themselves."""
+        if self.open_ended is None:
+            return np.zeros(len(groups), np.bool_)
+        return self.open_ended[groups]
 
     def filled(self, relevant: bool) -> JudgedResults:
         """Return the same with every missing verdict set to `relevant`, and its grade likewise."""
@@ -86,9 +97,7 @@ class JudgedResults:
         gains = self.gains
         if gains is not None:
             gains = np.where(self.missing, float(self.max_grade if relevant else 0), gains)
-        return JudgedResults(
-            verdicts, self.n_retrieved, self.n_expected, gains=gains, max_grade=self.max_grade
-        )
+        return replace(self, relevant=verdicts, missing=None, gains=gains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ def match(results: JudgedResults, mode: MatchingMode) -> Rankings:
         hit[pairs.flat_result] = True
     else:
         hit[pairs.flat_result[greedy_choice(pairs, results)]] = True
+        hit[pairs.flat_result[results.is_open_ended(pairs.group)]] = True
         if mode is MatchingMode.MAXIMUM:
             _improve(hit, pairs, results)
     rankings = rankings_of_hits(results.n_retrieved, hit, results.n_expected)

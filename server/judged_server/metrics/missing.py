@@ -97,7 +97,8 @@ def _open_to_change(results: JudgedResults, missing: BoolArray) -> IntArray:
     blocking = (gaps.expected < partner[gaps.flat_result]) & (
         gaps.result < holder[gaps.flat_expected]
     )
-    return np.unique(gaps.group[blocking])
+    # A result that was judged by itself takes nothing from another.
+    return np.unique(gaps.group[blocking | results.is_open_ended(gaps.group)])
 
 
 def _hits_differ(low: Rankings, high: Rankings) -> BoolArray:

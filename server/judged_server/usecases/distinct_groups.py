@@ -14,7 +14,9 @@ from judged_server.metrics.input.rankings import distinct_results
 class Part:
     """Groups that came together, without repeated results, and where they stand in the whole.
 
-    `number` counts parts and `first` groups, both from 0; `ranks` has for each group the ranks, as
+    `number` counts parts and `first` groups, both from 0; `asked` are the groups as the request's
+    judge gets them, and `open_ended` says of which it judges each result by itself, None for none;
+    `ranks` has for each group the ranks, as
     they were sent, of the results that are left. `negatives` and `of_families` are what else is to
     be judged: a group for each that has negatives, and the groups as each family reads them.
     """
@@ -23,6 +25,8 @@ class Part:
     first: int
     groups: Sequence[QueryGroup]
     ranks: Sequence[Sequence[int]]
+    asked: Sequence[QueryGroup] = ()
+    open_ended: Sequence[bool] | None = None
     negatives: Sequence[QueryGroup] = ()
     of_families: Sequence[Sequence[QueryGroup]] = field(default=())
 

@@ -18,6 +18,7 @@ from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.concurrency import IN_PYTHON, run_in_thread_if
+from judged_server.usecases.judge_batch import fill_expected
 
 LARGE_TEXTS = 2000
 """More texts than this are told apart off the event loop."""
@@ -65,6 +66,7 @@ class Estimator:
         What `max_cost` leaves unasked is counted too, but not among what the stages of a cascade
         would do.
         """
+        groups = fill_expected(judge, groups)
         contexts = sum(group.n_contexts for group in groups)
         of_each = ((group.query, *group.expected, *group.retrieved) for group in groups)
         texts = await run_in_thread_if(contexts > LARGE_TEXTS, _distinct, of_each)

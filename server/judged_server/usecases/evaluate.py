@@ -28,7 +28,7 @@ from judged_server.domain import (
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
-from judged_server.metrics.compute import check_modes
+from judged_server.metrics.compute import check_modes, check_open_ended
 from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.input.id_fit import Spellings
 from judged_server.metrics.input.judged_ids import JudgedIds
@@ -39,7 +39,7 @@ from judged_server.metrics.options import MatchingMode, MetricOptions
 from judged_server.metrics.table import MetricTable, with_intervals_and_slices
 from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
-from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
+from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
 from judged_server.usecases.judged_results import join, results_of
 from judged_server.usecases.metric_judges import FamilyJudge, family_judges, own_measures
 from judged_server.usecases.negatives import (
@@ -151,9 +151,14 @@ class PartedEvaluation:
         part = await run_in_thread_if(large, self._groups.add, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
             self._settle(groups)
+        part.asked = part.groups if self._asks_own else ()
         if self._judge is not None:
             if self._asks_own:
                 check_groups_fit(self._judge, part.groups, first=part.first)
+                part.asked = fill_expected(self._judge, part.groups)
+                if not self._judge.needs_expected and any(g.open_ended for g in part.groups):
+                    part.open_ended = [group.open_ended for group in part.groups]
+                    check_open_ended(self._measures, self._judge.identity.max_grade)
             part.negatives = negative_groups(self._judge, part.groups, part.first)
         part.of_families = [family.read(part.groups, part.first) for family in self._families]
         self._needed |= bool(part.negatives) or (self._asks_own and not all(part.by_id))
@@ -181,7 +186,7 @@ class PartedEvaluation:
         A failure is raised, but with `fault_of` it is the fault of each context: `measure` then
         raises only if nothing at all was judged. InvalidField is raised either way.
         """
-        asked = part.groups if self._asks_own else []
+        asked = part.asked
         n = len(asked)
         both = await self._verdicts(self._judge, [*asked, *part.negatives], once, fault_of)
         verdicts = both.of_groups(0, n) if part.negatives else both
@@ -201,8 +206,8 @@ class PartedEvaluation:
                 ]
             )
         self._judged[part.number] = [
-            # The families, behind the request's own judge, give no grades.
-            results_of(part, column, max_grade if self._own and place == 0 else 0, judged_ids)
+            # The families, behind the request's own judge, give no grades and need expected texts.
+            results_of(part, column, max_grade, judged_ids, own=bool(self._own) and place == 0)
             for place, column in enumerate(columns)
         ]
         for column in columns:
@@ -341,7 +346,7 @@ async def evaluate(
 
 def _can_be_judged(group: QueryGroup) -> bool:
     brought = group.embeddings is not None or group.spans is not None
-    return brought or bool(group.n_contexts or group.negatives)
+    return brought or bool(group.n_contexts or group.negatives or group.open_ended)
 
 
 def _failed(offsets: Sequence[int], fault: VerdictFault) -> Verdicts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from judged_server import errors, tracing
@@ -27,6 +28,7 @@ async def judge_batch(
     vectors, say.
     """
     check_groups_fit(judge, groups, field)
+    groups = fill_expected(judge, groups)
     offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
     if (notes := call_notes.get()) is not None:
         notes.add_judged(judge.identity.signature, offsets[-1])
@@ -41,6 +43,20 @@ async def judge_batch(
         large = offsets[-1] > TOLD_INLINE
         await run_in_thread_if(large, tracer.verdicts, judge.identity, groups, verdicts)
     return verdicts
+
+
+def fill_expected(judge: Judge, groups: Sequence[QueryGroup]) -> Sequence[QueryGroup]:
+    """Return the groups with one blank expected text where a judge needs none and none is given.
+
+    Each of their results then has one verdict.
+    """
+    if judge.needs_expected or not any(_lacks_expected(group) for group in groups):
+        return groups
+    return [replace(g, expected=("",)) if _lacks_expected(g) else g for g in groups]
+
+
+def _lacks_expected(group: QueryGroup) -> bool:
+    return not group.expected and group.open_ended
 
 
 def check_groups_fit(

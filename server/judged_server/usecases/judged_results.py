@@ -14,12 +14,20 @@ from judged_server.usecases.distinct_groups import Part
 
 
 def results_of(
-    part: Part, verdicts: Verdicts, max_grade: int, judged_ids: JudgedIds | None
+    part: Part, verdicts: Verdicts, max_grade: int, judged_ids: JudgedIds | None, *, own: bool
 ) -> JudgedResults:
-    """Return the results of a part, with grades where the judge gives some."""
+    """Return the results of a part by one of its judges, its `own` or one of a family of metrics.
+
+    The grades of the own judge, where it gives some, are the gains.
+    """
+    groups = part.asked if own else part.groups
+    max_grade = max_grade if own else 0
     statuses = verdicts.columns.statuses
-    n_retrieved: IntArray = np.array([group.n_retrieved for group in part.groups], np.int64)
-    n_expected: IntArray = np.array([group.n_expected for group in part.groups], np.int64)
+    n_retrieved: IntArray = np.array([group.n_retrieved for group in groups], np.int64)
+    n_expected: IntArray = np.array([group.n_expected for group in groups], np.int64)
+    open_ended: BoolArray | None = None
+    if own and part.open_ended is not None:
+        open_ended = np.array(part.open_ended, np.bool_)
     return JudgedResults(
         verdicts.relevant,
         n_retrieved,
@@ -28,6 +36,7 @@ def results_of(
         gains=grades_of(verdicts.columns.scores, max_grade) if max_grade else None,
         max_grade=max_grade,
         judged_ids=judged_ids,
+        open_ended=open_ended,
     )
 
 
@@ -58,6 +67,10 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
             for part in parts
         ]
         judged_ids = JudgedIds.join(of_parts, begins)
+    open_ended: BoolArray | None = None
+    if any(part.open_ended is not None for part in parts):
+        every = [part.is_open_ended(np.arange(len(part.n_expected))) for part in parts]
+        open_ended = np.concatenate(every)[begins]
     return JudgedResults(
         np.concatenate([part.relevant for part in parts]),
         np.add.reduceat(np.concatenate([part.n_retrieved for part in parts]), begins),
@@ -67,4 +80,5 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
         gains,
         max_grade,
         judged_ids,
+        open_ended,
     )

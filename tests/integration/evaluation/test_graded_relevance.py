@@ -16,11 +16,13 @@ from judged import (
     Judge,
     JudgedRanking,
     JudgedRankings,
+    Matching,
     MetricOptions,
     QueryGroup,
     Status,
 )
-from judged.evaluation import Dataset, Evaluator, Query
+from judged.evaluation import Dataset, Evaluator, Query, Retrieved
+from judged.traces import Trace, record_verdicts
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
@@ -108,6 +110,104 @@ def test_a_failed_grade_leaves_its_query_out_and_bounds_hold_it(client: Client):
     assert done.verdicts is not None
     assert [verdict.grade for verdict in done.verdicts][:2] == [2, None]
     assert done.verdicts[1].status is Status.ERROR
+
+
+def test_a_result_is_graded_without_an_expected_text(client: Client):
+    groups = [
+        QueryGroup("one", (), ["1 a", "3 b", "0 c"], "1"),
+        QueryGroup("two", (), ["1 x"], "2"),
+        QueryGroup("three", ["a"], ["2 x", "3 y"], "3"),
+    ]
+    verdicts = client.judge(groups, JUDGE)
+    assert [verdict.grade for verdict in verdicts] == [1, 3, 0, 1, 2, 3]
+    assert list(verdicts.offsets) == [0, 3, 4, 6]
+    assert [row["rank"] for row in verdicts.to_rows()] == [1, 2, 3, 1, 1, 2]
+    [chunk] = client.judge_stream([groups], JUDGE)
+    assert chunk.verdicts is not None
+    assert chunk.verdicts.score == verdicts.score
+    assert client.estimate(groups, JUDGE).contexts == 6
+    metrics = ["ndcg@3", "precision@2", "mrr", "hit_rate"]
+    done = client.evaluate(
+        groups, metrics, JUDGE, MetricOptions(per_query=True), include_verdicts=True
+    )
+    assert done.verdicts is not None
+    assert done.verdicts.score == verdicts.score
+    # The best order is that of the results that were graded: nothing else is known to be there.
+    assert done.table["ndcg@3"].per_query == pytest.approx(
+        [ndcg([1, 3, 0], [1, 3, 0]), 1.0, ndcg([2, 3], [2, 3])]
+    )
+    assert done.table["precision@2"].per_query == [0.5, 0.0, 0.5]
+    assert done.table["mrr"].per_query == [0.5, 0.0, 1.0]
+    assert done.table.counts.evaluated == 3
+
+
+def test_every_relevant_result_is_a_hit_where_no_text_was_expected(client: Client):
+    group = QueryGroup("one", (), ["3 a", "2 b", "0 c", "3 d"], "1")
+    for matching in Matching:
+        modes = MetricOptions(matching=matching)
+        done = client.evaluate([group], ["precision@4", "mrr"], JUDGE, modes)
+        assert done.table["precision@4"].mean == 0.75, matching
+
+
+def test_what_rests_on_all_there_is_to_find_is_refused(client: Client):
+    group = QueryGroup("one", (), ["3 a"], "1")
+    for name in ("recall@5", "f1", "ap", "r_precision", "hybrid_log_rank"):
+        with pytest.raises(InvalidArgument, match="needs to know how much there is to find"):
+            client.evaluate([group], ["ndcg@3", name], JUDGE)
+    with pytest.raises(InvalidArgument, match="needs to know how much there is to find"):
+        client.compute_metrics(
+            ["recall"], JudgedRankings([JudgedRanking("1", 1, 2, open_ended=True)], [True, False])
+        )
+
+
+def test_a_judge_that_compares_has_no_verdict_without_an_expected_text(client: Client):
+    groups = [QueryGroup("one", (), ["3 a", "2 b"], "1")]
+    for judge in ("exact", Judge("llm", parameters={"rubric": "retrieval_match"})):
+        verdicts = client.judge(groups, judge)
+        assert (len(verdicts), list(verdicts.offsets)) == (0, [0, 0])
+
+
+def test_a_failed_grade_without_an_expected_text_is_between_the_bounds(client: Client):
+    done = client.evaluate(
+        [QueryGroup("one", (), ["2 x", "failing"], "1"), QueryGroup("two", (), ["3 x"], "2")],
+        ["ndcg@2", "precision@2"],
+        JUDGE,
+    )
+    for name, values in (
+        ("ndcg@2", [ndcg([2, grade], [2, grade]) for grade in range(4)]),
+        ("precision@2", [0.5, 1.0]),
+    ):
+        metric = done.table[name]
+        assert metric.n == 1
+        assert metric.lower_bound is not None
+        assert metric.upper_bound is not None
+        other = 1.0 if name == "ndcg@2" else 0.5
+        assert metric.lower_bound <= (min(values) + other) / 2
+        assert metric.upper_bound >= (max(values) + other) / 2
+
+
+def test_queries_without_expectations_give_the_same_by_a_stream_a_file_and_a_trace(
+    client: Client, tmp_path: Path
+):
+    dataset = Dataset([Query(str(n), f"query {n}") for n in range(3)])
+    results = {str(n): [f"{(n + rank) % 4} text" for rank in range(3)] for n in range(3)}
+    metrics = ["ndcg@3", "precision@3"]
+    whole = Evaluator(client).evaluate(results, dataset, metrics, judge=JUDGE)
+    assert whole.table["ndcg@3"].n == 3
+    assert [r.relevant for r in whole.queries[2].retrieved] == [True, True, False]
+    for _ in range(2):
+        resumed = Evaluator(client).evaluate(
+            results, dataset, metrics, judge=JUDGE, resume=tmp_path / "run.resume"
+        )
+        assert resumed.table["ndcg@3"].per_query == whole.table["ndcg@3"].per_query
+        assert resumed.table["precision@3"].mean == whole.table["precision@3"].mean
+    found = {name: [Retrieved(text=text) for text in texts] for name, texts in results.items()}
+    groups = dataset.to_groups(found)
+    trace = Trace()
+    client.evaluate(
+        groups, metrics, JUDGE, record=lambda some, said: record_verdicts(trace, some, said)
+    )
+    assert len(trace.items) == 9
 
 
 def test_going_on_and_replaying_give_the_same_numbers(

@@ -58,7 +58,7 @@ def read_groups(
         group = _read_group(message, limits, f"{field}[{i}]", fit, first_result)
         first_result = 0
         groups.append(group)
-        contexts += group.n_contexts
+        contexts += len(group.retrieved) if group.open_ended else group.n_contexts
         if group.negatives:  # what is judged against them is work as well
             contexts += group.n_retrieved * len(group.negatives)
     limits.check_contexts(contexts, field)

@@ -21,9 +21,10 @@ from judged_server.api.convert.statistics.intervals import read_interval_options
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import FloatArray, IntArray, Status, VerdictCounts, Verdicts
+from judged_server.domain import BoolArray, FloatArray, IntArray, Status, VerdictCounts, Verdicts
 from judged_server.domain.names import check_unique
 from judged_server.metrics.compute import (
+    check_open_ended,
     compute_gains,
     compute_judged,
     compute_trec,
@@ -269,12 +270,18 @@ def _judged(
     judged_ids, spellings = _read_ids(message, field)
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
+    open_ended: BoolArray = np.array([ranking.open_ended for ranking in rankings], np.bool_)
+    if open_ended.any():
+        check_open_ended(measures, message.max_grade)
+        for i in np.flatnonzero(open_ended & (n_expected != 1)).tolist():
+            raise errors.InvalidField(f"{field}[{i}].expected", "must be 1 where open_ended is set")
     results = JudgedResults(
         verdicts.relevant,
         n_retrieved,
         n_expected,
         missing,
         judged_ids=judged_ids,
+        open_ended=open_ended if open_ended.any() else None,
         **_grades(message, verdicts, f"{prefix}judged"),
     )
     table = compute_judged(measures, results, options, field=field + "[{}].expected")

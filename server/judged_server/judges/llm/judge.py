@@ -218,7 +218,7 @@ class LlmJudge:
         self._model_caller = model_caller
         self._model = model
         self._rubric = rubric
-        self._shows_expected = EXPECTED_TEXT in rubric.fields
+        self.needs_expected = EXPECTED_TEXT in rubric.fields
         self._samples = samples
         self._temperature = temperature
         self._max_tokens = max_tokens
@@ -254,7 +254,7 @@ class LlmJudge:
 
     def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
         """Yield all that `judge` would ask of the groups."""
-        contexts, _ = number_contexts(groups, with_expected=self._shows_expected)
+        contexts, _ = number_contexts(groups, with_expected=self.needs_expected)
         for context in contexts:
             fields = context.fields
             for number in range(self._samples):
@@ -282,7 +282,7 @@ class LlmJudge:
         none = nothing(self._model.card.prices)
 
         def prepare() -> tuple[list[TextContext], list[ContextVotes], IntArray]:
-            contexts, places = number_contexts(groups, with_expected=self._shows_expected)
+            contexts, places = number_contexts(groups, with_expected=self.needs_expected)
             all_votes = [ContextVotes(self._samples, none, caller.wants_details) for _ in contexts]
             return contexts, all_votes, places
 

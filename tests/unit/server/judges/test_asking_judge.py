@@ -32,6 +32,7 @@ class OnceJudge:
 
     wants_embeddings = False
     wants_spans = False
+    needs_expected = True
     unavailable = ""
 
     def __init__(self, model: ChatModel, model_caller: ModelCaller) -> None:
