@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from judged import Context, Judge, QueryGroup, Status, Verdicts
+from judged import Client, Context, Judge, QueryGroup, Status, Verdicts
 from judged._batching.chunks import ASKING_KINDS
 from judged._views import of_all, word
 from judged.cli.field_path import Place, Steps
@@ -38,26 +38,37 @@ _LINE = "{query, expected_text, retrieved_text}"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the input: its number, all its fields, a context for each expected text."""
+    """One line of the input: its number, all its fields, a context for each expected text.
+
+    Where it has no expected text, that of its context is blank, and `lacks` says so.
+    """
 
     number: int
     fields: dict[str, Any]
     contexts: Sequence[Context]
+    lacks: FileError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a file holds: lines, those of them that expect only a blank text, and contexts."""
+    """What a file holds: lines, those of them that expect only a blank text, and contexts.
+
+    `lacks` says of the first line without an expected text that it has none.
+    """
 
     lines: int = 0
     expecting_nothing: int = 0
     contexts: int = 0
+    lacks: FileError | None = None
 
     def and_also(self, line: Line) -> Counted:
         """Return the same with one line more."""
         blank = not any(context.expected_text.strip() for context in line.contexts)
         return Counted(
-            self.lines + 1, self.expecting_nothing + blank, self.contexts + len(line.contexts)
+            self.lines + 1,
+            self.expecting_nothing + blank,
+            self.contexts + len(line.contexts),
+            self.lacks or line.lacks,
         )
 
 
@@ -101,11 +112,18 @@ def count_contexts(path: str) -> Counted:
     return counted
 
 
-def check_expectations(out: Output, path: str, judge: Judge, counted: Counted) -> None:
+def check_expectations(
+    out: Output, path: str, judge: Judge, counted: Counted, client: Client
+) -> None:
     """Warn of lines whose expected text is blank. Raises Problem where all are.
 
-    Not where language models judge, whose rubrics need not show what was expected.
+    Not where language models judge, whose rubrics need not show what was expected. Raises FileError
+    for a line without one, where the judge needs it.
     """
+    if counted.lacks is not None:
+        alone = [QueryGroup(retrieved=["text"])]
+        if not client.estimate(alone, judge).contexts:  # of a judge that needs none there is one
+            raise counted.lacks
     n = counted.expecting_nothing
     if not n or judge.kind in ASKING_KINDS:
         return
@@ -134,7 +152,11 @@ def _each(path: str) -> Iterator[tuple[Line, str | None, Record]]:
     for number, record in input_records(path, *FIELDS):
         item_id = record.optional_identifier("id")
         record.optional_text(SYSTEM_MODEL)
-        yield Line(number, dict(record.fields), contexts_of(record)), item_id, record
+        lacks = None
+        if record.get("expected_text") is None and record.get("expected_alternatives") is None:
+            lacks = record.missing(("expected_text",))
+        contexts = contexts_of(record) if lacks is None else [_without_expected(record)]
+        yield Line(number, dict(record.fields), contexts, lacks), item_id, record
 
 
 def system_models(lines: Iterable[Line]) -> list[str]:
@@ -157,14 +179,23 @@ def contexts_of(record: Record) -> list[Context]:
     These are `expected_text` and those of `expected_alternatives` that hold something; one of the
     two fields must be there.
     """
-    if record.get("query") is None and record.get("queries") is not None:
-        raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
+    _refuse_datasets(record)
     query = record.text("query")
     alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
     if not alternatives or record.get("expected_text") is not None:
         alternatives.insert(0, record.text("expected_text"))
     retrieved = record.text("retrieved_text")
     return [Context(query, expected, retrieved) for expected in dict.fromkeys(alternatives)]
+
+
+def _refuse_datasets(record: Record) -> None:
+    if record.get("query") is None and record.get("queries") is not None:
+        raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
+
+
+def _without_expected(record: Record) -> Context:
+    _refuse_datasets(record)
+    return Context(record.text("query"), "", record.text("retrieved_text"))
 
 
 def fold_lines(lines: Iterable[Line]) -> list[QueryGroup]:

@@ -40,6 +40,7 @@ from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import TraceFlags, kept_trace
+from judged.cli.output.judgment_list import SUFFIX, check_ids, write_judgments
 from judged.cli.output.tally import Tally
 from judged.cli.output.usage import detail_document, report_estimate, usage_document
 from judged.cli.output.writer import (
@@ -85,14 +86,19 @@ def command(
     details: Details = False,
     traces: TraceFlags,
     output: Annotated[
-        str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
+        str,
+        typer.Option(
+            metavar="FILE|-",
+            help="Where the judged lines go; FILE.qrels gets a judgment list for trec_eval.",
+        ),
     ] = STDOUT,
     shared: JudgingFlags,
 ) -> None:
     """Judge every line of a file and print it with its verdict.
 
     With --output FILE lines are read as they are sent and not held, unless they are standard input,
-    or --json, --trace, --judge none, --estimate, --cache-only or --max-cost need all at once.
+    FILE is a judgment list, or --json, --trace, --judge none, --estimate, --cache-only or
+    --max-cost need all at once.
     """
     out = shared.output()
     check_writable(output, "--output")
@@ -113,6 +119,7 @@ def command(
     whole = (
         shared.json_to is not None or tracing.path is not None or tracing.replays or ask.estimate
     )
+    whole = whole or output.endswith(SUFFIX)
     if not (whole or ask.cache_only or ask.max_cost is not None or STDOUT in (contexts, output)):
         _judge_to_file(
             *(out, contexts, output, shared),
@@ -126,6 +133,8 @@ def command(
         return
     with out.told_misspellings():
         lines = read_contexts(contexts)
+    if output.endswith(SUFFIX):
+        check_ids(contexts, lines)
     groups = fold_lines(lines)
     kept = kept_trace(tracing, out)
     with (
@@ -151,7 +160,7 @@ def command(
             out.warn(*replay_warnings(replay, tracing.path))
         else:
             spec = spec_of(server.info)
-            check_expectations(out, contexts, spec, count_lines(lines))
+            check_expectations(out, contexts, spec, count_lines(lines), server.client)
             tell_circular(out, system_models(lines), judging_models(server.info, spec))
             if ask.estimate:
                 report_estimate(out, server.client.estimate(groups, spec, asking=asking))
@@ -174,7 +183,9 @@ def command(
         judged_line(line, verdict, verdicts.judge)
         for line, verdict in zip(lines, verdicts, strict=True)
     ]
-    if output != STDOUT or not out.takes_stdout:
+    if output.endswith(SUFFIX):
+        write_judgments(out, output, lines, verdicts, "--output")
+    elif output != STDOUT or not out.takes_stdout:
         with open_output(output, "--output") as file:
             file.writelines(map(json_line, judged))
     tally = Tally()
@@ -255,7 +266,7 @@ def _judge_to_file(
         progress_bar("judging", total) as progress,
     ):
         spec = spec_of(server.info)
-        check_expectations(out, contexts, spec, counted)
+        check_expectations(out, contexts, spec, counted, server.client)
         models, systems = judging_models(server.info, spec), set[str]()
         blocks = blocks_of_contexts(contexts)
         lines: list[Line] = next(blocks)
