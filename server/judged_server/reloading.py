@@ -61,7 +61,7 @@ class Reload:
     parts: ReloadedParts
     grace_s: float = field(init=False)
     failures: dict[str, int] = field(
-        default_factory=lambda: {"settings": 0, "llm_config": 0}, init=False
+        default_factory=lambda: {"settings": 0, "llm_config": 0, "rubrics": 0}, init=False
     )
     _running: asyncio.Task[None] | None = field(default=None, init=False)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -99,6 +99,11 @@ class Reload:
                     waiting.append("llm_config (all but prices and limits)")
             except SettingsError as error:
                 self._failed("llm_config", error)
+            try:
+                if await asyncio.to_thread(self._rubrics_differ):
+                    waiting.append("rubrics_dir (its files)")
+            except SettingsError as error:
+                self._failed("rubrics", error)
         if waiting:
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
         if self.failures == failed_before:
@@ -144,6 +149,19 @@ class Reload:
         self.parts.budgets.limit(models.budget.per_request, models.budget.per_day)
         self.parts.offerings.renew()
         return is_all
+
+    def _rubrics_differ(self) -> bool:
+        """Say whether the folder of rubrics holds others than at the start. Raises SettingsError.
+
+        Judges are built of them, and signatures name them, so that they are not taken over.
+        """
+        folder = self.settings.rubrics_dir
+        if folder is None:
+            return False
+        from judged_server.llm.rubrics.loading import load_builtin, load_folder  # noqa: PLC0415
+
+        now = {**load_builtin(), **load_folder(folder)}
+        return {rubric.sha256 for rubric in now.values()} != self.parts.offerings.rubric_hashes
 
     def _failed(self, what: str, error: SettingsError) -> None:
         self.failures[what] += 1

@@ -57,7 +57,9 @@ class QueryGroup(_message.Message):
     the full cross product of contexts (query, expected text, retrieved text), in
     retrieved-major order: verdict r * len(expected) + e belongs to retrieved[r]
     and expected[e]. A single context is a group of one by one. A group with no
-    expected or no retrieved text is valid and has no verdicts.
+    expected or no retrieved text is valid and has no verdicts; but where the
+    judge needs no expected text (its rubric shows none), each retrieved text of a
+    group without expected has one, as beside a single blank expected text.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -70,6 +70,8 @@ class Offerings(dict[Allowed, Offering]):
         self._embedders = embedders
         self._chat_models = chat_models
         self._rubrics = rubrics
+        self.rubric_hashes = {rubric.sha256 for rubric in rubrics.values()}
+        """The SHA-256 of each rubric of the server."""
         self._model_caller = model_caller
         self._default_judge = default_judge
         super().__init__()

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ from tests.integration.server_process import ServerProcess, running_server, unti
 from tests.integration.tenant_files import new_token
 
 PRICES = (1000.0, 2000.0)
+
+RUBRIC = (
+    (resources.files("judged_server.llm.rubrics") / "builtin" / "graded_relevance.toml")
+    .read_text()
+    .replace('id = "graded_relevance"', 'id = "own"')
+)
 
 
 @dataclass
@@ -89,7 +96,10 @@ def world(tmp_path: Path) -> Iterator[World]:
     token = new_token(tenants, "a")
     with provider_on_a_thread(script) as provider:
         (tmp_path / "llm.toml").write_text(document(provider.base_url))
+        (tmp_path / "rubrics").mkdir()
+        (tmp_path / "rubrics" / "own.toml").write_text(RUBRIC)
         flags = ("--config", str(settings), "--tenants", str(tenants), "--llm-cache", "off")
+        flags += ("--rubrics-dir", str(tmp_path / "rubrics"))
         models = ("--llm-config", str(tmp_path / "llm.toml"), "--metrics-listen", "127.0.0.1:0")
         state = {"XDG_STATE_HOME": str(tmp_path)}
         with running_server(*flags, *models, env=state) as server:
@@ -158,6 +168,19 @@ def test_limits_of_requests_are_taken_over_and_the_rest_waits(world: World):
     world.hang_up("reloaded by SIGHUP", times=2)
     cost, first = ask(world, "text")
     assert cost == pytest.approx(first)
+
+
+def test_rubrics_that_changed_wait_for_a_restart(world: World):
+    world.hang_up("reloaded by SIGHUP")
+    assert "rubrics_dir" not in world.server.log_text()
+    rubric = world.folder / "rubrics" / "own.toml"
+    rubric.write_text(RUBRIC.replace("an assessor", "a judge"))
+    world.hang_up("reloaded by SIGHUP", times=2)
+    assert "settings wait for a restart" in world.server.log_text()
+    assert "rubrics_dir (its files)" in world.server.log_text()
+    rubric.write_text("id = ")
+    world.hang_up("bad rubrics")
+    assert world.failures("rubrics") == 1
 
 
 def test_the_level_of_the_log_is_taken_over(world: World):
