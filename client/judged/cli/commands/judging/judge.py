@@ -13,6 +13,7 @@ import typer
 
 from judged import Asking, Flag, Judge, Source, Status, Verdict
 from judged._batching.chunks import PASSING, failed_verdicts
+from judged.cli.commands.judging.judgment_list import SUFFIX, check_ids, write_judgments
 from judged.cli.connection import Access, connect
 from judged.cli.inputs.contexts import (
     Line,
@@ -40,7 +41,6 @@ from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import TraceFlags, kept_trace
-from judged.cli.output.judgment_list import SUFFIX, check_ids, write_judgments
 from judged.cli.output.tally import Tally
 from judged.cli.output.usage import detail_document, report_estimate, usage_document
 from judged.cli.output.writer import (
