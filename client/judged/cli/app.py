@@ -35,6 +35,7 @@ from judged.cli.defaults import (
 from judged.cli.examples import epilog
 from judged.cli.help_text import keep_words_whole
 from judged.cli.options.groups import with_groups
+from judged.cli.output.writer import say
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -147,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
         commands = commands_of(group)
         given = defaults(commands, arguments, os.environ)
         for warning in misspelt_variables(commands, os.environ):
-            sys.stderr.write(f"judged: warning: {warning}\n")
+            say(f"warning: {warning}")
         group(args=list(arguments), prog_name="judged", default_map=given)
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # typer's own word for it is a plain 1
@@ -171,9 +172,8 @@ def _fail(message: str) -> int:
 
 
 def _say(message: str) -> None:
-    # One line, whatever a library put into its message.
     with suppress(BrokenPipeError):  # nobody reads it; the status says enough
-        sys.stderr.write(f"judged: {' '.join(message.split())}\n")
+        say(" ".join(message.split()))
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:

@@ -19,6 +19,7 @@ from textual.widgets import Footer, Input, ProgressBar, Static
 from judged.evaluation import FileError
 from judged.labelling.items import Item
 from judged.labelling.label_file import Label, LabelFile
+from judged.report.texts import visible
 
 _WORD = re.compile(r"\w+")
 _LEAST_MATCH = 3
@@ -152,7 +153,7 @@ class LabelScreen(App[None]):
                 self._put(part, Text(""))
             return
         several = len(item.expected) > 1
-        self._put("query", Text(item.query))
+        self._put("query", Text(visible(item.query)))
         self._put("expected-title", Text("expected, any of these" if several else "expected"))
         self._put("expected", _expected(item))
         self._put("retrieved", _marked(item.retrieved, _words(*item.expected)))
@@ -177,7 +178,7 @@ def _words(*texts: str) -> set[str]:
 
 def _marked(text: str, words: set[str]) -> Text:
     """Return a text in which the words that are in the other one too stand out."""
-    shown = Text(text)
+    shown = Text(text := visible(text))
     for match in _WORD.finditer(text):
         if match[0].casefold() in words:
             shown.stylize("bold underline", *match.span())

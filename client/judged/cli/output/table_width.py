@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Any
 
 from rich import box
 from rich.cells import cell_len
+from rich.console import RenderableType
 from rich.table import Column, Table
+
+from judged.report.texts import visible
 
 _GAP = 3
 """Characters between two columns."""
@@ -18,9 +22,21 @@ _NARROWEST = 16
 """Characters that a column of text keeps where it folds."""
 
 
+class _Visible(Table):
+    """A table whose texts move no cursor and colour nothing, whatever ids and names hold."""
+
+    def add_column(self, header: RenderableType = "", *more: Any, **options: Any) -> None:  # noqa: ANN401 - as rich has them
+        """Add a column."""
+        super().add_column(visible(str(header)), *more, **options)
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401 - the same
+        """Add a row."""
+        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
+
+
 def result_table() -> Table:
     """Return a table without columns, in the style of all results."""
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    return _Visible(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
 
 
 def fitting(view: Table, width: int) -> list[Table]:

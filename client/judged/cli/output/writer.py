@@ -21,6 +21,7 @@ from judged.cli.output.json_document import document_texts
 from judged.cli.output.table_width import fitting, result_table
 from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import FileWarning
+from judged.report.texts import visible
 from judged.types import VerdictError
 
 Report = Callable[[int, int], object]
@@ -57,7 +58,7 @@ class Output:
 
     def note(self, message: str) -> None:
         """Say something on standard error."""
-        sys.stderr.write(f"judged: {message}\n")
+        say(message)
 
     def warn(self, *messages: str) -> None:
         """Say on standard error what may be wrong with the result; `--strict` makes it count."""
@@ -92,6 +93,7 @@ class Output:
         """Print tables and lines on standard output, unless the JSON document goes there."""
         if self.takes_stdout:
             return
+        parts = tuple(visible(part) if isinstance(part, str) else part for part in parts)
         with _standard_output() as stream:
             # Ids and texts of the user are printed as they are: no markup, emoji, colouring.
             console = Console(file=stream, markup=False, emoji=False, highlight=False)
@@ -103,7 +105,7 @@ class Output:
             console.width = _WIDE
             with console.capture() as capture:
                 console.print(*parts, sep="\n", soft_wrap=True)
-            for line in capture.get().splitlines():
+            for line in capture.get().removesuffix("\n").split("\n"):
                 stream.write(line.rstrip() + "\n")
 
     def count(self, *, failed: int, total: int, errors: Iterable[VerdictError] = ()) -> None:
@@ -130,6 +132,12 @@ class Output:
             raise typer.Exit(2)
         if fell_short or (self._strict and self.warnings):
             raise typer.Exit(1)
+
+
+def say(message: str) -> None:
+    """Write a remark on standard error: one line, whatever texts of others it holds."""
+    line = visible(message).replace("\n", " ")
+    sys.stderr.write(f"judged: {line}\n")
 
 
 def _show_on_terminal(console: Console, part: RenderableType) -> None:

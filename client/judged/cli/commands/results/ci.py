@@ -27,6 +27,7 @@ from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import parse_json, read_bytes
 from judged.report import Report, make_report, to_html
 from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
+from judged.report.texts import visible
 
 _STALE_DAYS = 30.0
 
@@ -167,7 +168,7 @@ def _annotate(
         path = _in_repository(dataset)
     if github and dataset is not None:
         for line in for_github(path, lines, annotations):
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{visible(line)}\n")
     if code_quality is not None:
         if dataset is None:
             raise Problem("--code-quality: needs --dataset FILE, whose lines it is about")

@@ -143,3 +143,17 @@ def test_convert_says_where_the_scores_of_a_run_rank_otherwise(folder, capsys):
     assert run(command) == 1
     assert "in 1 of 1 topic the scores rank otherwise than the rank" in capsys.readouterr().err
     assert [found.doc_id for found in Results.from_jsonl("d.jsonl")["1"]] == ["b", "a"]
+
+
+def test_names_of_files_and_ids_reach_the_terminal_as_pictures(tmp_path, capsys):
+    evil = "\x1b[31mred\x07"
+    path = tmp_path / f"{evil}.jsonl"
+    line = {"query_id": evil, "query_text": "", "expected_answers": []}
+    path.write_text(json.dumps(line) + "\n" + json.dumps({**line, "query_text": evil}) + "\n")
+    assert run(["validate", str(path)]) == 2
+    assert run(["convert", str(path), str(tmp_path / f"{evil}.csv")]) == 2
+    assert run(["report", str(path), "-o", str(tmp_path / "r.html")]) == 2
+    assert run(["metrics", "--qrels", str(path), "--run", str(path), "-m", evil]) == 2
+    told = "".join(capsys.readouterr())
+    assert "\u241b[31mred" in told
+    assert not set(told) & {"\x1b", "\x07"}

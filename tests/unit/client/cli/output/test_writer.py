@@ -1,6 +1,7 @@
 """Where results and remarks go."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,6 +47,30 @@ class TestOutput:
         assert lines[2] == "[red]x" * 40 + "   1"
         assert lines[3:] == ["", "line"]
         assert all(line == line.rstrip() for line in lines)
+
+    @pytest.mark.parametrize("terminal", [True, False])
+    @pytest.mark.parametrize(
+        "evil", ["\x1b[31mred", "\x1b]0;title\x07", "a\rb", "\x9b2J", "\x08\x08", "\x7f"]
+    )
+    def test_no_text_of_others_reaches_the_terminal_as_it_is(
+        self, capsys, monkeypatch, terminal, evil
+    ):
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+        table = new_table(f"name {evil}", f"metric {evil}")
+        table.add_row(f"id {evil}", f"cell {evil}")
+        out = Output(None)
+        out.show(table, f"line {evil}")
+        out.note(f"note {evil}")
+        out.warn(f"file {evil}: odd\njudged: forged")
+        shown, said = capsys.readouterr()
+        for part in ("name", "metric", "id", "cell", "line"):
+            assert part in shown
+        assert said.count("\n") == 2
+        # What rich itself writes between texts are colours and styles.
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.replace(evil, "EVIL")) + said
+        assert "EVIL" not in plain
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", plain)
 
     def test_warns_on_standard_error(self, capsys):
         out = Output(None)
