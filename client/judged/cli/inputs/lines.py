@@ -26,7 +26,7 @@ def input_records(path: str, *known: str) -> Iterator[tuple[int, Record]]:
 
     Fields with nearly a `known` name are warned of, where there are any.
     """
-    lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    lines = number_lines(sys.stdin.buffer, name_of(path)) if path == STDOUT else read_lines(path)
     fields = KnownFields(*known)
     for number, record in number_records(lines, name_of(path)):
         fields.check(record)

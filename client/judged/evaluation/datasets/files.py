@@ -18,6 +18,8 @@ _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_ZIP_MARK = b"PK"
+_JOINED = "begins with a byte order mark: two files were joined here; take the mark out"
 # Fields with a meaning of their own, which are no misspelling of another one.
 SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
@@ -102,13 +104,18 @@ def read_bytes(path: Path | str) -> bytes:
 def read_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line) of every line that is not blank. Raises FileError."""
     with open_file(path) as file:
-        yield from number_lines(file)
+        yield from number_lines(file, str(path))
 
 
-def number_lines(file: BinaryIO | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) of every line of an open file that is not blank."""
+def number_lines(file: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of every line of the open file `name` that is not blank.
+
+    Raises FileError.
+    """
     for number, line in enumerate(file, 1):
-        text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        if number > 1 and line.startswith(_BYTE_ORDER_MARK):
+            raise FileError(name, number, _JOINED)
+        text = line.removeprefix(_BYTE_ORDER_MARK)
         if text.strip():
             yield number, text
 
@@ -154,7 +161,8 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
         problem = error.msg.removesuffix(" at")
-        hint = _other_format(text, whole=line is None)
+        hint = _notation(text, error.pos)
+        hint = hint or _other_format(text, whole=line is None, several=error.msg == "Extra data")
         raise FileError(
             name, line, f"is not JSON: {problem} at {inner}column {error.colno}{hint}"
         ) from None
@@ -195,14 +203,24 @@ def too_large(value: object) -> bool:
     return isinstance(value, float) and math.isinf(value)
 
 
-def _other_format(text: str, *, whole: bool) -> str:
+def _notation(text: str, at: int) -> str:
+    """Return a hint at what stands where JSON ends to be JSON."""
+    rest = text[at:]
+    if rest[:1] in ("]", "}") and text[:at].rstrip().endswith(","):
+        return f"; take out the comma before the {rest[0]}"
+    if rest.startswith(("'", "True", "False", "None")):
+        return "; this is Python's notation, as str() writes it: write JSON, as json.dumps does"
+    return ""
+
+
+def _other_format(text: str, *, whole: bool, several: bool) -> str:
     """Return a hint at what a line, or a whole file, that is not JSON may be instead."""
     if "\0" in text:
         return "; it holds NUL characters, as UTF-16 does: save it as UTF-8"
     start, read = text.strip().partition("\n")[0] if whole else text.strip(), "JSON lines are"
     if whole:
         read = "one JSON value is"
-        if start.startswith("{") and start.endswith("}"):
+        if several and start.startswith("{") and start.endswith("}"):
             return "; this looks like JSON lines, and one JSON value is read here"
     if start[:1] in ("{", "["):
         parts = start in ("{", "[") or start.endswith((",", "{", "["))
@@ -217,12 +235,18 @@ def _other_format(text: str, *, whole: bool) -> str:
 def decode(raw: bytes, name: str, line: int | None) -> str:
     """Return the text of UTF-8 bytes. Raises FileError."""
     try:
-        return raw.decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
         if raw[:2] in _UTF_16_MARKS:
             raise FileError(name, line, "is UTF-16; save it as UTF-8") from None
+        if raw[:2] == _ZIP_MARK:
+            problem = "is a zip file, as sheets of Excel are; save a sheet as CSV in UTF-8"
+            raise FileError(name, line, problem) from None
         problem = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
         raise FileError(name, line, problem) from None
+    if (joined := text.find("\n\ufeff")) >= 0:
+        raise FileError(name, text.count("\n", 0, joined) + 2, _JOINED)
+    return text
 
 
 def _refuse_constant(name: str) -> NoReturn:

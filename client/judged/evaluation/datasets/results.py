@@ -215,7 +215,7 @@ class LinesOfResults:
 
     def read(self, file: BinaryIO | GzipFile) -> Iterator[LineOfResults]:
         """Yield every line of an open file that is not blank. Raises FileError."""
-        for number, raw in number_lines(file):
+        for number, raw in number_lines(file, self._name):
             yield self._line(raw, number, file.tell() - len(raw))
 
     def at(self, file: BinaryIO | GzipFile, offset: int) -> LineOfResults:

@@ -177,9 +177,25 @@ def _columns(name: str, n: int, layout: str) -> Iterator[tuple[int, list[str]]]:
         if len(columns) != n:
             problem = (
                 f"has {len(columns)} column{'s' * (len(columns) != 1)} instead of {n}: {layout}"
+                f"{_other_layout(decode(raw, name, number), len(columns), n)}"
             )
             raise FileError(name, number, problem)
         yield number, [decode(column, name, number) for column in columns]
+
+
+def _other_layout(text: str, found: int, wanted: int) -> str:
+    """Return a hint at what a line may be that has not the columns of TREC."""
+    start = text.lstrip()[:1]
+    kinds = {
+        "JSON": start in ("{", "["),
+        "a file of BEIR's; `judged convert FOLDER OUT.qrels` reads its folder": found == 3
+        and text.count("\t") == 2,
+        "prels, judgements with probabilities, which are not read": (found, wanted) == (5, 4),
+        "a run": (found, wanted) == (6, 4),
+        "qrels": (found, wanted) == (4, 6),
+        "CSV": "," in text,
+    }
+    return next((f"; this looks like {kind}" for kind, fits in kinds.items() if fits), "")
 
 
 def _grade(text: str) -> int | None:

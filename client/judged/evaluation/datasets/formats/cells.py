@@ -139,7 +139,7 @@ def _literal(text: str) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a backslash that is no escape, as in 'C:\docs'
-            value: object = ast.literal_eval(text)
+            value = ast.literal_eval(text)
             refuse_half_characters(value)
     except NotAllowed as problem:
         raise UnreadableCell(str(problem)) from None

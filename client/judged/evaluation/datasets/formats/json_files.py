@@ -39,7 +39,7 @@ def read_json(path: Path | str, content: Content) -> None:
             if "looks like" in str(error)
             else ""
         )
-        raise FileError(name, None, f"{error.problem}{hint}") from None
+        raise FileError(name, error.line, f"{error.problem}{hint}") from None
     if root.get("queries") is None:
         raise root.error(f'has no "queries"; {SHAPE}')
     KnownFields("queries", "documents").check(root)

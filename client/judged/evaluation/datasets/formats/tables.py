@@ -206,8 +206,8 @@ def take_row(content: Content, row: Mapping[str, object], place: Place) -> None:
         elif name:
             others[name] = read
         else:
-            problem = "has a cell in a column without a name, whose cells are left out; name it"
-            content.left_out.setdefault(name, str(FileError(place.name, place.line, problem)))
+            told = "has a cell in a column without a name, whose cells are left out; name it"
+            content.left_out.setdefault(name, str(FileError(place.name, place.line, told)))
     # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
     empty = [name for name in _TEXT if row.get(name) == ""]
     if empty and not any(name in known for name in _TEXT) and filled:

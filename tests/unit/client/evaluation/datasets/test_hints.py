@@ -1,0 +1,60 @@
+"""What is said of files of other tools: each has the hint that leads on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from judged.evaluation import Dataset, FileError, Results, TrecQrels, TrecRun
+
+QUERY = {"query_id": "q1", "query_text": "a", "expected_answers": ["b"]}
+SET = json.dumps({"queries": [QUERY]})
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told", "untold"),
+    [
+        ("a.json", SET[:-2] + ",]}", "take out the comma before the ]", "JSON lines"),
+        ("a.json", SET[:-1] + ",}", "take out the comma before the }", "JSON lines"),
+        ("a.json", SET[:-2] + "\n,\n]}", "the comma before the ]", "JSON lines"),
+        ("a.json", str({"queries": [QUERY]}), "this is Python's notation", "JSON lines"),
+        ("a.json", '{"queries": [{"query": "a", "old": True}]}', "Python's notation", "lines"),
+        ("a.json", f"{json.dumps(QUERY)}\n" * 2, "this looks like JSON lines", "comma"),
+        ("a.json", SET + MARK, "is not JSON", "joined"),
+        ("a.json", f"{SET}\n{MARK}{SET}\n", "2: begins with a byte order mark: two files", "CSV"),
+        ("a.jsonl", json.dumps(QUERY)[:-1] + ",}\n", "the comma before the }", "CSV"),
+        ("a.jsonl", f"{QUERY}\n", "Python's notation", "CSV"),
+        ("a.jsonl", f"{json.dumps(QUERY)}\n{MARK}{json.dumps(QUERY)}", "2: begins with a", "CSV"),
+        ("a.csv", f"query,topic\na,b\n{MARK}query,topic\nc,d\n", "3: begins with a byte", "quote"),
+        ("a.qrels", f"1 0 d1 1\n{MARK}2 0 d1 1\n", "2: begins with a byte order mark", "column"),
+        ("a.qrels", "query-id\tcorpus-id\tscore\n1\td1\t1\n", "a file of BEIR's", "CSV"),
+        ("a.qrels", '{"1": {"d1": 1}}\n', "this looks like JSON", "CSV"),
+        ("a.qrels", "1 0 d1 1 0.5\n", "this looks like prels", "CSV"),
+        ("a.qrels", "1 Q0 d1 1 0.5 tag\n", "this looks like a run", "CSV"),
+        ("a.qrels", "1,0,d1,1\n", "this looks like CSV", "JSON"),
+        ("a.run", "1 0 d1 1\n", "this looks like qrels", "CSV"),
+        ("a.run", "1 d1\n", "topic Q0 document rank score tag", "looks like"),
+        ("a.run", '[{"1": 1}]', "this looks like JSON", "CSV"),
+        ("utf16.run", "1 Q0 d1 1 2.0 x\n", "is UTF-16; save it as UTF-8", "column"),
+        ("utf16.qrels", "1 0 d1 1\n", "is UTF-16; save it as UTF-8", "column"),
+        ("utf16.jsonl", json.dumps(QUERY), "is UTF-16; save it as UTF-8", "CSV"),
+        ("utf16.csv", "query,topic\na,b\n", "is UTF-16; save it as UTF-8", "quote"),
+        ("results.jsonl", f"{MARK}{{}}\n", "has no 'query_id'", "mark"),
+    ],
+)
+def test_a_file_of_another_form_is_told_what_it_is(tmp_path, name, text, told, untold):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-16" if name.startswith("utf16") else "utf-8")
+    read = {".run": TrecRun.from_file, ".qrels": TrecQrels.from_file}.get(path.suffix, Dataset.load)
+    read = Results.from_jsonl if name.startswith("results") else read
+    with pytest.raises(FileError) as caught:
+        read(path)
+    assert told in str(caught.value)
+    assert untold not in str(caught.value).partition(path.suffix)[2]
+
+
+def test_a_sheet_of_excel_is_told_to_be_saved_as_a_table(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"PK\x03\x04\x14\x00\x06\x00\x08\x00\xff\xfe")
+    with pytest.raises(FileError, match="sheets of Excel are; save a sheet as CSV"):
+        Dataset.load(tmp_path / "a.csv")
