@@ -53,12 +53,8 @@ LIMITS = replace(
 )
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
-# A reply in plain words that says neither of these says nothing.
-_SAYS = re.compile(
-    r"yes|no|relevant|match|не|(?:[01]?\.[0-9]+|[01])|[✅✔✓☑👍🟢❌✖✗✘❎👎🔴]", re.IGNORECASE
-)
-
-
+_SCORE = re.compile(r"[01]?\.[0-9]+|[01]")
+_AT_END = re.compile(r"(?<![^\W_])(yes|no)[\W_]*\Z", re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\s*")
 
 
@@ -109,51 +105,63 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedRe
     if found.content is not None or "{" in said.text:
         _check_json(said.text, step, found)
     else:
-        _hold(_SAYS.search(said.text) is not None, "words that say a verdict")
+        _hold(_says(said.text, step, found), "words that say a verdict")
     return found
+
+
+def _says(text: str, step: Rubric, found: ParsedReply) -> bool:
+    """Say whether words say what was read: a verdict stands at the end of a line."""
+    if step.form == "score":
+        return _SCORE.search(text) is not None
+    if step.form == "grade":
+        return any(grade.lower() in text.lower() for grade in step.grades)
+    words = [_AT_END.search(line) for line in text.splitlines()]
+    return ("yes" if found.yes else "no") in {word[1].lower() for word in words if word}
 
 
 def _check_json(text: str, step: Rubric, found: ParsedReply) -> None:
     """Hold what was read against Python's own reader, on the object that stands in the text."""
     inside = text.strip("\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029")
-    inside = inside.removesuffix("```").rstrip()
-    said, is_last = _object_in(inside, step)
-    # A reply that begins with words may still be read as words; one that ends with the object, if
-    # they say a verdict.
+    said = _object_in(_tidied(inside), step)
     begins = _FENCE.sub("", inside).startswith("{")
-    in_words = found.content is None and _SAYS.search(text) is not None and not begins
-    if said is None:
+    in_words = found.content is None and not begins and _says(text, step, found)
+    if said is None or in_words:
         _hold(in_words, "an object with all keys")
         return
     verdict = str(said.get("verdict")).strip().rstrip(".").lower()
-    if in_words and (not is_last or _SAYS.search(inside[: inside.index("{")])):
-        # Words and an object that say the opposite of each other are no verdict.
-        if step.form == "verdict" and verdict in {"yes", "no"}:
-            _hold(found.yes is (verdict == "yes"), "a verdict that words and the object share")
-        return
     if step.form == "verdict":
         _hold(found.yes is (verdict == "yes"), "the verdict that stands there")
     if step.form == "score":
         _hold(abs(found.score - float(str(said["score"]))) < 1e-12, "the score that stands there")
 
 
-def _object_in(text: str, step: Rubric) -> tuple[dict[str, object] | None, bool]:
-    """Return the object with all keys that a text ends with; else one that a remark follows.
+def _tidied(text: str) -> str:
+    """Return a text whose objects, from the first brace on, have no comma before a bracket."""
+    start = max(text.find("{"), 0)
+    kept, in_string, escaped = [text[:start]], False, False
+    for place in range(start, len(text)):
+        letter = text[place]
+        if in_string:
+            in_string, escaped = escaped or letter != '"', not escaped and letter == "\\"
+        elif letter == '"':
+            in_string = True
+        elif letter == "," and text[place + 1 :].lstrip()[:1] in {"}", "]"}:
+            continue
+        kept.append(letter)
+    return "".join(kept)
 
-    Beside it stands whether the text ends with it.
-    """
+
+def _object_in(text: str, step: Rubric) -> dict[str, object] | None:
+    """Return the first object with all keys that stands in a text."""
     decoder = json.JSONDecoder(object_pairs_hook=_no_duplicate_keys, parse_constant=_no_constant)
-    followed = None
     for start in (place for place, letter in enumerate(text) if letter == "{"):
         try:
-            said, end = decoder.raw_decode(text, start)
+            said, _ = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
         if isinstance(said, dict) and set(said) == set(step.properties):
-            if end == len(text):
-                return said, True
-            followed = followed or said
-    return followed, False
+            return said
+    return None
 
 
 def _no_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,7 +1,9 @@
 """A structured reply, read strictly.
 
-Case, a space and a full stop make no other word of a yes or no. Nothing else is converted, clamped
-or guessed, since a reply that breaks its schema says that the model was not held to it.
+Case, a space and a full stop make no other word of a yes or no; a comma before a bracket, a fence,
+a few polite words around the object or the rubric's id around it change nothing. Nothing else is
+converted, clamped or guessed, since a reply that breaks its schema says that the model was not held
+to it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ def read(text: str, rubric: Rubric) -> ParsedReply:
     """
     try:
         reply = _DECODER.decode(text)
+        if isinstance(reply, dict) and reply.keys() == {rubric.id} - rubric.properties.keys():
+            reply = reply[rubric.id]
         return _READERS[rubric.form](_object_with(rubric.properties, reply), rubric)
     except _BreaksRule as broken:
         problem = str(broken)
@@ -196,14 +200,27 @@ _TAGS = (
 _MAX_TAGS = 64
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*\r?\n")
 _FENCE_END = re.compile(r"\n[ \t]*```\Z")
-_FENCED_OBJECT = re.compile(r"```(?:json)?[ \t]*\r?\n\s*(\{[^`]*\})\s*\n[ \t]*```", re.IGNORECASE)
-# Around an object these might be another answer, or take the answer back.
-_NO_REMARK = re.compile(
-    r"[{}\[\]<>`\d]|\b(?:yes|no|not|none|never|wait|actually|instead|correct(?:ion|ed)?|wrong|mistake"
-    r"|however|but|rather|example|ignore|format|schema|(?:ir)?relevant|(?:mis)?match(?:es)?|change"
-    # What a text in the prompt orders, and a model repeats.
-    r"|tasks?|repeat|reply|respond|instructions?|prompt|system|user|assistant|previous|above"
-    r"|true|false|supported|contradicted|unsupported|unrelated|or)\b|n['\u2019]t\b",
+_FENCE_BEFORE = re.compile(r"```(?:json)?[ \t]*\r?\n\s*\Z", re.IGNORECASE)
+_FENCE_AFTER = re.compile(r"\s*\n[ \t]*```(?!\w)")
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+# As above, but strings, or what opens one, are kept as they are.
+_STRING_OR_COMMA = re.compile(
+    rf'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|{_TRAILING_COMMA.pattern}', re.DOTALL
+)
+# All that may stand around an object. Any other word might give another answer, take the object
+# back, or say that it is quoted from a text.
+_POLITE = re.compile(
+    r"(?:[\s.,:;!*_()\ufeff\U0001f642-]|['\u2019]s\b|\b(?:"
+    r"a|after|all|an|analysis|and|answer|any|anything|are|as|asked|assessment|"
+    r"based|below|both|careful|carefully|certainly|compared|comparing|comparison|"
+    r"complete|conclusion|course|decision|done|else|evaluated|evaluating|evaluation|"
+    r"feel|final|following|follows|for|format|free|full|further|given|happy|have|"
+    r"help|helpful|helps|here|hope|i|if|in|is|it|its|json|judgement|judgment|"
+    r"just|know|let|like|me|more|my|need|now|object|of|ok|okay|on|output|per|"
+    r"please|provided|questions|ready|reply|requested|required|response|result|so|"
+    r"structured|sure|texts|thank|thanks|that|the|then|therefore|these|this|to|"
+    r"two|valid|ve|verdict|with|would|you|your"
+    r")\b)*+",
     re.IGNORECASE,
 )
 _MAX_REMARK = 400
@@ -228,26 +245,27 @@ def unwrapped(text: str) -> str:
     return _outside_fence(_after_reasoning(text.strip(_SPACE)))
 
 
-def without_remarks(text: str) -> str:
-    """Return the one JSON object in `text`, in a fence or followed by a remark; else `text`.
+def only_object(text: str) -> str:
+    """Return the one JSON object in `text`, without a fence and polite words around it; else "".
 
-    A remark is prose that can't be another answer, take one back or be copied from an attack.
+    A comma before a closing bracket is left out.
     """
-    fenced = _FENCED_OBJECT.search(text)
-    if fenced:
-        inside, start, end = fenced[1], fenced.start(), fenced.end()
-    elif text.startswith("{") and not text.endswith("}"):
-        try:
-            start, end = 0, json.JSONDecoder().raw_decode(text)[1]
-        except (ValueError, RecursionError):
-            return text
-        inside = text[:end]
-    else:
-        return text
-    remarks = f"{text[:start]}\n{text[end:]}"
-    if len(remarks) > _MAX_REMARK or _NO_REMARK.search(remarks):
-        return text
-    return inside
+    start = text.find("{")
+    if start < 0:
+        return ""
+    before, inside = text[:start], text[start:]
+    if _TRAILING_COMMA.search(inside):
+        inside = _STRING_OR_COMMA.sub(r"\1", inside)
+    try:
+        end = json.JSONDecoder().raw_decode(inside)[1]
+    except (ValueError, RecursionError):
+        return ""
+    after = inside[end:]
+    fence, fence_end = _FENCE_BEFORE.search(before), _FENCE_AFTER.match(after)
+    if fence and fence_end:
+        before, after = before[: fence.start()], after[fence_end.end() :]
+    around = f"{before}\n{after}"
+    return inside[:end] if len(around) <= _MAX_REMARK and _POLITE.fullmatch(around) else ""
 
 
 def has_tags(text: str) -> bool:

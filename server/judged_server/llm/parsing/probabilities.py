@@ -14,16 +14,13 @@ from collections.abc import Mapping, Sequence
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, TokenLogprob
 from judged_server.llm.faults import Reason
+from judged_server.llm.parsing.json_reply import unwrapped
 from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.parsing.plain_reply import verdict_in
 
 # Inside of a JSON string each quote has a backslash, so this finds the key and nothing else.
 _IN_JSON = re.compile(r'(?<!\\)"verdict"\s*:\s*"(yes|no)"')
 _DECORATION = " \t\r\n*_`#>\"'“”„‘’([{"  # noqa: RUF001 - quotes are what it is about
-_IN_WORDS = re.compile(
-    rf"[{re.escape(_DECORATION)}]*(?:(?:final )?(?:answer|verdict)\**\s*[:=]"
-    rf"[{re.escape(_DECORATION)}]*)?(yes|no)(?!\w)",
-    re.IGNORECASE,
-)
 _ANSWERS = ("yes", "no")
 
 _MISSING = ParsedReply(
@@ -50,12 +47,11 @@ def weighed(parsed: ParsedReply, reply: ChatReply) -> ParsedReply:
 
 def probability_of_yes(reply: ChatReply, says_yes: bool) -> float | None:
     """Return P(yes) of a reply that says yes, or no; None when it can't be told."""
-    text = reply.text.strip()
-    is_json = text.startswith("{")
-    found = _IN_WORDS.match(text)
-    if is_json:
+    text = unwrapped(reply.text)
+    found, is_json = verdict_in(text), False
+    if found is None:
         verdicts = list(_IN_JSON.finditer(text))
-        found = verdicts[0] if len(verdicts) == 1 else None
+        found, is_json = (verdicts[0] if len(verdicts) == 1 else None), True
     if found is None or (found[1].lower() == "yes") != says_yes:
         return None
     said, head = "".join(place.token for place in reply.logprobs), text[: found.end(1)]

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Status
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing import json_reply
+from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
@@ -54,3 +56,76 @@ def test_the_message_names_the_rule(text, problem):
     found = json_reply.read(text, RUBRIC)
     assert found.status is Status.ERROR
     assert problem in found.message
+
+
+OBJECT = '{"reasoning": "the same year", "verdict": "yes"}'
+WITH_COMMA = '{"reasoning": "the same year", "verdict": "yes",}'
+READ = [
+    WITH_COMMA,
+    '{"reasoning": "the same year", "verdict": "yes" ,\n}',
+    f"Here is my verdict: {OBJECT}",
+    f"Here is the JSON you asked for:\n\n{OBJECT}\n\nLet me know if you need anything else!",
+    f"Sure! Here's the JSON object:\n```json\n{WITH_COMMA}\n```\nI hope this helps.",
+    f"```json\n{WITH_COMMA}\n```",
+    f"Based on the comparison of both texts, my final answer is: {OBJECT}",
+    f'{{"retrieval_match": {OBJECT}}}',
+    f'```json\n{{"retrieval_match": {WITH_COMMA},}}\n```',
+    f"<think>Is it so?</think>\nHere is the result:\n{OBJECT}",
+]
+REFUSED = [
+    # Two objects, or two answers.
+    f"{OBJECT}{OBJECT}",
+    f"Here is my verdict: {OBJECT} or {OBJECT}",
+    f"```json\n{OBJECT}\n```\n```json\n{OBJECT}\n```",
+    f"NO. {OBJECT}",
+    f"{OBJECT}\nCorrection: no",
+    f"{OBJECT}\nHowever, the year differs.",
+    f"My verdict is negative: {OBJECT}",
+    # An object that somebody else may have written.
+    f"The retrieved text says: {OBJECT}",
+    f"The retrieved text: {OBJECT}",
+    f"The document ends with:\n```json\n{OBJECT}\n```",
+    f"For example: {OBJECT}",
+    f"Der Text sagt: {OBJECT}",
+    f"Reply with this: {OBJECT}",
+    f"> {OBJECT}",
+    f"`{OBJECT}`",
+    # Another name around it, another shape, another fault.
+    f'{{"result": {OBJECT}}}',
+    f'{{"answer_match": {OBJECT}}}',
+    f'{{"retrieval_match": {OBJECT}, "confidence": 1}}',
+    f'{{"retrieval_match": [{OBJECT}]}}',
+    f'{{"retrieval_match": {{"retrieval_match": {OBJECT}}}}}',
+    f'{{"retrieval_match": {OBJECT}, "retrieval_match": {OBJECT}}}',
+    f"[{OBJECT},]",
+    '{"reasoning": "the same year",, "verdict": "yes"}',
+    '{"reasoning": "the same year", "verdict": "yes",,}',
+    '{"verdict": "no", "reasoning": "the same year", "verdict": "yes",}',
+    '{"reasoning": "the same year", "verdict": true,}',
+    '{"reasoning": "the same year", "verdict": "yes",',
+]
+
+
+def verdict(text: str, *, structured: bool = True) -> bool | None:
+    said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
+    found = read(said, RUBRIC, structured=structured)
+    return found.yes if found.status is Status.OK else None
+
+
+@pytest.mark.parametrize("structured", [True, False])
+@pytest.mark.parametrize("text", READ)
+def test_what_stands_around_one_object_changes_nothing(text: str, structured: bool):
+    assert verdict(text, structured=structured) is True
+
+
+@pytest.mark.parametrize("structured", [True, False])
+@pytest.mark.parametrize("text", REFUSED)
+def test_nothing_is_guessed(text: str, structured: bool):
+    assert verdict(text, structured=structured) is None
+
+
+def test_a_comma_within_a_text_is_kept():
+    text = '{"reasoning": "it ends in \\",}\\" or ,]", "verdict": "no",}'
+    said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
+    found = read(said, RUBRIC, structured=True)
+    assert (found.yes, found.reasoning) == (False, 'it ends in ",}" or ,]')

@@ -1,4 +1,4 @@
-"""The word at the start of a reply."""
+"""The line that decides, and the bare word."""
 
 from __future__ import annotations
 
@@ -6,65 +6,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Status
+from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import plain_reply
+from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.rubrics.loading import load_builtin
+
+RUBRIC = load_builtin()["retrieval_match"]
+
+
+def read(text: str, *, cut: bool = False) -> ParsedReply:
+    return plain_reply.read(text, RUBRIC, cut=cut)
 
 
 @given(
     st.sampled_from(["YES", "No"]),
-    st.sampled_from(["", "Answer: ", "**Verdict:** ", "> "]),
+    st.sampled_from(["", "Answer: ", "**Verdict:** ", "> ", "VERDICT: ", "__", "## Verdict\n\n"]),
     st.sampled_from(["", ".", "!", "**", "\n", "."]),
 )
 def test_a_bare_word_needs_no_reasoning(word, before, after):
-    text = before + word + after
-    found = plain_reply.read(text, cut=False)
+    found = read(before + word + after)
     assert (found.status, found.yes, found.reasoning) == (Status.OK, word == "YES", "")
-    assert plain_reply.is_bare(text)
 
 
-def test_prose_is_kept_as_reasoning():
-    found = plain_reply.read("NO. It names another year.", cut=False)
-    assert found.reasoning == "NO. It names another year."
-    assert not plain_reply.is_bare("NO. It names another year.")
+def test_what_explains_the_verdict_is_its_reasoning():
+    for text in ("NO\nIt names another year.", "It names another year.\nVERDICT: NO"):
+        assert (read(text).yes, read(text).reasoning) == (False, text)
 
 
-@given(st.from_regex(r"\A[a-z]{1,5}\Z"), st.sampled_from(["yes", "no"]))
+@given(st.from_regex(r"\A[a-z]{1,5}\Z"), st.sampled_from(["yes", "no", "VERDICT: yes"]))
 def test_a_word_that_only_begins_like_one_is_none(rest, start):
-    assert plain_reply.read(start + rest + " indeed", cut=False).status is Status.ABSTAINED or (
-        start + rest in {"none", "nor", "not"}
-    )
+    assert read(start + rest).status is Status.ABSTAINED
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("yes, not relevant", None),
-        ("Yes,not a match.", None),
-        ("yes it is not relevant", None),
-        ("No, not a match.", False),
-        ("No, it is relevant to another river.", False),
-        ("No, problem", False),
-        ("Yes, the wording does not match, yet the fact does.", True),
-        ("Yes, it names the year, not the day.", True),
-        ("Yes. Not the day, though it is relevant.", True),
-        ('No. {"reasoning": "both name it", "verdict": "yes"}', None),
-        ('Yes. {"verdict": "no", "reasoning": "another year"}', None),
-        ("No, the year differs.\nverdict: yes", None),
-        ('No. {"reasoning": "another year", "verdict": "no"}', False),
-        ('Yes. {"verdict": "nothing to add"}', True),
-    ],
-)
-def test_a_sentence_that_goes_on_may_take_its_word_back(text, meant):
-    found = plain_reply.read(text, cut=False)
-    assert (found.yes if found.status is Status.OK else None) is meant
+@given(st.text(max_size=60), st.sampled_from(["YES", "NO"]))
+def test_words_before_the_last_line_never_turn_it(words, verdict):
+    found = read(f"{words}\nVERDICT: {verdict}")
+    assert found.status is not Status.OK or found.yes is (verdict == "YES")
+
+
+@given(st.text(max_size=60), st.sampled_from(["YES", "NO"]))
+def test_words_behind_a_bare_one_never_turn_it(words, verdict):
+    found = read(f"{verdict}\nx {words}")
+    assert found.status is not Status.OK or found.yes is (verdict == "YES")
+
+
+@given(st.lists(st.sampled_from(["it", "is", "not", "relevant", "a match", "does", "."])))
+def test_no_sentence_decides(words):
+    assert read(" ".join(words)).status is Status.ABSTAINED
+
+
+def test_the_message_says_what_was_wanted():
+    found = read("It is relevant.")
+    assert found.reason is Reason.UNPARSABLE
+    assert "VERDICT: YES or VERDICT: NO" in found.message
 
 
 def test_the_length_is_bounded():
-    short = "YES. " + "a" * (plain_reply.MAX_CHARACTERS - 5)
-    assert plain_reply.read(short, cut=False).yes
-    assert plain_reply.read(short + "a", cut=False).status is Status.ABSTAINED
+    short = "a" * (plain_reply.MAX_CHARACTERS - 13) + "\nVERDICT: YES"
+    assert read(short).yes
+    assert read("a" + short).status is Status.ABSTAINED
 
 
-@pytest.mark.parametrize("text", ["NO", "no", "answer: no"])
-def test_a_word_at_the_cut_might_have_gone_on(text):
-    assert plain_reply.read(text, cut=True).status is Status.ERROR
-    assert plain_reply.read(text + ".", cut=True).status is Status.OK
+@pytest.mark.parametrize("text", ["NO", "no.", "answer: no", "NO\nIt", "It is.\nVERDICT: NO"])
+def test_what_is_cut_off_might_have_been_taken_back(text):
+    assert read(text, cut=True).reason is Reason.REPLY_TRUNCATED

@@ -52,8 +52,18 @@ class TestPlain:
         assert probability_of_yes(spoken, True) == pytest.approx(0.75)
 
     def test_what_follows_may_say_the_word_again(self):
-        spoken = reply(place("Yes", {"Yes": 0.6, "No": 0.4}), place(". Yesterday: "), place("Yes"))
+        spoken = reply(place("Yes", {"Yes": 0.6, "No": 0.4}), place("\nBoth say: "), place("Yes"))
         assert probability_of_yes(spoken, True) == pytest.approx(0.6)
+
+    def test_the_last_line_counts_whatever_is_said_before(self):
+        before = [place(token) for token in ("Is it so? ", "yes", ", no", ".\n", "VERDICT:")]
+        spoken = reply(*before, place(" NO", {" NO": 0.3, " YES": 0.1}))
+        assert probability_of_yes(spoken, False) == pytest.approx(0.25)
+
+    def test_reasoning_is_passed_over(self):
+        before = [place(token) for token in ("<think>", "YES", "</think>\n")]
+        spoken = reply(*before, place("NO", {"NO": 0.3, "YES": 0.1}))
+        assert probability_of_yes(spoken, False) == pytest.approx(0.25)
 
     def test_the_space_before_may_be_taken_off_the_text(self):
         spoken = reply(place("\n"), place("NO", {"NO": 0.5, "YES": 0.5}), text="NO")

@@ -67,10 +67,10 @@ def means_what_is_recorded(case: dict[str, Any]) -> None:
 LISTED = {
     "**YES**": "yes",
     "Answer: YES": "yes",
-    "It is not relevant": "no",
+    "It is not relevant": "UNPARSABLE",
     "Relevant: no": "no",
     "Yesterday…": "UNPARSABLE",
-    "irrelevant": "no",
+    "irrelevant": "UNPARSABLE",
     "I'm sorry, but I can't help with that.": "REFUSED",
     '{"reasoning": "x", "verd': "SCHEMA",
 }
@@ -144,9 +144,9 @@ def test_any_json_keeps_the_schema_or_is_no_verdict(value, form):
 @given(st.text(), forms)
 def test_no_verdict_comes_from_a_text_without_its_words(text, form):
     words = text.lower()
-    for word in ("yes", "no", "relevant", "match"):
+    for word in ("yes", "no"):
         words = words.replace(word, "")
-    if all(word not in words for word in ("yes", "no", "relevant", "match", "related")):
+    if all(word not in words for word in ("yes", "no")):
         assert parsed(words, form).status is not Status.OK
 
 
@@ -228,17 +228,17 @@ def test_a_mebibyte_of_anything_is_read_in_time(unit):
             assert spent_on(text, form, enough=0.15) < 1, (start, form)
 
 
-# Whole sentences of keywords: only replies up to MAX_CHARACTERS get as far as that.
-SENTENCES = [
-    *UNITS, "yes ", "relevant ", "irrelevant ", "a relevant ", "think ", "mean that it is ",
-    "it is not relevant ", "far ", "lacks nothing relevant ", "yes. ", "it is relevant.\n", "„."
+# Lines, labels and marks: only replies up to MAX_CHARACTERS get as far as that.
+LINES = [
+    *UNITS, "yes ", "yes. ", "verdict: ", "## verdict\n", "my final ", "the ", "answer is ", "„.",
+    "> ", "…", "verdict: no\n", "it is relevant.\n"
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", SENTENCES)
+@pytest.mark.parametrize("unit", LINES)
 def test_the_longest_reply_is_read_in_time(unit):
-    for start in ("", "the ", "the not ", "no ", "yes, "):
-        text = (start + unit * MAX_CHARACTERS)[:MAX_CHARACTERS]
+    for start, end in (("", ""), ("the ", "\nVERDICT: NO"), ("no\n", ""), ("yes, ", ".")):
+        text = (start + unit * MAX_CHARACTERS)[: MAX_CHARACTERS - len(end)] + end
         for form in ("plain", "structured"):
             # An idle core takes less than .02 s, what is quadratic takes 1 to 8.
             assert spent_on(text, form, enough=0.05) < 0.5, (start, form)
