@@ -216,10 +216,10 @@ _POLITE = re.compile(
     r"complete|conclusion|course|decision|done|else|evaluated|evaluating|evaluation|"
     r"feel|final|following|follows|for|format|free|full|further|given|happy|have|"
     r"help|helpful|helps|here|hope|i|if|in|is|it|its|json|judgement|judgment|"
-    r"just|know|let|like|me|more|my|need|now|object|of|ok|okay|on|output|per|"
-    r"please|provided|questions|ready|reply|requested|required|response|result|so|"
+    r"just|know|let|like|me|more|my|need|now|object|of|ok|okay|on|per|"
+    r"provided|questions|ready|requested|required|response|result|so|"
     r"structured|sure|texts|thank|thanks|that|the|then|therefore|these|this|to|"
-    r"two|valid|ve|verdict|with|would|you|your"
+    r"two|valid|ve|verdict|would|you|your"
     r")\b)*+",
     re.IGNORECASE,
 )
