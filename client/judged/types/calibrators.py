@@ -40,6 +40,7 @@ class Calibrator:
     They are 1 / (1 + exp(-(slope * logit(score) + intercept))). `min_score` is the threshold that
     goes with them; None leaves the judge its own. As a stage of a cascade the judge settles items
     that score `accept` or more, or `reject` or less. `made` is for people: how it was made.
+    `not_fitted` says why labels made none of it, and then it is refused where it is applied.
     """
 
     scoring_key: str
@@ -49,6 +50,7 @@ class Calibrator:
     made: str = ""
     accept: float | None = None
     reject: float | None = None
+    not_fitted: str = ""
 
     @property
     def sha256(self) -> str:
@@ -69,6 +71,8 @@ class Calibrator:
             "accept": self.accept,
             "reject": self.reject,
             "sha256": self.sha256,
+            "fitted": not self.not_fitted,
+            "not_fitted": self.not_fitted,
             "made": self.made,
         }
 
@@ -91,10 +95,20 @@ class Calibrator:
 
     @classmethod
     def from_dict(cls, fields: object, path: str) -> Calibrator:
-        """Return the calibrator of what a file holds. Raises InvalidArgument for another thing."""
+        """Return the calibrator of what a file holds.
+
+        Raises InvalidArgument for another thing, and for a file that labels made nothing of.
+        """
         if not isinstance(fields, dict) or fields.get("judged_calibration") != _FORMAT:
             raise errors.InvalidArgument.of_field(
                 "calibration", f"{path} is no file that `judged calibrate -o` wrote"
+            )
+        if fields.get("fitted") is False:
+            few = f"{fields.get('n_labels', 'its')} labels were too few"
+            raise errors.InvalidArgument.of_field(
+                "calibration",
+                f"{path} holds nothing that labels made: {fields.get('not_fitted') or few}; make "
+                "it anew with `judged calibrate`",
             )
         try:
             min_score, accept, reject = (

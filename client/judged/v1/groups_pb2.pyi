@@ -503,6 +503,7 @@ class Calibrator(_message.Message):
     MIN_SCORE_FIELD_NUMBER: _builtins.int
     ACCEPT_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
+    NOT_FITTED_FIELD_NUMBER: _builtins.int
     scoring_key: _builtins.str
     """scoring_key of the judge whose scores it reads; it fits no other judge."""
     slope: _builtins.float
@@ -521,6 +522,11 @@ class Calibrator(_message.Message):
     """reject is the score up to which a stage of a cascade settles an item as not
     relevant; unset where there is none.
     """
+    not_fitted: _builtins.str
+    """not_fitted says why labels made none of the above; empty where they did. A
+    request that brings a calibrator with it is INVALID_ARGUMENT: it would
+    change nothing.
+    """
     def __init__(
         self,
         *,
@@ -530,10 +536,11 @@ class Calibrator(_message.Message):
         min_score: _builtins.float | None = ...,
         accept: _builtins.float | None = ...,
         reject: _builtins.float | None = ...,
+        not_fitted: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_accept", b"_accept", "_min_score", b"_min_score", "_reject", b"_reject", "accept", b"accept", "min_score", b"min_score", "reject", b"reject"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_accept", b"_accept", "_min_score", b"_min_score", "_reject", b"_reject", "accept", b"accept", "intercept", b"intercept", "min_score", b"min_score", "reject", b"reject", "scoring_key", b"scoring_key", "slope", b"slope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_accept", b"_accept", "_min_score", b"_min_score", "_reject", b"_reject", "accept", b"accept", "intercept", b"intercept", "min_score", b"min_score", "not_fitted", b"not_fitted", "reject", b"reject", "scoring_key", b"scoring_key", "slope", b"slope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__accept: _TypeAlias = _typing.Literal["accept"]  # noqa: Y015
     _WhichOneofArgType__accept: _TypeAlias = _typing.Literal["_accept", b"_accept"]  # noqa: Y015

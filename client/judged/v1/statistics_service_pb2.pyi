@@ -1153,8 +1153,8 @@ class CalibrateRequest(_message.Message):
     max_error: _builtins.float
     """max_error of the cascade's bounds, above 0 and below 0.5. Unset means 0.05."""
     criterion: Global___ThresholdCriterion.ValueType
-    """criterion of the calibrator's threshold. Unset means
-    THRESHOLD_CRITERION_KAPPA.
+    """criterion of the calibrator's threshold. Unset means the score whose
+    calibrated probability is 0.5.
     """
     max_share: _builtins.float
     """max_share of the items that a stage of a cascade may hand on, from 0 to 1:
@@ -1563,6 +1563,7 @@ class Reliability(_message.Message):
     COHEN_KAPPA_FIELD_NUMBER: _builtins.int
     BINS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    ACCURACY_FIELD_NUMBER: _builtins.int
     fitted: _builtins.bool
     """fitted says whether the labels made the calibrator. Otherwise it is the
     judge's shipped one, or the score itself; warnings say why.
@@ -1573,7 +1574,10 @@ class Reliability(_message.Message):
     """n_clusters is the number of clusters (questions) that they are of."""
     @_builtins.property
     def calibrator(self) -> _groups_pb2.Calibrator:
-        """calibrator to be kept; it has a scoring_key when the request names a judge."""
+        """calibrator to be kept; it has a scoring_key when the request names a judge.
+        It is fitted from 30 labels of both kinds on, drawn towards the one shipped
+        with the judge, or towards a probability of 0.5 at the request's min_score.
+        """
 
     @_builtins.property
     def brier(self) -> _metrics_pb2.Estimate:
@@ -1600,6 +1604,10 @@ class Reliability(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """warnings in words, mostly that there are too few labels."""
 
+    @_builtins.property
+    def accuracy(self) -> _metrics_pb2.Estimate:
+        """accuracy of the decisions that the probability is 0.5 at least."""
+
     def __init__(
         self,
         *,
@@ -1612,10 +1620,11 @@ class Reliability(_message.Message):
         cohen_kappa: _metrics_pb2.Estimate | None = ...,
         bins: _abc.Iterable[Global___ReliabilityBin] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        accuracy: _metrics_pb2.Estimate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["brier", b"brier", "calibration_error", b"calibration_error", "calibrator", b"calibrator", "cohen_kappa", b"cohen_kappa"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accuracy", b"accuracy", "brier", b"brier", "calibration_error", b"calibration_error", "calibrator", b"calibrator", "cohen_kappa", b"cohen_kappa"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bins", b"bins", "brier", b"brier", "calibration_error", b"calibration_error", "calibrator", b"calibrator", "cohen_kappa", b"cohen_kappa", "fitted", b"fitted", "n_clusters", b"n_clusters", "n_labels", b"n_labels", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accuracy", b"accuracy", "bins", b"bins", "brier", b"brier", "calibration_error", b"calibration_error", "calibrator", b"calibrator", "cohen_kappa", b"cohen_kappa", "fitted", b"fitted", "n_clusters", b"n_clusters", "n_labels", b"n_labels", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,6 +26,7 @@ class _File(BaseModel):
     accept: float | None = Field(None, ge=0, le=1)
     reject: float | None = Field(None, ge=0, le=1)
     sha256: str
+    fitted: bool = True
 
 
 def load_calibrations(folder: Path) -> Mapping[str, Calibrator]:
@@ -51,6 +52,11 @@ def _load(path: Path) -> Calibrator:
             f"calibrations_dir: {path}: {where}: {first['msg']}; make it anew with "
             "`judged calibrate`"
         ) from None
+    if not read.fitted:
+        raise SettingsError(
+            f"calibrations_dir: {path}: holds nothing that labels made, since they were too few; "
+            "make it anew with `judged calibrate` from more"
+        )
     numbers = (read.slope, read.intercept, read.min_score, read.accept, read.reject)
     calibrator = Calibrator(read.scoring_key, *numbers)
     if calibrator.sha256 != read.sha256:

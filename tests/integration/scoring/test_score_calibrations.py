@@ -88,7 +88,7 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
         )
         assert "say which rubric it is of" in both.stderr
 
-        write_labels(tmp_path / "few.jsonl", 40)
+        write_labels(tmp_path / "few.jsonl", 20)
         few = run_in(*(tmp_path, "calibrate", "few.jsonl", *RUBRIC, "--resamples", "200"), **there)
         assert few.returncode == 0, few.stderr
         assert "the score itself is the probability, unchanged" in few.stderr

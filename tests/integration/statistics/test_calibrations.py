@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
+from typing import Any
 
-from judged import Calibrator, Client, Judge, QueryGroup
+import pytest
+from judged import (
+    CalibrateOptions,
+    Calibrator,
+    Client,
+    InvalidArgument,
+    Judge,
+    LabelledScores,
+    QueryGroup,
+)
+from judged_server.judges.calibration_files import load_calibrations
+from judged_server.settings import SettingsError
 
 from tests.integration.cli_process import lines_of, run_in
 from tests.integration.server_process import running_server
@@ -26,7 +39,7 @@ def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
     found = json.loads((tmp_path / "c.json").read_text())
     believed = found["reliability"]
     assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 293, 57)
-    assert believed["calibration_error"]["value"] < 0.06
+    assert believed["calibration_error"]["value"] < 0.08
     assert found["quality"]["expected_calibration_error"]["value"] > 0.1
     assert (tmp_path / "d.svg").read_text().count("<circle") >= 2
     kept = Calibrator.load(tmp_path / "my.calibration.json")
@@ -46,7 +59,7 @@ def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
     probabilities = [line["probability"] for line in by_score]
     assert probabilities == sorted(probabilities)
     share = sum(line["label"] for line in lines) / len(lines)
-    assert abs(sum(probabilities) / len(lines) - share) < 0.02
+    assert abs(sum(probabilities) / len(lines) - share) < 0.05
 
     streamed = run_in(tmp_path, *given, "--output", "streamed", **there)  # block by block
     assert f"|calibration:{kept.sha256[:8]}|" in streamed.stderr
@@ -62,16 +75,108 @@ def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
     assert unknown.returncode == 2
     assert "no such file" in unknown.stderr
 
-    few = DATA.read_text().splitlines()[:60]
-    (tmp_path / "few.jsonl").write_text("\n".join(few) + "\n")
+
+def write(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+EQUIVALENCE = ("--judge", "answer_equivalence", "--label-field", "label", "--resamples", "200")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_fifty_labels_help_where_people_judge_otherwise_and_cost_nothing_where_not(
+    tmp_path: Path, server_address: str, *, strict: bool
+) -> None:
+    """Strict people accept what is an expected text and nothing beside it."""
+    there = {"JUDGED_TARGET": server_address}
+    lines = lines_of(DATA.with_name("evouna_nq.jsonl").read_text())[:1500]
+    for line in lines if strict else ():
+        said = line["retrieved_text"].strip().lower()
+        line["label"] = any(said == text.lower() for text in line["expected_alternatives"])
+    write(tmp_path / "rest.jsonl", lines[500:])  # other questions
+    judge = ("judge", "rest.jsonl", "--judge", "answer_equivalence", "--output", "o.jsonl")
+
+    def accuracy(*given: str) -> float:
+        done = run_in(tmp_path, *judge, *given, **there)
+        assert done.returncode == 0, done.stderr
+        judged = lines_of((tmp_path / "o.jsonl").read_text())
+        return sum(each["relevant"] == each["label"] for each in judged) / len(judged)
+
+    bare, means = accuracy(), []
+    for seed in range(3):
+        write(tmp_path / "own.jsonl", Random(seed).sample(lines[:500], 50))
+        name = f"{seed}.calibration.json"
+        made = run_in(tmp_path, "calibrate", "own.jsonl", *EQUIVALENCE, "-o", name, **there)
+        assert made.returncode == 0, made.stderr
+        first = made.stdout.splitlines()[0]
+        assert first.startswith("answer_equivalence agrees with people on 0.")
+        assert " of 50 labels of " in first
+        means.append(accuracy("--calibration", name))
+    gained = sum(means) / len(means) - bare
+    assert gained >= (0.08 if strict else -0.005)
+
+
+@pytest.mark.parametrize(
+    ("n", "kinds", "why"),
+    [
+        (29, 2, "needs 30 labels, and there are 29"),
+        (40, 1, "needs labels of both kinds, and none is relevant"),
+    ],
+)
+def test_labels_that_fit_nothing_leave_no_file(
+    tmp_path: Path, server_address: str, n: int, kinds: int, why: str
+) -> None:
+    there = {"JUDGED_TARGET": server_address}
+    lines = lines_of(DATA.read_text())
+    write(tmp_path / "few.jsonl", [line for line in lines if kinds == 2 or not line["label"]][:n])
     made = run_in(
-        *(tmp_path, "calibrate", "few.jsonl", "--judge", "answer_equivalence"),
-        *("--label-field", "label", "-o", "few.calibration.json", "--resamples", "200"),
+        tmp_path,
+        "calibrate",
+        "few.jsonl",
+        *EQUIVALENCE,
+        "-o",
+        "c.json",
+        "--json",
+        "d.json",
         **there,
     )
-    assert made.returncode == 0, made.stderr
-    assert "the shipped calibration is the probability, unchanged" in made.stderr
-    assert json.loads((tmp_path / "few.calibration.json").read_text())["fitted"] is False
+    assert made.returncode == 2
+    assert "--output c.json: there is nothing to keep" in made.stderr
+    assert why in made.stderr
+    assert not (tmp_path / "c.json").exists()
+
+
+def test_a_calibration_that_fitted_nothing_is_refused_where_it_is_applied(
+    tmp_path: Path, client: Client, server_address: str
+) -> None:
+    group = QueryGroup("", ["a b c d"], ["d a"])
+    identity = client.judge([group], "token_overlap").judge
+    few = LabelledScores([0.1, 0.9] * 10, [False, True] * 10)
+    believed = client.calibrate(few, CalibrateOptions(judge=identity)).reliability
+    assert believed is not None
+    why = "needs 30 labels, and there are 20"
+    assert why in believed.calibrator.not_fitted
+    with pytest.raises(InvalidArgument, match=why):
+        client.judge([group], Judge("token_overlap", calibration=believed.calibrator))
+    believed.calibrator.save(tmp_path / "new.calibration.json")
+    old = Calibrator(identity.scoring_key, 1.0, 0.0)  # as a file had it before
+    old.save(tmp_path / "old.calibration.json", fitted=False, n_labels=50)
+    write(tmp_path / "one.jsonl", [{"query": "", "expected_text": "a", "retrieved_text": "a"}])
+    for name, said in (("new", why), ("old", "50 labels were too few")):
+        given = ("judge", "one.jsonl", "--calibration", f"{name}.calibration.json")
+        done = run_in(tmp_path, *given, JUDGED_TARGET=server_address)
+        assert done.returncode == 2
+        assert said in done.stderr
+        with pytest.raises(SettingsError, match="holds nothing that labels made"):
+            load_calibrations(only(tmp_path, f"{name}.calibration.json"))
+
+
+def only(folder: Path, name: str) -> Path:
+    """Return a folder that has one file of another."""
+    alone = folder / name.partition(".")[0]
+    alone.mkdir()
+    (alone / name).write_bytes((folder / name).read_bytes())
+    return alone
 
 
 def test_a_server_offers_calibrations_by_name(tmp_path: Path, server_address: str):

@@ -75,7 +75,7 @@ def read_calibration(info: ServerInfo, given: str, flag: str = "--calibration") 
         except OSError as error:
             raise Problem(f"{flag} {given}: {error.strerror}") from None
         except errors.InvalidArgument as error:
-            raise Problem(f"{flag}: {error.message}") from None
+            raise Problem(f"{flag}: {error.message.removeprefix('calibration: ')}") from None
     if given in info.calibrations:
         return given
     known = ", ".join(info.calibrations) or "none"

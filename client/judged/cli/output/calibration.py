@@ -54,6 +54,7 @@ def report_calibration(
         *(() if believed is None else believed.warnings),
         *estimate_warnings(everything),
     )
+    out.show(describe_agreement(found, judge), "")
     out.show(estimates_table("quality", quality), "", _describe(found, n_lines, judge), "")
     out.show(thresholds_table(found), "", _cascade(found), "")
     out.show(estimates_table("share of relevant items", prevalence))
@@ -99,6 +100,24 @@ def report_calibration(
             "warnings": out.warnings,
         }
     )
+
+
+def describe_agreement(found: Calibration, judge: str | None) -> str:
+    """Return how often the judge agrees with people, by how many labels, as a sentence."""
+    quality, believed = found.quality, found.reliability
+    name = "the judge" if judge is None else judge.partition("|")[0]
+    labels = plural(quality.n, "label", "labels")
+    by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
+    said = f"{name} agrees with people on {_share(quality.accuracy)} of {labels}{by}"
+    if believed is None or not believed.fitted or believed.accuracy is None:
+        return said
+    calibrated = _share(believed.accuracy)
+    return f"{said}; calibrated, on {calibrated}, by labels that did not make the calibration"
+
+
+def _share(estimate: Estimate | None) -> str:
+    value, lower, upper = cells(estimate)
+    return value if lower == "-" else f"{value} ({lower} to {upper})"
 
 
 def thresholds_table(found: Calibration) -> Table:

@@ -166,8 +166,9 @@ class CalibrateOptions:
     """How a judge is held against labels. None means the server's default.
 
     With `judge`, the one that gave the scores, the reply's calibrator is for that judge;
-    `criterion` is what its threshold is the best at. With `max_share` the calibrator hands on that
-    share of the items as a stage of a cascade; otherwise its bounds are those of `max_error`.
+    `criterion` is what its threshold is the best at; None is the score whose probability is 0.5.
+    With `max_share` the calibrator hands on that share of the items as a stage of a cascade;
+    otherwise its bounds are those of `max_error`.
     """
 
     min_score: float | None = None
@@ -258,8 +259,9 @@ class ReliabilityBin:
 class Reliability(View):
     """A calibrator, and how far its probabilities can be believed.
 
-    The numbers of one that is `fitted` are cross-validated over clusters. Otherwise it is the one
-    shipped with the judge, or the score itself; `warnings` say why.
+    The numbers of one that is `fitted` are cross-validated over clusters; `accuracy` is that of
+    deciding by a probability of 0.5. Otherwise it is the one shipped with the judge, or the score
+    itself; `warnings` say why.
     """
 
     calibrator: Calibrator
@@ -271,6 +273,7 @@ class Reliability(View):
     cohen_kappa: Estimate | None
     bins: tuple[ReliabilityBin, ...]
     warnings: tuple[str, ...] = ()
+    accuracy: Estimate | None = None
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a bin, from probability 0 to 1."""

@@ -212,6 +212,8 @@ def read_calibration(message: groups_pb2.JudgeCalibration, field: str) -> Calibr
     if message.WhichOneof("source") is None:
         raise errors.InvalidField(field, "must bring a calibrator or name one")
     sent, path = message.calibrator, f"{field}.calibrator"
+    if sent.not_fitted:
+        raise errors.InvalidField(path, f"holds nothing that labels made: {sent.not_fitted[:200]}")
     if not (math.isfinite(sent.slope) and sent.slope > 0):
         raise errors.InvalidField(f"{path}.slope", "must be a number above 0")
     if not math.isfinite(sent.intercept):

@@ -29,7 +29,8 @@ from judged_server.statistics.prediction_powered import CorrectedMean, correct_m
 class CalibrationOptions:
     """The threshold of the verdicts, and how thresholds and bounds are chosen.
 
-    `criterion` is that of the threshold that goes with a calibration. With `max_share` its bounds
+    `criterion` is that of the threshold that goes with a calibration; None is the score whose
+    probability is 0.5, which few labels do not throw off. With `max_share` its bounds
     as a stage of a cascade hand on that share of the items, else they are those of `max_error`.
     """
 
@@ -38,7 +39,7 @@ class CalibrationOptions:
     precision_floor: float = 0.9
     folds: int = 5
     max_error: float = 0.05
-    criterion: Criterion = Criterion.KAPPA
+    criterion: Criterion | None = None
     max_share: float | None = None
     guarantee: Guarantee = Guarantee.DESIGN_EFFECT
 
@@ -97,8 +98,11 @@ def calibrate(
     prevalence = _corrected(items, verdicts.astype(np.float64), items.labels, options)
     agreed = items.labels == verdicts[items.labelled]
     agreement = _corrected(items, np.maximum(items.scores, 1 - items.scores), agreed, options)
-    believed = reliability(labelled, shipped, options.folds, options.interval)
-    chosen = {threshold.criterion: threshold.min_score for threshold in thresholds}
+    believed = reliability(labelled, shipped, options.folds, options.interval, options.min_score)
+    chosen: dict[Criterion | None, float | None] = {
+        None: believed.platt.threshold,
+        **{threshold.criterion: threshold.min_score for threshold in thresholds},
+    }
     warnings = (*quality.warnings, *remarks, *cascade.warnings, *_unequal(items))
     return Calibration(
         replace(quality, warnings=warnings),

@@ -33,15 +33,13 @@ from judged_server.statistics.calibration.cascade import (
     walks_begin,
 )
 from judged_server.statistics.calibration.proposals import (
+    MIN_CLUSTERS,
+    MIN_LABELS,
+    MIN_OF_A_KIND,
     FrontierStage,
     Proposal,
     best_cascades,
     run,
-)
-from judged_server.statistics.calibration.reliability import (
-    MIN_CLUSTERS,
-    MIN_LABELS,
-    MIN_OF_A_KIND,
 )
 from judged_server.statistics.calibration.staged_items import StagedItems
 from judged_server.statistics.calibration.thresholds import cluster_folds
@@ -271,6 +269,7 @@ def _warnings(
         names = ", ".join(items.stages[place].name for place in sorted(unfitted))
         yield (
             f"not calibrated on these labels: {names}; half of the labels make the cascade, so "
-            f"{MIN_LABELS} labels of {MIN_CLUSTERS} queries are needed, {2 * MIN_OF_A_KIND} of "
+            f"{2 * MIN_LABELS} labels of {2 * MIN_CLUSTERS} queries are needed, "
+            f"{2 * MIN_OF_A_KIND} of "
             "either kind, and scores that rise with them"
         )

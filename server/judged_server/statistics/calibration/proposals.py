@@ -13,16 +13,13 @@ import numpy as np
 from judged_server.domain import TIE_TOLERANCE, BoolArray, IntArray
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.calibration.cascade import settled_by
-from judged_server.statistics.calibration.reliability import (
-    MIN_CLUSTERS,
-    MIN_LABELS,
-    MIN_OF_A_KIND,
-    Platt,
-    fit,
-    least_certain,
-)
+from judged_server.statistics.calibration.reliability import Platt, fit, least_certain
 from judged_server.statistics.calibration.staged_items import StagedItems
 
+MIN_LABELS = 100
+MIN_CLUSTERS = 15
+MIN_OF_A_KIND = 10
+"""What a stage is calibrated on at least; without it, as its judge comes."""
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75)
 """Shares of what a stage gets that it may hand on."""
 
@@ -141,9 +138,9 @@ class _Maker:
         labels = self.items.labels[rows]
         n_yes = int(labels.sum())
         if (
-            len(rows) < MIN_LABELS // 2
+            len(rows) < MIN_LABELS
             or min(n_yes, len(rows) - n_yes) < MIN_OF_A_KIND
-            or len(np.unique(self.items.clusters[rows])) < MIN_CLUSTERS // 2
+            or len(np.unique(self.items.clusters[rows])) < MIN_CLUSTERS
         ):
             return None
         return fit(self.items.stages[place].scores[rows], labels)

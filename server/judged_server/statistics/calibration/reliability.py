@@ -1,16 +1,14 @@
 """Probabilities from a judge's scores, and how far they can be believed.
 
-A calibration is Platt's (1999): a logistic regression of the labels on the logit of the score, with
-targets that are drawn in a little from 0 and 1, as his are. It is fitted from MIN_LABELS labels of
-MIN_CLUSTERS questions on; below that two numbers would follow the labels' chance. What is said of a
-fitted one is cross-validated over clusters: the probability of an item is by a calibration that saw
-no label of its cluster.
+A calibration is Platt's (1999): a logistic regression of the labels on the logit of the score. It
+is fitted from MIN_LABELS labels of both kinds on. What is said of a fitted one is cross-validated
+over clusters: the probability of an item is by a calibration that saw no label of its cluster.
 
-Where the judge comes with a calibration, the fit is drawn towards it: slope and intercept on its
-logit have normal priors around 1 and 0, of which labels that clearly contradict it make wider ones
-(by the evidence of either width, in Laplace's approximation: MacKay (1992), "Bayesian
-Interpolation", Neural Computation 4(3)). The labels then stand as they are, without Platt's
-targets.
+The fit is drawn towards the calibration that the judge comes with, or else towards a probability of
+0.5 at the judge's own threshold: slope and intercept on that logit have normal priors around 1 and
+0, of which labels that clearly contradict it make wider ones (by the evidence of either width, in
+Laplace's approximation: MacKay (1992), "Bayesian Interpolation", Neural Computation 4(3)). So few
+labels depart from it only as far as they are sure of it.
 """
 
 from __future__ import annotations
@@ -34,19 +32,19 @@ from judged_server.statistics.agreement.resampling import estimate, sum_by_unit,
 from judged_server.statistics.calibration.thresholds import cluster_folds
 from judged_server.statistics.intervals import Estimate, IntervalOptions
 
-MIN_LABELS = 200
-MIN_CLUSTERS = 30
-MIN_OF_A_KIND = 10
-"""Labels of either kind without which nothing is fitted."""
+MIN_LABELS = 30
+"""Labels without which nothing is fitted."""
 
 _PRIOR = (0.3, 0.15)
-"""Standard deviations of slope and intercept around those of the calibration that judges bring,"""
+"""Standard deviations of slope and intercept around those of the calibration to depart from,"""
 _WIDER = 8.0
 """how many times as wide they are where labels contradict it,"""
 _CLEARLY = math.log(20)
 """and by how much more evidence: labels of one question say less than as many of several."""
 
 _LEAST = 1e-6
+_LEAST_THRESHOLD = 0.05
+"""A threshold nearer to 0 or 1 says that everything or nothing passes, not where 0.5 is."""
 _STEPS = 100
 _Z = 1.959963984540054
 """Of a Wilson interval of 95 %."""
@@ -63,6 +61,20 @@ class Platt:
         """Return float64[n] in [0, 1], to nine digits, which hide how a processor rounds exp."""
         z = self.slope * _logits(scores) + self.intercept
         return np.round(1 / (1 + np.exp(-np.clip(z, -30, 30))), 9)
+
+    @property
+    def threshold(self) -> float:
+        """The score whose probability is 0.5; 0 or 1 where all are on one side of it."""
+        z = -self.intercept / self.slope
+        if abs(z) >= _logits(np.array([1.0]))[0]:
+            return 0.0 if z < 0 else 1.0
+        return 1 / (1 + math.exp(-z))
+
+    @classmethod
+    def of_threshold(cls, min_score: float) -> Platt:
+        """Return the calibration whose probability is 0.5 at a judge's own threshold."""
+        kept = min(max(min_score, _LEAST_THRESHOLD), 1 - _LEAST_THRESHOLD)
+        return cls(1.0, -float(_logits(np.array([kept]))[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,44 +93,59 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """A calibration and how far its probabilities can be believed."""
+    """A calibration and how far its probabilities can be believed.
+
+    `accuracy` is that of the decisions that the probability is 0.5 at least. `not_fitted` says why
+    labels made no calibration.
+    """
 
     platt: Platt
-    fitted: bool
+    not_fitted: str
     n_labels: int
     n_clusters: int
     brier: Estimate
     calibration_error: Estimate
     cohen_kappa: Estimate
+    accuracy: Estimate
     bins: tuple[Bin, ...]
     warnings: tuple[str, ...] = ()
 
+    @property
+    def fitted(self) -> bool:
+        """Whether labels made the calibration."""
+        return not self.not_fitted
+
 
 def reliability(
-    items: LabelledScores, shipped: Platt | None, folds: int, options: IntervalOptions
+    items: LabelledScores,
+    shipped: Platt | None,
+    folds: int,
+    options: IntervalOptions,
+    min_score: float = 0.5,
 ) -> Reliability:
-    """Return the calibration that labels allow: a fitted one, else the shipped, else the score."""
+    """Return the calibration that labels allow: a fitted one, else the shipped, else the score.
+
+    `min_score` is the judge's own threshold.
+    """
     kept = Platt() if shipped is None else shipped
+    prior = Platt.of_threshold(min_score) if shipped is None else shipped
     n_clusters = len(items.labels) if items.clusters is None else len(np.unique(items.clusters))
-    refusal = _refusal(items, n_clusters)
-    fitted = None if refusal else fit(items.scores, items.labels, shipped)
+    refusal = _refusal(items)
+    fitted = None if refusal else fit(items.scores, items.labels, prior)
     if fitted is None:
         what = "the score itself is" if shipped is None else "the shipped calibration is"
         refusal = refusal or "the scores do not rise with the labels; another judge may help"
         probabilities = kept.probabilities(items.scores)
         warnings: tuple[str, ...] = (f"{what} the probability, unchanged: {refusal}",)
     else:
-        probabilities = _held_out(items, shipped, folds, options.seed)
+        probabilities = _held_out(items, prior, folds, options.seed)
         warnings = ()
-    brier, error, kappa = _estimates(items, probabilities, options)
     return Reliability(
         kept if fitted is None else fitted,
-        fitted is not None,
+        refusal,
         len(items.labels),
         n_clusters,
-        brier,
-        error,
-        kappa,
+        *_estimates(items, probabilities, options),
         _bins(probabilities, items.labels),
         warnings,
     )
@@ -152,7 +179,7 @@ def least_certain(
 def fit(scores: FloatArray, labels: BoolArray, shipped: Platt | None = None) -> Platt | None:
     """Return the calibration of some labels; None where scores do not rise with them.
 
-    `shipped` is the calibration that the judge comes with; the labels then say how far to depart.
+    `shipped` is the calibration to depart from as far as labels say; Platt's fit without any.
     """
     n_yes = int(labels.sum())
     n_no = len(labels) - n_yes
@@ -216,31 +243,23 @@ def _logits(scores: FloatArray) -> FloatArray:
     return logits
 
 
-def _refusal(items: LabelledScores, n_clusters: int) -> str:
-    n, n_yes = len(items.labels), int(items.labels.sum())
+def _refusal(items: LabelledScores) -> str:
+    n = len(items.labels)
     if n < MIN_LABELS:
         return f"a calibration needs {MIN_LABELS} labels, and there are {n}; label more items"
-    if n_clusters < MIN_CLUSTERS:
-        return (
-            f"a calibration needs labels of {MIN_CLUSTERS} queries, and there are {n_clusters}; "
-            "label items of more queries"
-        )
-    if min(n_yes, n - n_yes) < MIN_OF_A_KIND:
-        few = "relevant" if n_yes < n - n_yes else "irrelevant"
-        return (
-            f"a calibration needs {MIN_OF_A_KIND} labels of either kind, and "
-            f"{min(n_yes, n - n_yes)} are {few}; label more of that kind"
-        )
+    if items.labels.all() or not items.labels.any():
+        other = "irrelevant" if items.labels.all() else "relevant"
+        return f"a calibration needs labels of both kinds, and none is {other}; label some that are"
     return ""
 
 
-def _held_out(items: LabelledScores, shipped: Platt | None, folds: int, seed: int) -> FloatArray:
+def _held_out(items: LabelledScores, prior: Platt, folds: int, seed: int) -> FloatArray:
     """Return each item's probability by a calibration of the other folds."""
     fold_of, n_folds = cluster_folds(items, folds, seed)
     probabilities = np.empty(len(items.labels))
     for fold in range(n_folds):
         inside = fold_of == fold
-        made = fit(items.scores[~inside], items.labels[~inside], shipped) or shipped or Platt()
+        made = fit(items.scores[~inside], items.labels[~inside], prior) or prior
         probabilities[inside] = made.probabilities(items.scores[inside])
     return probabilities
 
@@ -248,7 +267,7 @@ def _held_out(items: LabelledScores, shipped: Platt | None, folds: int, seed: in
 def _estimates(
     items: LabelledScores, probabilities: FloatArray, options: IntervalOptions
 ) -> tuple[Estimate, ...]:
-    """Return the Brier score, the calibration error and kappa, each with its interval."""
+    """Return Brier score, calibration error, kappa and accuracy, each with its interval."""
     judged = LabelledScores(probabilities, items.labels, items.clusters)
     unit_of, units = units_of(items.clusters, len(items.labels), options.seed)
     columns = [
@@ -267,6 +286,7 @@ def _estimates(
                 ratio(drawn[:, 1], n),
                 ratio(bin_gaps(drawn[:, 6:]), n),
                 cohen_kappa(drawn[:, 2:6]),
+                ratio(drawn[:, 2] + drawn[:, 4], n),
             ],
             axis=1,
         )

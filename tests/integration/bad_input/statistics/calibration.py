@@ -40,6 +40,7 @@ CASES = [
     case("Calibrator.min_score", f"{_CALIBRATOR}.min_score", lambda: calibrated(min_score=1.1)),
     case("Calibrator.accept", f"{_CALIBRATOR}.accept", lambda: calibrated(accept=NAN)),
     case("Calibrator.reject", f"{_CALIBRATOR}.reject", lambda: calibrated(reject=-0.1)),
+    case("Calibrator.not_fitted", _CALIBRATOR, lambda: calibrated(not_fitted="too few labels")),
     case("CalibrateRequest.max_share", "max_share", lambda: calibrate(max_share=NAN)),
     case(
         "CalibrateRequest.judge",

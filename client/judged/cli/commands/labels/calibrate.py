@@ -153,7 +153,10 @@ def command(
     ] = None,
     criterion: Annotated[
         ThresholdCriterion | None,
-        typer.Option(help="What the threshold of the calibration is best at; kappa."),
+        typer.Option(
+            help="What the threshold of the calibration is best at; without it, it is the score "
+            "whose probability is 0.5."
+        ),
     ] = None,
     output: Annotated[
         str | None,
@@ -244,22 +247,24 @@ def command(
 
 
 def _keep(found: Calibration, scored: _Scored, output: str | None, diagram: str | None) -> None:
-    """Write the calibration and its diagram, where those are wanted."""
+    """Write the calibration and its diagram. Raises Problem where labels made none to keep."""
     believed = found.reliability
     if believed is None:
         return
+    if diagram is not None:
+        with open_output(diagram, "--diagram") as file:
+            file.write(reliability_diagram(believed, scored.signature or "scores of the lines"))
     if output is not None:
+        if not believed.fitted:
+            why = believed.calibrator.not_fitted or "there are too few labels"
+            raise Problem(f"--output {output}: there is nothing to keep: {why}")
         believed.calibrator.save(
             output,
             judge=scored.signature,
-            fitted=believed.fitted,
             n_labels=believed.n_labels,
             n_queries=believed.n_clusters,
             **estimates_document(estimates_of(believed)),
         )
-    if diagram is not None:
-        with open_output(diagram, "--diagram") as file:
-            file.write(reliability_diagram(believed, scored.signature or "scores of the lines"))
 
 
 def _refuse_majority(spec: Judge) -> None:

@@ -20,6 +20,7 @@ from judged_server.statistics.calibration.calibrate import (
 from judged_server.statistics.calibration.cascade import Guarantee
 from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.calibration.reliability import Platt
+from judged_server.statistics.calibration.thresholds import Criterion
 
 FOLDS = (2, 20)
 
@@ -81,7 +82,9 @@ def read_calibration_options(
     max_share = optional(request, "max_share")
     if max_share is not None and not 0 <= max_share <= 1:
         raise InvalidField("max_share", "must lie in 0 to 1, or be unset")
-    criterion = read_choice(request, "criterion", default.criterion, named="ThresholdCriterion")
+    criterion = None
+    if request.HasField("criterion"):
+        criterion = read_choice(request, "criterion", Criterion.KAPPA, named="ThresholdCriterion")
     return CalibrationOptions(
         *(min_score, interval, floor, folds, max_error, criterion, max_share),
         read_guarantee(request),
@@ -109,9 +112,11 @@ def _write_reliability(found: Calibration, scoring_key: str) -> statistics_servi
             min_score=found.min_score,
             accept=found.accept,
             reject=found.reject,
+            not_fitted=believed.not_fitted,
         ),
         bins=[write(statistics_service_pb2.ReliabilityBin, each) for each in believed.bins],
         brier=write_known(believed.brier),
         calibration_error=write_known(believed.calibration_error),
         cohen_kappa=write_known(believed.cohen_kappa),
+        accuracy=write_known(believed.accuracy),
     )

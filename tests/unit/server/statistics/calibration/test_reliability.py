@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from judged_server.statistics.agreement.quality import LabelledScores
@@ -135,15 +137,16 @@ def test_a_calibration_mends_scores_that_say_too_much() -> None:
 @pytest.mark.parametrize(
     ("items", "said"),
     [
-        (drawn(MIN_LABELS - 1, 1.0, 0.0), "200 labels, and there are 199"),
-        (drawn(400, 1.0, 0.0, per_cluster=20), "30 queries, and there are 20"),
-        (drawn(400, 0.1, 6.0), "of either kind"),
+        (drawn(MIN_LABELS - 1, 1.0, 0.0), "30 labels, and there are 29"),
+        (drawn(400, 0.1, 30.0), "none is irrelevant"),
+        (drawn(400, 0.1, -30.0), "none is relevant"),
     ],
 )
 def test_too_few_labels_leave_what_was_shipped(items: LabelledScores, said: str) -> None:
     shipped = Platt(0.9, -0.2)
     found = reliability(items, shipped, 5, OPTIONS)
     assert not found.fitted
+    assert said in found.not_fitted
     assert found.platt == shipped
     (warning,) = found.warnings
     assert "shipped" in warning
@@ -154,12 +157,50 @@ def test_too_few_labels_leave_what_was_shipped(items: LabelledScores, said: str)
     np.testing.assert_allclose(Platt().probabilities(items.scores), items.scores, atol=1e-9)
 
 
+class TestFewLabels:
+    """They move the judge's own threshold as far as they clearly say so."""
+
+    def test_those_that_agree_leave_it(self) -> None:
+        for n in range(40, 60):
+            items = drawn(n, 4.0, 4.0 * math.log(3 / 7), per_cluster=1)  # half at 0.7
+            found = reliability(items, None, 5, OPTIONS, min_score=0.7)
+            assert found.fitted
+            assert found.platt.threshold == pytest.approx(0.7, abs=0.1)
+
+    def test_those_that_contradict_it_are_followed(self) -> None:
+        for n in range(50, 70):
+            items = drawn(n, 4.0, 4.0 * math.log(7 / 3), per_cluster=1)  # half at 0.3
+            found = reliability(items, None, 5, OPTIONS, min_score=0.9)
+            assert found.fitted
+            assert found.platt.threshold == pytest.approx(0.3, abs=0.2)
+            assert found.accuracy.value is not None
+            assert found.accuracy.value > np.mean((items.scores >= 0.9) == items.labels) + 0.1
+
+    @pytest.mark.parametrize("per_cluster", [1, 5, 60])
+    def test_of_few_queries_make_a_fit_too(self, per_cluster: int) -> None:
+        found = reliability(drawn(60, 1.0, 0.0, per_cluster), None, 5, OPTIONS)
+        assert found.fitted
+        assert found.n_clusters == 60 // per_cluster
+
+    @pytest.mark.parametrize("min_score", [0.0, 0.5, 1.0])
+    def test_a_threshold_at_the_end_binds_nobody(self, min_score: float) -> None:
+        found = reliability(drawn(60, 1.0, 0.0), None, 5, OPTIONS, min_score=min_score)
+        assert found.platt.threshold == pytest.approx(0.5, abs=0.25)
+
+    def test_where_one_side_never_comes_the_threshold_is_an_end(self) -> None:
+        assert Platt(0.1, 3.0).threshold == 0.0
+        assert Platt(0.1, -3.0).threshold == 1.0
+        assert Platt(2.0, 0.0).threshold == 0.5
+
+
 def test_no_label_judges_what_it_taught() -> None:
     """With two folds the probabilities of one half follow the labels of the other alone."""
     items = drawn(400, 1.0, 0.0, per_cluster=8)
     folds, n_folds = cluster_folds(items, 2, OPTIONS.seed)
     first = folds == 0
-    made = [fit(items.scores[folds == f], items.labels[folds == f]) for f in range(n_folds)]
+    made = [
+        fit(items.scores[folds == f], items.labels[folds == f], Platt()) for f in range(n_folds)
+    ]
     assert made[0] is not None
     assert made[1] is not None
     expected = np.where(
