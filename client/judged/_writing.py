@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
+
+_DEVICES = (("/", "dev"), ("/", "proc"))
+"""Where files stand for what is open already, such as standard output."""
 
 
 @contextmanager
@@ -17,11 +21,12 @@ def replacing(path: Path | str) -> Iterator[Path]:
     After an error the file is as it was. Pipes and devices are written to as they are, as is a file
     whose folder takes no other one.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists():
-        if not target.is_file():
-            yield target
-            return
+    given, target = Path(path), Path(os.path.realpath(path))
+    there = given.exists()
+    if there and (not given.is_file() or given.parts[:2] in _DEVICES):
+        yield given
+        return
+    if there:
         os.close(os.open(target, os.O_WRONLY))  # raises for a file that must not be written to
     beside = target.with_name(f".judged-{secrets.token_hex(8)}.new")
     try:
@@ -30,12 +35,15 @@ def replacing(path: Path | str) -> Iterator[Path]:
         yield target
         return
     try:
-        if target.exists():
+        if there:
             beside.chmod(target.stat().st_mode & 0o777)
         yield beside
         with beside.open("rb") as written:
             os.fsync(written.fileno())
-        beside.replace(target)
+        try:
+            beside.replace(target)
+        except OSError:  # it is mounted by itself, say, and may be written but not replaced
+            shutil.copyfile(beside, target)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -101,7 +101,7 @@ class LabelScreen(App[None]):
         try:
             self._labels.add(label)
         except FileError as error:
-            self.notify(str(error), severity="error")
+            self.notify(str(error), severity="error", markup=False)
         else:
             self._note = ""
         self._show()
@@ -111,7 +111,7 @@ class LabelScreen(App[None]):
         try:
             label = self._labels.undo(self._annotator)
         except FileError as error:
-            self.notify(str(error), severity="error")
+            self.notify(str(error), severity="error", markup=False)
             return
         if label is None:
             self.notify("there is nothing to undo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -65,6 +66,27 @@ def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path):
     assert os.read(reader, 100) == b"through"
     os.close(reader)
     replace_text(os.devnull, "nowhere")
+
+
+def test_standard_output_is_written_to_by_its_name(tmp_path):
+    code = "from judged._writing import replace_text; replace_text('/dev/stdout', 'out')"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert ran.stdout == b"out"
+    with (tmp_path / "a.txt").open("w+") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+        assert file.read() == "out"
+
+
+def test_a_file_that_can_be_written_and_not_replaced_is_written(tmp_path, monkeypatch):
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")  # as for a file that is mounted
+
+    path = tmp_path / "a.txt"
+    path.write_text("one, and longer")
+    monkeypatch.setattr(Path, "replace", busy)
+    replace_text(path, "two")
+    assert path.read_text() == "two"
+    assert names(tmp_path) == ["a.txt"]
 
 
 def test_a_folder_is_no_file(tmp_path):

@@ -145,16 +145,17 @@ def used_categories(codes: Codes) -> IntArray:
 
 def spelling_warnings(ratings: Ratings) -> list[str]:
     """Return what may be wrong with how raters write categories."""
-    names = ratings.categories
-    alike: dict[str, list[str]] = {}
-    for place in used_categories(ratings.codes):
-        alike.setdefault(_folded(names[place]), []).append(names[place])
     warnings = []
-    if several := [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]:
-        warnings.append(
-            f"categories {', '.join(several)} count as different ones, and differ by case, space, "
-            "signs or type alone; write each in one way"
-        )
+    used = [ratings.categories[place] for place in used_categories(ratings.codes)]
+    for what, names in (("categories", used), ("raters", ratings.raters)):
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            alike.setdefault(_folded(name), []).append(name)
+        if several := [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]:
+            warnings.append(
+                f"{what} {', '.join(several)} count as different ones, and differ by case, space, "
+                "signs or type alone; write each in one way"
+            )
     given = [set(used_categories(column).tolist()) for column in ratings.codes.T]
     for own, rater in zip(given, ratings.raters, strict=True):
         if own and not any(own & other for other in given if other is not own):

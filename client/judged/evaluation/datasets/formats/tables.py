@@ -115,7 +115,9 @@ def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None
             content.refuse(FileError(table.name, line, problem))
         else:
             pairs = zip(names, cells, strict=True)
-            take_row(content, {column: cell for column, cell in pairs if column or cell}, place)
+            # Without a name may be columns that are empty, and the numbers that pandas gives rows.
+            row = {name: c for name, c in pairs if name or c not in ("", str(index))}
+            take_row(content, row, place)
 
 
 def columns_of(

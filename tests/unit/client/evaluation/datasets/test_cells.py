@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,12 +215,24 @@ def test_a_line_of_excel_names_the_divider(tmp_path):
         assert (query.text, query.metadata) == ("who, then", {"topic": "d1"})
 
 
+def test_the_numbers_that_pandas_gives_rows_are_passed_over(tmp_path):
+    frame = pd.DataFrame({"query": ["who", "what"], "relevant_docs": [["a", "b"], ["c"]]})
+    frame.to_csv(tmp_path / "a.csv")
+    content, findings = validate(tmp_path / "a.csv")
+    assert findings == []
+    assert [list(q.relevant_document_ids) for q in content.queries.values()] == [["a", "b"], ["c"]]
+    assert all(not query.metadata for query in content.queries.values())
+    arrays = frame.assign(relevant_docs=frame["relevant_docs"].map(np.array))
+    arrays.to_csv(tmp_path / "a.csv")
+    assert validate(tmp_path / "a.csv")[0].queries == content.queries
+
+
 def test_cells_of_a_column_without_a_name_are_left_out_and_told(tmp_path):
-    (tmp_path / "a.csv").write_text(",query,expected_answers,\n0,who,me,\n1,what,this,\n")
+    (tmp_path / "a.csv").write_text(",query,expected_answers,\n0,who,me,\nx,what,this,\n")
     content, findings = validate(tmp_path / "a.csv")
     assert [dict(query.metadata) for query in content.queries.values()] == [{}, {}]
     (finding,) = findings
-    assert "a.csv:2: has a cell in a column without a name" in finding.text
+    assert "a.csv:3: has a cell in a column without a name" in finding.text
 
 
 def test_a_parquet_file_with_a_column_twice_is_refused(monkeypatch, tmp_path):

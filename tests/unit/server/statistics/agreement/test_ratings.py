@@ -57,6 +57,12 @@ def test_categories_that_nobody_gave_are_passed_over():
     assert spelling_warnings(ratings) == []
 
 
+def test_raters_that_are_one_to_people_are_told():
+    ratings = Ratings.build(["judge", "Judge ", "ann"], ["a", "b"], [[0, 1], [0, 1], [0, 1]])
+    (told,) = spelling_warnings(ratings)
+    assert told.startswith("raters 'judge' and 'Judge ' count as different ones")
+
+
 def test_a_rater_who_shares_no_category_is_told():
     ratings = Ratings.build(
         ["human", "judge", "new"], ["good", "bad", "gut", "schlecht"], [[0, 1], [2, 3], [-1, -1]]
