@@ -20,6 +20,8 @@ from typer.core import TyperGroup
 from judged.cli.problems import Problem
 
 PREFIX = "JUDGED_"
+OTHER_PREFIX = "VERDICT_"
+"""What people write for PREFIX."""
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"
 """Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
 
@@ -128,12 +130,16 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
 def misspelt_variables(commands: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of an option.
 
-    The others may be settings of a server, or of programs that have this prefix too.
+    And for each VERDICT_* variable that would be one's under the right prefix. The
+    others may be settings of a server, or of programs that have this prefix too.
     """
     known = {name.upper() for each in commands.values() for name in options_of(each)}
     known.add(FILE_VARIABLE.removeprefix(PREFIX))
     for name in sorted(environ):
         own = name.removeprefix(PREFIX)
+        if name.startswith(OTHER_PREFIX) and name.removeprefix(OTHER_PREFIX) in known:
+            meant = PREFIX + name.removeprefix(OTHER_PREFIX)
+            yield f"{name} is not read; did you mean {meant}?"
         if not name.startswith(PREFIX) or own in known:
             continue
         if near := get_close_matches(own, known, n=1, cutoff=0.85):

@@ -113,7 +113,10 @@ class EvaluationRun:
         if not isinstance(judge, RecordedJudge | Judge | str) and judge is not None:
             self.local = as_local(judge)
             if self.local is None:
-                rule = "must be a judge's name, a Judge or a function of a Context"
+                rule = (
+                    "must be a judge's name, a Judge, a function of a Context or an object with a "
+                    "method judge"
+                )
                 raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
             if _expects_spans(dataset):
                 rule = (

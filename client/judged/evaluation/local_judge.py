@@ -7,40 +7,61 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from judged.types import Context, JudgeIdentity, QueryGroup, Source, Status, VerdictError, Verdicts
 
 JudgeFunction = Callable[[Context], bool | float | None]
 """Says of a context whether it is relevant, or how much from 0 to 1; None abstains."""
 
+
+class JudgeObject(Protocol):
+    """An object that judges contexts, as Evret's judges do."""
+
+    def judge(self, context: Any, /) -> bool | float | None:  # noqa: ANN401 - Evret's has a class of its own
+        """Return what a JudgeFunction does."""
+        ...
+
+
 _INVALID_ARGUMENT, _INTERNAL = 3, 13
 
 
 @dataclass(frozen=True, slots=True)
 class LocalJudge:
-    """A function that judges contexts here. A score counts as relevant from `min_score` on.
+    """A function, or an object with a method `judge`, that judges contexts here.
 
-    Its signature has the function's name and a hash of its source, so that numbers of a changed
-    judge are not taken for those of the old one; set `version` where what it decides by lies
-    elsewhere, in a model or a file. An exception is the error of its context alone.
+    A score counts as relevant from `min_score` on. With `max_grade` the function returns grades
+    from 0 to max_grade, which are the gains of metrics that weigh them; the score is the grade
+    divided by max_grade.
+
+    Its signature has the function's name and a hash of its source, and of what an object holds in
+    plain values, so that numbers of a changed judge are not taken for those of the old one; set
+    `version` where what it decides by lies elsewhere, in a model or a file. An exception is the
+    error of its context alone.
     """
 
-    function: JudgeFunction
+    function: JudgeFunction | JudgeObject
     name: str = ""
     version: str = ""
     min_score: float = 0.5
+    max_grade: int = 0
 
     @property
     def identity(self) -> JudgeIdentity:
         """What results name the judge by."""
         name = self.name or _name_of(self.function)
         source = _source_of(self.function)
-        key = hashlib.sha256(f"{name}\n{self.version}\n{source}".encode()).hexdigest()
+        made_of = f"{name}\n{self.version}\n{source}"
+        made_of += f"\n{self.max_grade}" if self.max_grade else ""
+        key = hashlib.sha256(made_of.encode()).hexdigest()
         parts = ["local", name, f"sha:{key[:8]}"]
         parts += [f"version:{self.version}"] * bool(self.version)
+        parts += [f"max_grade:{self.max_grade}"] * bool(self.max_grade)
         signature = "|".join([*parts, f"min_score:{self.min_score:g}"])
         fingerprint = hashlib.sha256(f"{key}\n{self.min_score!r}".encode()).hexdigest()
-        return JudgeIdentity("local", name, self.min_score, signature, key, fingerprint)
+        return JudgeIdentity(
+            "local", name, self.min_score, signature, key, fingerprint, self.max_grade
+        )
 
     def judge(self, groups: Sequence[QueryGroup]) -> Verdicts:
         """Return a verdict for each context of groups, retrieved-major."""
@@ -68,27 +89,34 @@ class LocalJudge:
 
     def _ask(self, context: Context) -> tuple[float | None, VerdictError | None]:
         try:
-            said = self.function(context)
+            judges = self.function if callable(self.function) else self.function.judge
+            said = judges(context)
         except Exception as error:  # noqa: BLE001 - it is that context's error
             problem = f"{type(error).__name__}: {error}"
             return None, VerdictError(_INTERNAL, "JUDGE_FAILED", problem, retryable=False)
         if said is None:
             return None, VerdictError(0, "ABSTAINED", "the judge returned None", retryable=False)
+        top = self.max_grade or 1
         try:
-            score = float(said)
+            score = float(said) / top
         except (TypeError, ValueError, OverflowError):
             score = math.nan
         if not 0 <= score <= 1:
             rule = f"the judge returned {said!r}; return True, False, a score from 0 to 1, or None"
+            if self.max_grade:
+                rule = f"the judge returned {said!r}; return a grade from 0 to {top}, or None"
+            elif score > 1:
+                rule += "; for grades name the highest, LocalJudge(..., max_grade=3)"
             return None, VerdictError(_INVALID_ARGUMENT, "INVALID_SCORE", rule, retryable=False)
         return score, None
 
 
 def as_local(judge: object) -> LocalJudge | None:
-    """Return the local judge that a function is, or that was given; None for judges of a server."""
+    """Return the local judge that a function or an object is; None for judges of a server."""
     if isinstance(judge, LocalJudge):
         return judge
-    return LocalJudge(judge) if callable(judge) else None
+    given: Any = judge
+    return LocalJudge(given) if callable(judge) or callable(getattr(judge, "judge", None)) else None
 
 
 def _status(said: float | None, error: VerdictError | None) -> Status:
@@ -98,17 +126,23 @@ def _status(said: float | None, error: VerdictError | None) -> Status:
     return Status.ABSTAINED if abstained else Status.ERROR
 
 
-def _name_of(function: JudgeFunction) -> str:
+def _name_of(function: JudgeFunction | JudgeObject) -> str:
     kind = type(function)
     name = getattr(function, "__qualname__", kind.__qualname__)
     return f"{getattr(function, '__module__', kind.__module__)}.{name}"
 
 
-def _source_of(function: JudgeFunction) -> str:
-    """Return the source of a function, or of an object's class; "" where there is none."""
+def _source_of(function: JudgeFunction | JudgeObject) -> str:
+    """Return the source of a function, or of an object's class and the plain values it holds.
+
+    "" where there is no source.
+    """
     for part in (function, type(function)):
         try:
-            return inspect.getsource(part)
+            source = inspect.getsource(part)  # type: ignore[arg-type]  # it raises TypeError
         except (TypeError, OSError):
             continue
+        held = {} if part is function else getattr(function, "__dict__", {})
+        plain = {name: v for name, v in held.items() if isinstance(v, str | int | float | None)}
+        return source + "".join(f"\n{name}={plain[name]!r}" for name in sorted(plain))
     return ""

@@ -24,10 +24,11 @@ _THRESHOLD = re.compile(r"\|min_score:[^|]*")
 class Judgement:
     """What a judge said of an item. `passed` and `score` are None unless the status is OK.
 
-    `samples` is the number of votes that were asked for, 0 for judges that don't vote; these have
-    no `agreement` either, judges that are not calibrated no `probability`, and others than
-    cascades no `stage`. `majority` says whether most votes were a yes, None where that is not
-    known, or where it depends on the threshold: then a vote is a score that meets it.
+    `samples` is the number of votes that were asked for, 0 for judges that don't vote; `votes` are
+    the single ones in order, None for one that failed or abstained, where they are known. Judges
+    that don't vote have no `agreement` either, judges that are not calibrated no `probability`, and
+    others than cascades no `stage`. `majority` says whether most votes were a yes, None where that
+    is not known, or where it depends on the threshold: then a vote is a score that meets it.
     """
 
     judge: JudgeIdentity
@@ -45,6 +46,7 @@ class Judgement:
     breakdown: Breakdown | None = None
     probability: float | None = None
     stage: int | None = None
+    votes: Sequence[bool | None] = ()
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ _KEYS = frozenset(
         *("judge", "profile", "rubric", "rubric_version", "signature", "scoring_key"),
         *("fingerprint", "min_score", "status", "passed", "score", "source", "flags", "samples"),
         *("majority", "agreement", "rationale", "model", "error", "breakdown"),
-        *("probability", "stage", "max_grade"),
+        *("probability", "stage", "max_grade", "votes"),
     }
 )
 _FLAGS = [flag.name for flag in Flag if flag.name is not None]
@@ -55,6 +55,8 @@ def write_judgement(judgement: Judgement) -> dict[str, Any]:
         fields["stage"] = judgement.stage
     if judgement.judge.max_grade:
         fields["max_grade"] = judgement.judge.max_grade
+    if judgement.votes:
+        fields["votes"] = list(judgement.votes)
     if judgement.breakdown is not None:
         fields["breakdown"] = write_breakdown(judgement.breakdown)
     return fields
@@ -91,6 +93,7 @@ def read_judgement(record: Record, name: str) -> Judgement:
         breakdown=None if breakdown is None else read_breakdown(breakdown),
         probability=share(record, "probability"),
         stage=None if record.get("stage") is None else record.position("stage"),
+        votes=_votes(record),
     )
     _check_verdict(record, judgement)
     _check_judge(record, judgement, name)
@@ -120,6 +123,17 @@ def _check_judge(record: Record, judgement: Judgement, name: str) -> None:
     for key, value in zip(("rubric", "rubric_version"), named, strict=True):
         if record.optional_text(key) != value:
             raise record.error(f"has another {key!r} than its 'signature', which says {value!r}")
+
+
+def _votes(record: Record) -> tuple[bool | None, ...]:
+    votes = record.get("votes")
+    if votes is None:
+        return ()
+    if not isinstance(votes, list) or not all(v is None or isinstance(v, bool) for v in votes):
+        raise record.error("has 'votes' that are not a list of true, false and null")
+    if len(votes) != record.position("samples"):
+        raise record.error("has 'votes' of another number than 'samples'")
+    return tuple(votes)
 
 
 def _flags(record: Record) -> Flag:

@@ -105,14 +105,14 @@ def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
     if verdicts.agreement:
         samples = len(detail.samples) if detail is not None else 0
     votes = [
-        bool(sample.relevant)
+        bool(sample.relevant) if sample.status is Status.OK else None
         for sample in (detail.samples if detail is not None else ())
-        if sample.status is Status.OK
     ]
     majority = None
     if verdict.agreement is not None and verdicts.judge.kind == _VOTING:
         threshold = verdicts.judge.min_score
-        majority = majority_of(votes, verdict.relevant, verdict.score, threshold)
+        valid = [vote for vote in votes if vote is not None]
+        majority = majority_of(valid, verdict.relevant, verdict.score, threshold)
     return Judgement(
         verdicts.judge,
         verdict.status,
@@ -128,6 +128,7 @@ def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
         verdict.error,
         probability=verdict.probability,
         stage=verdict.stage,
+        votes=tuple(votes) if samples > 1 else (),
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import json
 import linecache
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -226,3 +227,46 @@ def test_a_function_judges_the_answers_of_a_data_set_with_spans(
     by_id = Dataset([Query("q0", "question", (), ["d"], [SPAN])])
     found = evaluate(server_address, {"q0": [Retrieved("d")]}, by_id, METRICS, judge)
     assert found["mrr@2"].mean == 1
+
+
+class Overlap:
+    """A judge as Evret has them: an object with a method."""
+
+    def __init__(self, ratio: float) -> None:
+        self.ratio = ratio
+
+    def judge(self, context: Any) -> bool:
+        expected = set(context.expected_text.split())
+        return len(expected & set(context.retrieved_text.split())) >= self.ratio * len(expected)
+
+
+def test_an_object_with_a_method_judge_is_a_judge(evaluate: Evaluate, server_address: str):
+    found = {
+        ratio: evaluate(server_address, RESULTS, DATASET, METRICS, Overlap(ratio))
+        for ratio in (0.5, 1.1)
+    }
+    assert [one.table["mrr@2"].mean for one in found.values()] == [1.0, 0.0]
+    # What the object holds is part of its name: numbers of one are not those of the other.
+    signatures = {one.judge.signature for one in found.values()}
+    assert len(signatures) == 2
+    assert all("Overlap|sha:" in signature for signature in signatures)
+    again = evaluate(server_address, RESULTS, DATASET, METRICS, Overlap(0.5))
+    assert again.judge == found[0.5].judge
+
+
+def test_grades_of_a_judge_of_ones_own_are_gains(evaluate: Evaluate, server_address: str):
+    def grade(context: Any) -> int:
+        return 3 if context.retrieved_text == context.expected_text else 1
+
+    metrics = ["ndcg@2", "precision@2"]
+    graded = evaluate(
+        server_address, RESULTS, DATASET, metrics, LocalJudge(grade, name="grade", max_grade=3)
+    )
+    best = 3 + 1 / math.log2(3)
+    assert graded.table["ndcg@2"].mean == pytest.approx((1 + 3 / math.log2(3)) / best)
+    assert graded.table["precision@2"].mean == 0.5  # a third is below the threshold of one half
+    assert graded.judge.max_grade == 3
+    # Without the top of the scale nothing is guessed.
+    unknown = evaluate(server_address, RESULTS, DATASET, metrics, LocalJudge(grade, name="grade"))
+    said = {r.error for q in unknown.queries for r in q.retrieved if r.status == "ERROR"}
+    assert any("max_grade=3" in str(one) for one in said), unknown.queries[0].retrieved

@@ -138,6 +138,27 @@ class TestCommandLine:
             "passed": not status,
         }
 
+    @pytest.mark.parametrize(("own", "status"), [(0.2, 0), (0.3, 1)])
+    def test_a_line_says_what_its_own_score_must_reach(
+        self, llm_server: ServerProcess, tmp_path: Path, own: float, status: int
+    ):
+        write(tmp_path, [ANSWERS[0], {**ANSWERS[1], "min_score": own}])
+        done = run_in(
+            tmp_path,
+            *("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-"),
+            JUDGED_TARGET=llm_server.address,
+        )
+        assert done.returncode == status, done.stderr
+        (gate,) = json.loads(done.stdout)["gates"]
+        assert (gate["gate"], gate["passed"], gate["value"]) == (
+            "min_score",
+            not status,
+            1 - status,
+        )
+        reaches = f"{1 - status} of 1 score {'reach' if status else 'reaches'} the 'min_score' of"
+        assert reaches in gate["message"]
+        assert ("is 0.2000, and must be 0.3" in done.stderr) == status
+
     def test_a_gate_on_nothing_ends_with_2(self, llm_server: ServerProcess, tmp_path: Path):
         write(tmp_path, [{"query": "q", "answer": ""}])
         done = run_in(

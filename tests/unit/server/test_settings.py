@@ -115,6 +115,12 @@ def test_changed_settings_are_told_without_users_and_passwords(tmp_path: Path):
     }
 
 
+def test_a_setting_under_another_prefix_is_told():
+    names = {"VERDICT_LISTEN": "x", "VERDICT_OF_ANOTHER_PROGRAM": "x"}
+    (said,) = misspelt_variables(names)
+    assert said == "VERDICT_LISTEN is not read; did you mean JUDGED_LISTEN?"
+
+
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
     (near,) = misspelt_variables(dict.fromkeys(names, "1"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from judged import AnswerItem
 from judged.cli.field_path import Place, Steps, write_path
@@ -12,7 +12,7 @@ from judged.evaluation.datasets.files import SYSTEM_MODEL, FileError
 
 _FIELDS = (
     *("item_id", "id", "query", "answer", "other_answer", "references", "negative_references"),
-    *("contexts", "sources_used", "confidence", SYSTEM_MODEL),
+    *("contexts", "sources_used", "confidence", "min_score", SYSTEM_MODEL),
 )
 
 
@@ -20,8 +20,9 @@ _FIELDS = (
 class AnswerFile:
     """The answers of a file, the number of the line of each, and what no request holds.
 
-    That is the models that lines name, the negative references of each answer, and the labels of
-    people, None without one; these are empty where they were not asked for.
+    That is the models that lines name, the negative references of each answer, the labels of
+    people, None without one, both empty where they were not asked for, and by item what its line
+    says that its scores must reach.
     """
 
     name: str
@@ -30,6 +31,7 @@ class AnswerFile:
     system_models: Sequence[str] = ()
     negatives: Sequence[Sequence[str]] = ()
     labels: Sequence[bool | None] = ()
+    min_scores: Mapping[str, float] = field(default_factory=dict)
 
     def place(self) -> Place:
         """Return what turns the path of a field into the line of the file that it came from."""
@@ -56,6 +58,7 @@ def read_answers(
     line_of: dict[str, int] = {}
     models: dict[str, None] = {}
     labels: list[bool | None] = []
+    min_scores: dict[str, float] = {}
     for number, line in input_records(path, *_FIELDS, *([label_field] if label_field else [])):
         item_id = line.optional_identifier("item_id", "id") or str(number)
         if item_id in line_of:
@@ -73,6 +76,11 @@ def read_answers(
         line_of[item_id] = number
         if model := line.optional_text(SYSTEM_MODEL):
             models[model] = None
+        own = line.optional_number("min_score")
+        if own is not None:
+            if not 0 <= own <= 1:
+                raise line.error("has 'min_score' that is not in 0 to 1")
+            min_scores[item_id] = own
         if label_field is not None:
             labels.append(line.optional_label(label_field))
         items.append(
@@ -91,4 +99,5 @@ def read_answers(
         raise FileError(name, None, "holds nothing to score; write lines of {query, answer}")
     if label_field is not None:
         check_labelled(name, label_field, labels)
-    return AnswerFile(name, items, list(line_of.values()), list(models), negatives, labels)
+    numbers = list(line_of.values())
+    return AnswerFile(name, items, numbers, list(models), negatives, labels, min_scores)

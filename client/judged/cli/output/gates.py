@@ -7,18 +7,18 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged import MetricTable
 from judged._inputs import read_number
-from judged._views import plural, word
+from judged._views import of_all, plural, word
 from judged.cli.output.reports import Report, read_report
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.report.summary import share
-from judged.types import MetricResult, NegativeReport, VerdictCounts
+from judged.types import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
 from judged.types.metric_names import is_metric, may_be
 
 _ROUNDING = 1e-9
@@ -263,6 +263,33 @@ def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
         return Outcome(gate, mean, True, f"held: {gate.metric} is {found}; {gate}", lower)
     message = f"fell short: {gate.metric} is {found}, {_size(short)} below {gate}"
     return Outcome(gate, mean, False, message, lower)
+
+
+def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
+    """Hold the scores of items against what each of them must reach, by item id.
+
+    A score that is missing counts as 0; what is not assessable has none.
+    """
+    held = [
+        (score, min_scores[score.item_id])
+        for score in scores
+        if score.item_id in min_scores and score.status is not Status.NOT_ASSESSABLE
+    ]
+    below = [(s, least) for s, least in held if (s.score or 0.0) + _ROUNDING < least]
+    gate = Gate("--min-score", "", 1.0, "of lines")
+    if not held:
+        return not_assessed(gate, "no score of a line with 'min_score'")
+    reach = len(held) - len(below)
+    message = (
+        f"{of_all(reach, len(held), 'score', 'scores')} {word(reach, 'reaches', 'reach')} the "
+        "'min_score' of its line"
+    )
+    if below:
+        first, least = below[0]
+        found = "missing" if first.score is None else f"{first.score:.4f}"
+        message += f"; {first.rubric} of item {first.item_id!r} is {found}, and must be {least:g}"
+    message = f"{'fell short' if below else 'held'}: {message}"
+    return Outcome(gate, reach / len(held), not below, message)
 
 
 def not_assessed(gate: Gate, why: str) -> Outcome:

@@ -48,6 +48,9 @@ def judgements(draw):
         "model": draw(texts),
         "breakdown": draw(st.none() | breakdowns),
     }
+    n = common["samples"]
+    votes = st.lists(st.none() | st.booleans(), min_size=n, max_size=n)
+    common["votes"] = draw(st.just(()) | votes.map(tuple))
     if status is not Status.OK:
         parts = draw(st.integers(0, 16)), draw(words), draw(texts), draw(st.booleans())
         error = VerdictError(*parts)

@@ -33,6 +33,7 @@ def recorded(found):
 def test_votes_rationale_and_model_come_from_the_details():
     samples = sample(True), sample(True), sample(False), sample(None, Status.ERROR)
     judgement = recorded(verdicts(LLM, *samples))
+    assert judgement.votes == (True, True, False, None)
     assert (judgement.samples, judgement.majority, judgement.agreement) == (4, True, 2 / 3)
     assert (judgement.rationale, judgement.model) == ("why", "small-1")
 

@@ -46,7 +46,7 @@ from judged.cli.options.traces import (
     kept_trace,
     read_tracing,
 )
-from judged.cli.output.gates import finish, gates_document
+from judged.cli.output.gates import finish, gates_document, hold_items
 from judged.cli.output.scores import (
     describe_scores,
     items_table,
@@ -170,6 +170,7 @@ def command(
             refuse_uncached(some.errors.values(), len(some))
     report(
         *(out, found, members, thresholds, output),
+        min_scores=file.min_scores,
         min_coverage=min_coverage,
         per_item=per_item,
         details=details,
@@ -205,13 +206,15 @@ def report(
     thresholds: Thresholds,
     output: str | None,
     *,
+    min_scores: Mapping[str, float],
     min_coverage: float | None,
     per_item: bool,
     details: bool,
 ) -> None:
     """Print the table with what it was made from, and write lines and the JSON document.
 
-    `members` are the scores of the models of a panel, whose score is `found`.
+    `min_scores` are what the scores of single items must reach, by their lines. `members` are the
+    scores of the models of a panel, whose score is `found`.
     """
     lines = [score_line(score, details=details) for score in found]
     for model, of_model in members.items():
@@ -224,6 +227,8 @@ def report(
     failed = sum(score.status is Status.ERROR for score in found)
     out.count(failed=failed, total=len(found), errors=found.errors.values())
     outcomes = thresholds.outcomes(found.rubrics, min_coverage)
+    if min_scores:
+        outcomes = [*outcomes, hold_items(found, min_scores)]
     judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
     made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]
     if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked
