@@ -30,7 +30,7 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.metrics.compute import check_modes, check_open_ended
 from judged_server.metrics.families import FAMILIES
-from judged_server.metrics.input.id_fit import Spellings
+from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
@@ -121,7 +121,7 @@ class PartedEvaluation:
         self._judge: Judge | None = None
         self._families: Sequence[FamilyJudge] = ()
         self._groups = DistinctGroups(strict=options.strict_duplicates)
-        self._spellings = Spellings()
+        self._id_fit = IdFit()
         self._continued: list[bool] = []
         self._judged: list[Sequence[JudgedResults]] = []
         self._metadata: list[Mapping[str, str]] = []
@@ -164,8 +164,8 @@ class PartedEvaluation:
         self._needed |= bool(part.negatives) or (self._asks_own and not all(part.by_id))
         for i, group in enumerate(part.groups):
             judged = group.grades or group.relevant_document_ids
-            if judged and self._spellings.wants(judged, group.n_retrieved):
-                self._spellings.add(judged, part.document_ids(i))
+            if judged and self._id_fit.wants(judged, group.n_retrieved):
+                self._id_fit.add(judged, part.document_ids(i))
         if self._options.slice_by:
             self._metadata += [
                 {key: group.metadata.get(key, "") for key in self._options.slice_by}
@@ -320,7 +320,7 @@ class PartedEvaluation:
         table = compute_merged(judgings, self._measures)
         results = judgings[0].results
         if results.judged_ids is not None:
-            fit = results.judged_ids.fit(results.n_retrieved, self._spellings)
+            fit = results.judged_ids.fit(results.n_retrieved, self._id_fit)
             table = replace(table, id_fit=fit)
         return with_intervals_and_slices(table, self._options, self._metadata)
 

@@ -23,7 +23,8 @@ from tests.integration.cli_process import run_in
 from tests.integration.http_calls import ask, http_address
 from tests.integration.server_process import running_server
 
-PATHS = "which differ in a path before the name; are they ids of the same kind?"
+PATHS = "which differ in a path before the name; are they ids of the same kind"
+ASKED = f"{PATHS}, and the results of these queries?"
 QUERIES = [Query(f"q{i}", f"t{i}", relevant_document_ids=[f"doc{i}.md"]) for i in range(3)]
 RESULTS = {f"q{i}": [Retrieved(f"/data/docs/doc{j}.md") for j in (i, i + 1)] for i in range(3)}
 
@@ -49,7 +50,7 @@ class TestCommands:
         assert done.returncode == 1
         said = (
             "none of the 6 document ids that were retrieved is among the 3 that are expected, for "
-            f"example '/data/docs/doc0.md' and 'doc0.md', {PATHS}"
+            f"example '/data/docs/doc0.md' and 'doc0.md', {ASKED}"
         )
         assert f"judged: warning: {said}\n" in done.stderr
         document = json.loads(done.stdout)
@@ -135,7 +136,7 @@ class TestEvaluator:
             check=False,
         )
         assert done.returncode == 1, done.stdout
-        assert "are they ids of the same kind?" in done.stdout
+        assert "are they ids of the same kind" in done.stdout
 
 
 class TestCalls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ from judged_server.metrics.compute import (
 )
 from judged_server.metrics.grades import grades_of
 from judged_server.metrics.input.columnar_topics import query_ids as topic_ids
-from judged_server.metrics.input.id_fit import IdFit, Spellings
+from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.matching import JudgedResults
@@ -202,7 +202,7 @@ def _measure(
         check_unique(query_ids, field + ".query_ids[{}]")
         values = [column.values for column in request.values.columns]
         fits = [
-            IdFit(*(getattr(fit, part.name) for part in fields(IdFit)))
+            IdFit(*(getattr(fit, name) for name in fit.DESCRIPTOR.fields_by_name))
             for fit in request.values.id_fits
         ]
         table = merge_values(measures, values, len(query_ids), fits, field=field)
@@ -267,7 +267,7 @@ def _judged(
     verdicts = read_verdicts(message.verdicts, sizes, f"{prefix}judged.verdicts")
     n_retrieved: IntArray = np.array([ranking.retrieved for ranking in rankings], np.int64)
     n_expected: IntArray = np.array([ranking.expected for ranking in rankings], np.int64)
-    judged_ids, spellings = _read_ids(message, field)
+    judged_ids, seen = _read_ids(message, field)
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
     open_ended: BoolArray = np.array([ranking.open_ended for ranking in rankings], np.bool_)
@@ -286,15 +286,13 @@ def _judged(
     )
     table = compute_judged(measures, results, options, field=field + "[{}].expected")
     if judged_ids is not None:
-        table = replace(table, id_fit=judged_ids.fit(n_retrieved, spellings))
+        table = replace(table, id_fit=judged_ids.fit(n_retrieved, seen))
     return _Measured(table, query_ids, verdicts, judged=(results, verdicts.columns.scores))
 
 
-def _read_ids(
-    message: metrics_pb2.JudgedRankings, field: str
-) -> tuple[JudgedIds | None, Spellings]:
+def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdFit]:
     """Return how rankings are matched by document id, None where none is. Raises InvalidField."""
-    spellings = Spellings()
+    seen = IdFit()
     groups: list[tuple[Sequence[str], Sequence[str], Mapping[str, int]]] = []
     for i, ranking in enumerate(message.rankings):
         path, found = f"{field}[{i}]", ranking.document_ids
@@ -315,11 +313,11 @@ def _read_ids(
             raise errors.InvalidField(f"{path}.{name}", rule)
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
         judged = grades or relevant
-        if judged and spellings.wants(judged, len(found)):
-            spellings.add(judged, found)
+        if judged and seen.wants(judged, len(found)):
+            seen.add(judged, found)
     if not any(relevant or grades for _, relevant, grades in groups):
-        return None, spellings
-    return JudgedIds.of(groups), spellings
+        return None, seen
+    return JudgedIds.of(groups), seen
 
 
 def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str) -> dict[str, Any]:

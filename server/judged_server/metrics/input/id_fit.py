@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import SequenceMatcher
-from itertools import islice
+from typing import Self
 from urllib.parse import unquote
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", re.ASCII)
@@ -32,7 +32,9 @@ def _whole(name: str) -> str:
 
 
 def _rounded(name: str) -> str:
-    return f"{Decimal(name):.5E}" if name.isdigit() and len(name) >= _LONG else name
+    if len(name) < _LONG or not name.isdecimal():
+        return name
+    return f"{Decimal(name):.5E}".replace(".", "").replace("+", "")
 
 
 _Step = tuple[str, Callable[[str], str]]
@@ -57,9 +59,9 @@ _ALIKE: Sequence[_Step] = (
 )
 """Spellings that two documents of a collection may have; only many of them are no chance."""
 _ALL = (*_SAME, *_ALIKE)
-_SAMPLE, _NOTHING_FOUND, _RARE = 2_000, 20_000, 20_000
-"""How many retrieved ids are looked at: once something was found, as long as nothing was, and for
-queries that expect ids with escapes or letters outside ASCII."""
+_SAMPLE, _RARE = 2_000, 20_000
+"""How many retrieved ids are looked at: of any queries, and of those that expect ids with escapes
+or letters outside ASCII."""
 _KEPT = 300
 """Ids that are kept to find the nearest of, as long as nothing was found."""
 _SHOWN = 80
@@ -67,7 +69,7 @@ _MOST = 2**63
 """More than can be counted; callers send what is added up."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IdFit:
     """How the ids of judged documents fit those that were retrieved; its queries retrieved some.
 
@@ -86,6 +88,47 @@ class IdFit:
     expected_id: str = ""
     retrieved_id: str = ""
     difference: str = ""
+    _left: int = field(default=_SAMPLE, compare=False)
+    _left_of_rare: int = field(default=_RARE, compare=False)
+    _missed: dict[str, None] = field(default_factory=dict, compare=False)
+    _others: dict[str, None] = field(default_factory=dict, compare=False)
+
+    def wants(self, expected: Iterable[str], n_retrieved: int) -> bool:
+        """Say whether to `add` a query that expects these ids and retrieved so many."""
+        if self._left > 0:
+            self._left -= n_retrieved
+            return True
+        rare = self._left_of_rare > 0 and any(not n.isascii() or "%" in n for n in expected)
+        self._left_of_rare -= n_retrieved if rare else 0
+        return rare
+
+    def add(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
+        """Look at a query by the ids of its judged documents, and those that it retrieved."""
+        there, wanted = set(retrieved), set(expected)
+        missed = [name for name in expected if name not in there][:_SAMPLE]
+        self.found += len(missed) < len(expected)
+        if missed and retrieved:
+            others = [name for name in retrieved[:_SAMPLE] if name not in wanted]
+            pairs = _alike(missed, others)
+            self.compared += len(missed)
+            self.alike += len(pairs)
+            self.same += sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs)
+            if pairs and not self.difference:
+                self._show(*pairs[0])
+            if not self.found and len(self._others) < _KEPT:
+                self._missed.update(dict.fromkeys(missed[:_KEPT]))
+                self._others.update(dict.fromkeys(others[:_KEPT]))
+
+    def closed(self, expected: int, found: int, retrieved: int) -> Self:
+        """Return it with the numbers of all queries, also of those that were not looked at."""
+        self.expected, self.found, self.retrieved = expected, found, retrieved
+        if not found and not self.difference and self._missed and self._others:
+            self._show(*_nearest(self._missed, self._others))
+        return self
+
+    def _show(self, expected: str, retrieved: str) -> None:
+        self.expected_id, self.retrieved_id = expected, retrieved
+        self.difference = _difference(expected, retrieved)
 
     def __add__(self, other: IdFit) -> IdFit:
         """Return the fit of the queries of both."""
@@ -99,16 +142,13 @@ class IdFit:
         pair = f"for example {_shown(self.retrieved_id)} and {_shown(self.expected_id)}"
         how = f", which differ {self.difference}" if self.difference else ""
         if self.expected and self.retrieved and not self.found:
-            told = (
-                f"none of the {self.retrieved} document ids that were retrieved is among the "
-                f"{self.expected} that are expected"
-            )
             if self.expected_id and self.expected_id == self.retrieved_id:
-                return (
-                    f"{told} for the same query, though {_shown(self.expected_id)} was retrieved "
-                    "for another one; are these the results of these queries?"
-                )
-            return f"{told}, {pair}{how}; are they ids of the same kind?"
+                pair = f"though {_shown(self.expected_id)} was retrieved for another query"
+            return (
+                f"none of the {self.retrieved} document ids that were retrieved is among the "
+                f"{self.expected} that are expected, {pair}{how}; are they ids of the same kind, "
+                "and the results of these queries?"
+            )
         if self.same or (self.alike > 1 and 3 * self.alike >= self.compared):
             return (
                 f"{self.alike} of {self.compared} expected document ids that were not retrieved "
@@ -123,61 +163,9 @@ def _shown(name: str) -> str:
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…")
 
 
-@dataclass(slots=True)
-class Spellings:
-    """Looks for expected ids in other spellings among what was retrieved, query by query.
-
-    `found` says whether any was retrieved as it is.
-    """
-
-    found: bool = False
-    _pairs: list[tuple[str, str]] = field(default_factory=list)
-    _compared: int = 0
-    _alike: int = 0
-    _same: int = 0
-    _looked: int = 0
-    _rare: int = 0
-    _expected: dict[str, None] = field(default_factory=dict)
-    _retrieved: dict[str, None] = field(default_factory=dict)
-
-    def wants(self, expected: Iterable[str], n_retrieved: int) -> bool:
-        """Say whether to look at a query that expects these ids and retrieved so many."""
-        if self._looked < (_SAMPLE if self.found else _NOTHING_FOUND):
-            self._looked += n_retrieved
-            return True
-        rare = self._rare < _RARE and any(not name.isascii() or "%" in name for name in expected)
-        self._rare += n_retrieved if rare else 0
-        return rare
-
-    def add(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
-        """Look at a query by the ids of its judged documents, and those that it retrieved."""
-        there = set(retrieved)
-        missed = [name for name in expected if name not in there]
-        self.found = self.found or len(missed) < len(expected)
-        if missed and retrieved:
-            pairs = _alike(missed, there.difference(expected))
-            self._compared += len(missed)
-            self._alike += len(pairs)
-            self._same += sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs)
-            self._pairs += pairs[: not self._pairs]
-        if self.found:
-            self._expected, self._retrieved = {}, {}
-        elif len(self._retrieved) < _KEPT:
-            self._expected.update(dict.fromkeys(islice(missed, _KEPT)))
-            self._retrieved.update(dict.fromkeys(islice(retrieved, _KEPT)))
-
-    def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
-        """Return the fit of all queries, of which there are these numbers; see IdFit."""
-        pair = self._pairs[0] if self._pairs else ("", "")
-        if not found and not self._pairs and self._expected and self._retrieved:
-            pair = _nearest(self._expected, self._retrieved)
-        numbers = (expected, found, retrieved, self._compared, self._alike, self._same)
-        return IdFit(*numbers, *pair, _difference(*pair))
-
-
 def _form(name: str, steps: Sequence[_Step]) -> str:
-    if name.isascii() and name.isalpha():  # as most ids are, or take a step or two
-        return name if steps is _SAME else name.lower()
+    if steps is _ALL and name.isascii() and name.isdigit():  # as most ids are
+        return _rounded(name.lstrip("0") or "0")
     for _, step in steps:
         name = step(name)
     return name
@@ -212,12 +200,11 @@ def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str
     name = next(iter(expected))
     around = [other for other in retrieved if name in other or other in name]
     like = SequenceMatcher(None, "", name[:_SHOWN])
-
-    def ratio(other: str) -> float:
+    shares: dict[str, float] = {}
+    for other in around or retrieved:
         like.set_seq1(other[:_SHOWN])
-        return like.quick_ratio()
-
-    return name, max(around or islice(retrieved, _KEPT), key=ratio)
+        shares[other] = like.quick_ratio()
+    return name, max(shares, key=shares.__getitem__)
 
 
 def _difference(a: str, b: str) -> str:

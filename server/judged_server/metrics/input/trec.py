@@ -17,7 +17,7 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.columnar_topics import ColumnarTopics, match, query_ids
-from judged_server.metrics.input.id_fit import IdFit, Spellings
+from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Pool, Rankings, flatten, offsets_of
 from judged_server.metrics.input.trec_topics import (
@@ -119,13 +119,13 @@ def _id_fit(
     query = np.repeat(np.arange(len(pairs)), rankings.n_retrieved)
     known = np.bincount(query[rankings.pool.judged | rankings.pool.unsampled], minlength=len(pairs))
     judged = np.diff(qrels.offsets)[np.array([row for row, _ in pairs], np.int64)]
-    spellings = Spellings(found=bool(known.any()))
+    seen = IdFit(found=int(known.sum()))
     for place in np.flatnonzero(some & (known < judged)).tolist():
         row, at = pairs[place]
         names = list(qrels.topics[row].document_ids)
-        if at is not None and spellings.wants(names, int(rankings.n_retrieved[place])):
-            spellings.add(names, list(run[at].document_ids))
-    return spellings.fit(int(judged[some].sum()), int(known.sum()), len(query))
+        if at is not None and seen.wants(names, int(rankings.n_retrieved[place])):
+            seen.add(names, list(run[at].document_ids))
+    return seen.closed(int(judged[some].sum()), int(known.sum()), len(query))
 
 
 @dataclass(frozen=True, slots=True)
