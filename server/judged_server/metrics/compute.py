@@ -20,7 +20,6 @@ from judged_server.metrics.grades import graded
 from judged_server.metrics.input.gains import rank_gains
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.qrels import Qrels, condensed, extremes, unjudged_mask
-from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.input.trec import rank_run
 from judged_server.metrics.input.trec_topics import AnyTopic
 from judged_server.metrics.matching import JudgedResults, match
@@ -258,8 +257,9 @@ def compute_gains(
     has_gold = _gold_mask(rankings.n_relevant, options.no_gold, field + "[{}].relevant_gains")
     rows = np.flatnonzero(has_gold)
     chosen = rankings if has_gold.all() else rankings.take(rows)
+    settings = [("source", "gains"), _no_gold_setting(options)]
     return MetricTable(
-        columns=_columns(measures, chosen, [("source", "gains"), _no_gold_setting(options)]),
+        columns=tuple(_column(measure, measure.values(chosen), settings) for measure in measures),
         rows=rows,
         counts=MetricCounts(
             queries=len(has_gold),
@@ -318,12 +318,6 @@ def _gold_mask(n_relevant: IntArray, policy: NoGoldPolicy, field: str) -> BoolAr
 
 def _no_gold_setting(options: MetricOptions) -> tuple[str, str]:
     return ("no_gold", options.no_gold.name.lower())
-
-
-def _columns(
-    measures: Sequence[Measure], rankings: Rankings, settings: Settings
-) -> tuple[MetricColumn, ...]:
-    return tuple(_column(measure, measure.values(rankings), settings) for measure in measures)
 
 
 def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricColumn:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from judged_server import errors
 from judged_server.domain import QueryGroup
+from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import distinct_results
 
 
@@ -19,6 +20,7 @@ class Part:
     `ranks` has for each group the ranks, as
     they were sent, of the results that are left. `negatives` and `of_families` are what else is to
     be judged: a group for each that has negatives, and the groups as each family reads them.
+    `judged_ids` are those of its groups, if any is matched by document id.
     """
 
     number: int
@@ -29,6 +31,7 @@ class Part:
     open_ended: Sequence[bool] | None = None
     negatives: Sequence[QueryGroup] = ()
     of_families: Sequence[Sequence[QueryGroup]] = field(default=())
+    judged_ids: JudgedIds | None = None
 
     @property
     def by_id(self) -> list[bool]:

@@ -148,7 +148,7 @@ class PartedEvaluation:
         by_id = all(group.by_id for group in groups)
         check_modes(self._measures, self._options.matching, families=True, by_id=by_id)
         large = len(groups) > LARGE_GROUPS
-        part = await run_in_thread_if(large, self._groups.add, groups, continues=continues)
+        part = await run_in_thread_if(large, self._distinct, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
             self._settle(groups)
         part.asked = part.groups if self._asks_own else ()
@@ -162,10 +162,6 @@ class PartedEvaluation:
             part.negatives = negative_groups(self._judge, part.groups, part.first)
         part.of_families = [family.read(part.groups, part.first) for family in self._families]
         self._needed |= bool(part.negatives) or (self._asks_own and not all(part.by_id))
-        for i, group in enumerate(part.groups):
-            judged = group.grades or group.relevant_document_ids
-            if judged and self._id_fit.wants(judged, group.n_retrieved):
-                self._id_fit.add(judged, part.document_ids(i))
         if self._options.slice_by:
             self._metadata += [
                 {key: group.metadata.get(key, "") for key in self._options.slice_by}
@@ -197,17 +193,9 @@ class PartedEvaluation:
         else:  # there are none, or nothing in this part or before it could be judged
             columns += [verdicts] * (self._n_columns - len(columns))
         max_grade = 0 if self.identity is None else self.identity.max_grade
-        judged_ids = None
-        if any(part.by_id):
-            judged_ids = JudgedIds.of(
-                [
-                    (part.document_ids(i), group.relevant_document_ids, group.grades)
-                    for i, group in enumerate(part.groups)
-                ]
-            )
         self._judged[part.number] = [
             # The families, behind the request's own judge, give no grades and need expected texts.
-            results_of(part, column, max_grade, judged_ids, own=bool(self._own) and place == 0)
+            results_of(part, column, max_grade, own=bool(self._own) and place == 0)
             for place, column in enumerate(columns)
         ]
         for column in columns:
@@ -251,6 +239,18 @@ class PartedEvaluation:
         identity = self.identity if self._needed else None
         query_ids = list(self._groups.query_ids)
         return Evaluation(table, query_ids, identity, self._counts, report, self._usage)
+
+    def _distinct(self, groups: Sequence[QueryGroup], *, continues: bool) -> Part:
+        """Return the groups without repeated results, and look at the ids of those with some."""
+        part = self._groups.add(groups, continues=continues)
+        if any(part.by_id):
+            known = [
+                (part.document_ids(i), group.relevant_document_ids, group.grades)
+                for i, group in enumerate(part.groups)
+            ]
+            part.judged_ids = JudgedIds.of(known)
+            self._id_fit.see(known)
+        return part
 
     def _settle(self, groups: Sequence[QueryGroup]) -> None:
         """Choose the judges; `groups` show whether they are to compare the caller's vectors."""

@@ -13,9 +13,7 @@ from judged_server.metrics.matching import JudgedResults
 from judged_server.usecases.distinct_groups import Part
 
 
-def results_of(
-    part: Part, verdicts: Verdicts, max_grade: int, judged_ids: JudgedIds | None, *, own: bool
-) -> JudgedResults:
+def results_of(part: Part, verdicts: Verdicts, max_grade: int, *, own: bool) -> JudgedResults:
     """Return the results of a part by one of its judges, its `own` or one of a family of metrics.
 
     The grades of the own judge, where it gives some, are the gains.
@@ -35,7 +33,7 @@ def results_of(
         None if statuses is None else statuses != Status.OK,
         gains=grades_of(verdicts.columns.scores, max_grade) if max_grade else None,
         max_grade=max_grade,
-        judged_ids=judged_ids,
+        judged_ids=part.judged_ids,
         open_ended=open_ended,
     )
 

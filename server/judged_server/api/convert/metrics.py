@@ -312,11 +312,9 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
             rule = "can't be combined with human_labels: nothing was judged"
             raise errors.InvalidField(f"{path}.{name}", rule)
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
-        judged = grades or relevant
-        if judged and seen.wants(judged, len(found)):
-            seen.add(judged, found)
     if not any(relevant or grades for _, relevant, grades in groups):
         return None, seen
+    seen.see(groups)
     return JudgedIds.of(groups), seen
 
 

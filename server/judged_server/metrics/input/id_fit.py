@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import SequenceMatcher
@@ -92,6 +92,12 @@ class IdFit:
     _left_of_rare: int = field(default=_RARE, compare=False)
     _missed: dict[str, None] = field(default_factory=dict, compare=False)
     _others: dict[str, None] = field(default_factory=dict, compare=False)
+
+    def see(self, groups: Iterable[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> None:
+        """Look at some of the groups, given as for JudgedIds.of."""
+        for found, relevant, grades in groups:
+            if (judged := grades or relevant) and self.wants(judged, len(found)):
+                self.add(judged, found)
 
     def wants(self, expected: Iterable[str], n_retrieved: int) -> bool:
         """Say whether to `add` a query that expects these ids and retrieved so many."""
