@@ -172,8 +172,8 @@ class QueryGroup(_message.Message):
     @_builtins.property
     def grades(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """grades of the documents that were judged by their ids, in place of
-        relevant_document_ids: above 0 relevant, 0 not relevant, below 0 to be judged
-        and never judged. Evaluate matches such a group by id, metrics that weigh
+        relevant_document_ids: above 0 relevant, 0 not relevant, below 0 drawn for
+        judging but never judged. Evaluate matches such a group by id, metrics that weigh
         gains take the grades, and a group with nothing relevant scores 0, all as
         under qrels; expected and relevant_document_ids must then be empty.
         BatchJudge and StreamJudge refuse it.

@@ -661,7 +661,9 @@ class MetricCounts(_message.Message):
     verdicts that are missing could change their values; the bounds cover them.
     """
     unjudged: _builtins.int
-    """unjudged is the number of retrieved documents that the qrels do not judge."""
+    """unjudged is the number of retrieved documents that the qrels, or the grades of
+    their group, do not judge.
+    """
     @_builtins.property
     def verdicts(self) -> _verdicts_pb2.VerdictCounts:
         """verdicts counts the verdicts of the rankings; unset for qrels and gains."""
