@@ -140,12 +140,16 @@ def reliability(
     else:
         probabilities = _held_out(items, prior, folds, options.seed)
         warnings = ()
+    brier, error, kappa, accuracy = _estimates(items, probabilities, options)
     return Reliability(
         kept if fitted is None else fitted,
         refusal,
         len(items.labels),
         n_clusters,
-        *_estimates(items, probabilities, options),
+        brier,
+        error,
+        kappa,
+        accuracy,
         _bins(probabilities, items.labels),
         warnings,
     )

@@ -122,7 +122,7 @@ def _write_point(
     stages = [
         statistics_service_pb2.FrontierStage(
             stage=stage.place,
-            calibrator=write(groups_pb2.Calibrator, made),
+            calibrator=write(groups_pb2.Calibrator, made, not_fitted=""),
             fitted=stage.fitted,
             share=stage.share,
         )
