@@ -56,12 +56,21 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: f
     return f"did you mean {near[0]}?" if near else otherwise
 
 
+def printable(text: str) -> str:
+    """Return a name that somebody else chose as it may stand in a message or a log."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class JudgedError(Exception):
     """A failure whose message may be shown to callers. `reason` is a name of ErrorReason."""
 
     reason: ClassVar[str]
 
     def __init__(self, message: str, metadata: Mapping[str, str] | None = None) -> None:
+        # What tells an error can't fail: nothing that carries it takes lone surrogates.
+        message = message.encode("utf-8", "backslashreplace").decode()
         super().__init__(message)
         self.message = message
         self.metadata: dict[str, str] = dict(metadata or {})
@@ -73,6 +82,7 @@ class InvalidField(JudgedError):
     reason = "INVALID_FIELD"
 
     def __init__(self, field: str, rule: str, metadata: Mapping[str, str] | None = None) -> None:
+        field = printable(field)
         super().__init__(f"{field}: {rule}", {"field": field, **(metadata or {})})
         self.field = field
         self.rule = rule

@@ -4,16 +4,89 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable
+import secrets
+from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+
+from judged_server.errors import InternalFault, printable
+from judged_server.telemetry import logger
 
 _HEADER_BYTES = 8190
+_CODES = {403: 7, 404: 5, 405: 12, 500: 13}
+"""Codes of google.rpc.Code by HTTP status; others are INVALID_ARGUMENT, 3."""
+_CONTINUE = "100-continue"
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+_log = logger("http")
+
+
+def failure(status: int, message: str) -> web.Response:
+    """Return an error in the form that all have: a google.rpc.Status as JSON."""
+    told = {"code": _CODES.get(status, 3), "message": printable(message), "details": []}
+    headers = {**_SAFE, "Server": "judged"}  # else aiohttp tells of itself
+    response = web.Response(status=status, body=orjson.dumps(told), headers=headers)
+    response.content_type = "application/json"
+    return response
+
+
+class _Connection(web.RequestHandler):
+    """aiohttp's, which tells in our form what is wrong with what is no request."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)
+        told = f"this is no request of HTTP/1.1: {type(exc).__name__}"
+        if isinstance(exc, LineTooLong):
+            told = f"the first line and each header may have {_HEADER_BYTES} bytes"
+        response = failure(status, told)
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Runner(web.AppRunner):
+    async def _make_server(self) -> web.Server:
+        server = await super()._make_server()
+        server.__class__ = _Server
+        server.request_handler = partial(_guarded, server.request_handler)
+        return server
+
+
+async def _guarded(
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], request: web.BaseRequest
+) -> web.StreamResponse:
+    """Answer a request, whatever its handler raises."""
+    if request.headers.get("Expect", _CONTINUE).lower() != _CONTINUE:
+        return failure(HTTPStatus.EXPECTATION_FAILED, f"expect: takes {_CONTINUE} alone")
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return failure(error.status, error.text or error.reason)
+    except ConnectionError:
+        raise  # its caller has gone
+    except Exception as error:
+        ref = secrets.token_hex(8)
+        _log.error("bug", ref=ref, exc_info=error)
+        if request.writer.output_size:
+            raise  # the reply has begun; aiohttp cuts it off
+        return failure(HTTPStatus.INTERNAL_SERVER_ERROR, InternalFault(ref).message)
 
 
 def runner_of(
@@ -39,7 +112,7 @@ def runner_of(
     application.router.add_get("/readyz", tell_ready, allow_head=False)
     application.on_response_prepare.append(_make_safe)
     logging.getLogger("aiohttp.server").addFilter(_without_quotes)
-    return web.AppRunner(
+    return _Runner(
         application,
         access_log=None,
         max_line_size=_HEADER_BYTES,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import logging
 import sys
 import threading
@@ -192,7 +193,10 @@ class _Forward(logging.Handler):
 
 
 def _dump(event: dict[str, Any], **_: object) -> bytes:
-    return orjson.dumps(event, default=repr)
+    try:
+        return orjson.dumps(event, default=repr)
+    except (TypeError, ValueError):  # a lone surrogate, say: a line that can't be told is a hang
+        return json.dumps(event, default=repr, skipkeys=True).encode()
 
 
 _LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -33,6 +35,7 @@ _OF = {
     FieldDescriptor.CPPTYPE_UINT32: " of whole numbers from 0",
     FieldDescriptor.CPPTYPE_UINT64: " of whole numbers from 0",
 }
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _ANY = "type.googleapis.com/google.rpc."
 
 
@@ -56,6 +59,8 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
         raise errors.MalformedMessage("the body is nested too deeply") from None
     except ParseError as error:
         raise _misfit(str(error), kind) from None
+    except OverflowError:
+        raise errors.InvalidField(_above_doubles(found, ""), "is no number of 64 bits") from None
     # Numbers may take more bytes than their digits.
     size = message.ByteSize()
     if size > max_bytes:
@@ -109,6 +114,10 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if name in seen:
                 raise errors.InvalidField(name[:80], "stands twice in one object; say it once")
             seen.add(name)
+    if not "".join(found).isascii():
+        for name in found:
+            if any("\ud800" <= character <= "\udfff" for character in name):
+                raise errors.InvalidField(name[:80], "is half a character, a lone surrogate")
     return found
 
 
@@ -133,8 +142,11 @@ def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa
     if field.is_repeated and not isinstance(part, list):
         raise errors.InvalidField(place, f"must be a JSON array{_of(field)}")
     if inner is None or inner.full_name.startswith("google.protobuf."):
-        if field.type == FieldDescriptor.TYPE_STRING:
+        if field.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}:
             _check_strings(part, place)
+        if field.type == FieldDescriptor.TYPE_BYTES and not _is_base64(part):
+            # Protobuf passes over what does not belong there.
+            raise errors.InvalidField(place, "must be base64, without spaces and line ends")
         return
     if not field.is_repeated:
         _check_object(part, inner, place)
@@ -164,6 +176,23 @@ def _check_strings(part: Any, place: str) -> None:  # noqa: ANN401 - JSON
     for index, item in enumerate(part):
         if not isinstance(item, str):
             raise errors.InvalidField(f"{place}[{index}]", "must be a string")
+
+
+def _is_base64(text: str) -> bool:
+    digits = len(text.rstrip("="))
+    return digits % 4 != 1 and _BASE64.fullmatch(text) is not None
+
+
+def _above_doubles(value: Any, place: str) -> str:  # noqa: ANN401 - JSON
+    """Return the place of a whole number that no double holds; "" for none."""
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        return place
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        parts = ((f"{place}.{name[:80]}".removeprefix("."), part) for name, part in value.items())
+    elif isinstance(value, list):
+        parts = ((f"{place}[{index}]", part) for index, part in enumerate(value))
+    return next(filter(None, (_above_doubles(part, at) for at, part in parts)), "")
 
 
 def _check_object(part: Any, kind: Descriptor, place: str) -> None:  # noqa: ANN401 - JSON

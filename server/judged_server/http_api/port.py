@@ -12,14 +12,13 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-import orjson
 from aiohttp import web
 
 from judged_server.address import Address, AddressError, share_socket
 from judged_server.api.listening.listeners import Listener
 from judged_server.http_api.calls import HttpCalls, HttpMethod
 from judged_server.http_api.replies import JSON
-from judged_server.http_server import is_this_machine, runner_of, wrong_host
+from judged_server.http_server import failure, is_this_machine, runner_of, wrong_host
 
 LAST_REPLIES_S = 5.0
 """How long, at the end of a drain, replies of calls that have ended may take to be written."""
@@ -28,8 +27,6 @@ _OPENAPI = Path(__file__).with_name("openapi.json")
 _KEEPALIVE_S = 75.0
 _LINGERING_S = 2.0
 """How long a refused message is read on, so that its sender hears why."""
-_CODES = {HTTPStatus.NOT_FOUND: 5, HTTPStatus.METHOD_NOT_ALLOWED: 12}
-_INTERNAL, _DENIED = 13, 7
 _NEAR = 0.75
 """How alike a path must be to be hinted at, by difflib's ratio; all of them begin with /v1/."""
 
@@ -122,19 +119,19 @@ class HttpPort:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn web pages away where nobody is asked who calls; tell every failure as JSON."""
+        """Turn web pages away where nobody is asked who calls; say which call was meant."""
         if self._listener.callers is None and (refused := self._refused(request)):
-            return _failure(HTTPStatus.FORBIDDEN, _DENIED, refused)
+            return failure(HTTPStatus.FORBIDDEN, refused)
         try:
             return await handler(request)
-        except web.HTTPException as error:
-            status = HTTPStatus(error.status)
-            said = f"{request.path[:200]}: no such call; {self._nearest(request.path)}"
-            if status is HTTPStatus.METHOD_NOT_ALLOWED:
-                said = f"{request.path[:200]} wants {error.headers['Allow']}"
-            response = _failure(status, _CODES.get(status, _INTERNAL), said)
-            if "Allow" in error.headers:
-                response.headers["Allow"] = error.headers["Allow"]
+        except web.HTTPNotFound:
+            hint = self._nearest(request.path)
+            return failure(HTTPStatus.NOT_FOUND, f"{request.path[:200]}: no such call; {hint}")
+        except web.HTTPMethodNotAllowed as error:
+            allowed = error.headers["Allow"]
+            said = f"{request.path[:200]} wants {allowed}"
+            response = failure(HTTPStatus.METHOD_NOT_ALLOWED, said)
+            response.headers["Allow"] = allowed
             return response
 
     def _refused(self, request: web.Request) -> str:
@@ -163,11 +160,6 @@ class HttpPort:
     async def _tell_contract(self, _: web.Request) -> web.Response:
         """Answer with the description of all calls."""
         return web.Response(body=_OPENAPI.read_bytes(), content_type=JSON)
-
-
-def _failure(status: int, code: int, message: str) -> web.Response:
-    body = orjson.dumps({"code": code, "message": message, "details": []})
-    return web.Response(status=status, body=body, content_type=JSON)
 
 
 def _bound(listener: Listener) -> socket.socket:
