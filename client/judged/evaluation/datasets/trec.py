@@ -44,13 +44,14 @@ class Judgements:
 
     def add(self, number: int, topic: str, document: str, grade: int, of: str = "0") -> None:
         """Take the judgement of a line. Raises FileError for another grade than one before it."""
-        of_topic = self.grades.setdefault(topic, {})
-        lines = self._lines.setdefault(topic, array("Q"))
-        before = of_topic.setdefault(document, grade)
-        if len(of_topic) > len(lines):
-            lines.append(number)
+        of_topic = self.grades.get(topic)
+        if of_topic is None:
+            of_topic, self._lines[topic] = self.grades.setdefault(topic, {}), array("Q")
+        if document not in of_topic:
+            of_topic[document] = grade
+            self._lines[topic].append(number)
             return
-        first = lines[list(of_topic).index(document)]
+        before, first = of_topic[document], self._lines[topic][list(of_topic).index(document)]
         if before != grade or of not in ("0", "Q0"):
             hint = "keep one of them"
             if of not in ("0", "Q0"):

@@ -124,7 +124,8 @@ def _json(text: str) -> object:
     """Return the value of JSON, None for other texts. Raises UnreadableCell."""
     try:
         value: object = DECODER.decode(text)
-        refuse_half_characters(value)
+        if "\\u" in text:
+            refuse_half_characters(value)
     except NotAllowed as problem:
         raise UnreadableCell(str(problem)) from None
     except (ValueError, RecursionError):

@@ -84,7 +84,7 @@ def read_table(path: Path | str, delimiter: str | None = None) -> Table:
             line = reader.line_num + 1
             for cells in reader:
                 if cells:
-                    rows.append((line, [plain_cell(cell) for cell in cells]))
+                    rows.append((line, [plain_cell(c) if c[:1] == "'" else c for c in cells]))
                 line = reader.line_num + 1
     except csv.Error as error:
         raise FileError(name, reader.line_num, f"is no table: {error}") from None
