@@ -17,7 +17,7 @@ _TEXT = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ITEM = re.compile(rf"(?:np|numpy)\.\w+\(({_TEXT}|-?\d+)\)|({_TEXT}|-?\d+)", re.DOTALL)
 _BETWEEN = re.compile(r"\s*,\s*|\s+|$")
 _WRAPPER = r"(?:\w+\.)?(?:array|Index|list|tuple|set|frozenset|deque|dict_keys|dict_values)\("
-_WRAPPED = re.compile(rf"{_WRAPPER}\s*(.*?)\s*(?:,\s*(?:dtype|name|maxlen)=[^\]]*)?\)", re.DOTALL)
+_WRAPPED = re.compile(rf"{_WRAPPER}(.*?)(?:,\s*(?:dtype|name|maxlen)=[^\]]*)?\)", re.DOTALL)
 _LIST_OF_TEXTS = re.compile(
     rf"(?:{_WRAPPER}\s*)*(?:<\w+>\s*)?(?:\[|\(\s*{_TEXT}\s*,|\{{\s*{_TEXT}\s*[,}}]|(?<=\()\{{)",
     re.DOTALL,
@@ -90,7 +90,7 @@ def _list(text: str) -> list[object]:
         return value
     inner = text
     while wrapped := _WRAPPED.fullmatch(inner):
-        inner = wrapped[1]
+        inner = wrapped[1].strip()
     if inner[:1] in _CLOSING and inner[1:].endswith(_CLOSING[inner[0]]):
         return _items(inner[1:-1].strip())
     if inner != text and not inner:
