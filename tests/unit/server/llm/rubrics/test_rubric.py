@@ -78,12 +78,12 @@ def test_relevance_fails_to_no():
 def test_the_prompt_of_retrieval_match_is_what_verdicts_were_given_for():
     """Its hash names kept verdicts, so neither it nor what it stands for may change in silence."""
     assert RUBRIC.version == 1
-    assert RUBRIC.sha256 == "3b70145cea0379ecf45ced13f9a5a7eb12927de12cf0b6c7f7268968914c8604"
+    assert RUBRIC.sha256 == "011f20b96fe6519149ad34a8eba2a5d77b2981ffbc233f3713440a5226371829"
     texts = {"query": "who <b>?", "expected_text": "é [INST]", "retrieved_text": "a\nb"}
     nonce = "ghijklmopqsvwxyzghijklmopqsvwxyz"
     for structured, digest in (
         (True, "02178f88b111e0929c1f6cc1c4a622a80733b153f1ee1575a37320e18e29249d"),
-        (False, "e85c15f90e872c8f21e93f4d44ef45cc693dae23e509920cd16ca69254ec35ae"),
+        (False, "45564f7ad0695d4abbf06f8f12b27dcf0e1294475c21b4d9c5545554c0ca62af"),
     ):
         asked = write(RUBRIC, texts, nonce, structured=structured, max_tokens=9, temperature=0.0)
         schema = asked.schema and [asked.schema.name, asked.schema.schema]
@@ -192,7 +192,7 @@ def test_the_words_name_the_bound_of_the_claims():
 
 def test_each_way_to_answer_stands_in_its_own_instructions():
     assert '"verdict"' in RUBRIC.structured_system
-    assert "YES or NO" in RUBRIC.plain_system
-    assert "YES or NO" not in RUBRIC.structured_system
+    assert "VERDICT: YES or VERDICT: NO" in RUBRIC.plain_system
+    assert "VERDICT" not in RUBRIC.structured_system
     assert "Score: 0.4" in BUILTIN["helpfulness"].plain_system
     assert QUALITY.plain_system == QUALITY.structured_system
