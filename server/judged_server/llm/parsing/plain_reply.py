@@ -46,13 +46,19 @@ _LABEL = (
     f"|(?:relevant|relevance|match|matches|retrieval_match){_MARKUP}[:：=–—-])"  # noqa: RUF001
 )
 _SAID = "(?P<said>(?-i:[yY][eE][sS]|[nN][oO]))"  # a long s is another letter
-_LINE = re.compile(f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}{_AFTER}", re.IGNORECASE)
+_LINE = re.compile(
+    f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}{_AFTER}"
+    r"(?:<\|[a-z_]{1,20}\|>|</s>|<eos>|<end_of_turn>)?",  # where a server leaves it in the text
+    re.IGNORECASE,
+)
 _LABELLED = re.compile(f"{_BEFORE}{_LABEL}", re.IGNORECASE)
-_HEADING = re.compile(f"{_BEFORE}{_OWN}(?:{_NAME}){_BEFORE}", re.IGNORECASE)
+_HEADING = re.compile(f"{_BEFORE}{_OWN}(?:{_NAME})(?:\\ (?:{_IS})\\b)?{_BEFORE}", re.IGNORECASE)
 _LEADING = re.compile(f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}(?= ?[.,:;!-])", re.IGNORECASE)
 _WORD = re.compile(rf"(?<![^\W_]){_SAID}(?![^\W_])")
 # A line that may be somebody else's words: a quotation, a row of a table, a piece of code.
 _QUOTED = re.compile(f" {{4}}|\\t|\\s*[>|{_QUOTES}]")
+# A line that the next one may belong to: "It can't be", above a verdict.
+_RUNS_ON = re.compile(r"(?! *(?:[-*•#>]|\d+[.)])).*[^\W_,],?", re.DOTALL)
 # A piece of a prompt or a tag: the model copies a text, or what it thinks is not taken off.
 _COPIED = re.compile(
     r"</?[a-z!][^<>\n]{0,40}>|<[|\uff5c]|[|\uff5c]>|[\uff1c\uff1e]|\[/?(?:inst|system_prompt)\]"
@@ -65,13 +71,14 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _CORRECTING = (
-    "wait|actually|however|correct(?:ion|ed)|mistaken?|reflection|reconsider\\w*|rethink\\w*"
-    "|second thoughts?|take (?:it|that) back|scratch that|misread|oops|instead|retract\\w*"
+    "wait|actually|however|(?-i:But)|correct(?:ion|ed)|mistaken?|reflection|reconsider\\w*"
+    "|second thoughts?|(?:take|took) (?:it|that) back|(?:scratch|strike) that|misread|oops|sorry"
+    "|my bad|apolog\\w+|instead|retract\\w*|(?:was|that is|that['’]s) wrong"  # noqa: RUF001
 )
 _TAKES_BACK = {
     True: re.compile(
-        f"\\b(?:no|nein|non|nej|nee|нет|ні|irrelevant|unrelated|contradict\\w*|mismatch\\w*"
-        f"|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا",
+        "\\b(?:no|nein|non|nej|nee|нет|ні|irrelevant|unrelated|contradict\\w*|mismatch\\w*|wrong"
+        f"|incorrect|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا",
         re.IGNORECASE,
     ),
     False: re.compile(
@@ -132,7 +139,7 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
         said = verdict_in(text)
         score = None if said is None else float(said[0].lower() == "yes")
     elif lines:
-        line = lines[0] if len(lines) == 1 else _own_last(lines, text)
+        line = _own_last(lines, text)
         lower = text.lower()
         score = _score(line, lower) if rubric.form == "score" else _grade(line, lower, rubric)
     if score is None:
@@ -191,10 +198,13 @@ def _lines(text: str) -> list[str]:
 
 def _own_last(lines: list[str], text: str) -> str:
     """Return the last line; "" where it may be quoted: from a text, or as what not to say."""
-    line, before = lines[-1], lines[-2].rstrip("*_` ") if len(lines) > 1 else ""
-    quoted = _QUOTED.match(line) or sum(map(line.count, _QUOTES)) % 2
-    introduced = before.endswith((":", "：")) or text.count("```") % 2  # noqa: RUF001
-    return "" if quoted or introduced else line
+    if len(lines) == 1:
+        return lines[0]
+    line, before = lines[-1], lines[-2]
+    quoted = _QUOTED.match(line) or sum(map(line.count, _QUOTES)) % 2 or text.count("```") % 2
+    introduced = before.rstrip("*_` ").endswith((":", "："))  # noqa: RUF001
+    joined = f"{before}\n{line}" in text.replace("\r", "") and _RUNS_ON.fullmatch(before)
+    return "" if quoted or introduced or joined else line
 
 
 def _answer(line: str) -> bool | None:
@@ -217,7 +227,7 @@ def _takes_back(lines: list[str], yes: bool) -> bool:
             return True
         value = re.split("[:：]", line)[-1].strip(" \t*_`#>.!-")  # noqa: RUF001
         is_word = value[:1].isalpha() and len(value) <= _LONGEST_WORD and len(value.split()) == 1
-        if is_word and _answer(value) is not yes:
+        if (is_word or value in {"0", "1"}) and _answer(value) is not yes:
             return True
     return False
 

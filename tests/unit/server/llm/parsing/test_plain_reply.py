@@ -62,7 +62,7 @@ def test_the_message_says_what_was_wanted():
 
 
 def test_the_length_is_bounded():
-    short = "a" * (plain_reply.MAX_CHARACTERS - 13) + "\nVERDICT: YES"
+    short = "a" * (plain_reply.MAX_CHARACTERS - 14) + ".\nVERDICT: YES"
     assert read(short).yes
     assert read("a" + short).status is Status.ABSTAINED
 

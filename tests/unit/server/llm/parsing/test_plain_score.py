@@ -46,7 +46,7 @@ def test_a_cut_reply_has_no_score():
 
 
 def test_the_length_is_bounded():
-    line = "\nScore: 0.8"
+    line = ".\nScore: 0.8"
     short = "a" * (MAX_CHARACTERS - len(line)) + line
     assert read(short).status is Status.OK
     assert read("a" + short).status is Status.ABSTAINED
