@@ -31,15 +31,20 @@ from judged_server.judges.base import (
     score_in_slices,
 )
 from judged_server.judges.equivalence import features as feature_columns
+from judged_server.judges.equivalence.contradictions import contradicted
 from judged_server.judges.equivalence.model import Model, shipped, sigmoid
 from judged_server.judges.equivalence.rows import Items
 from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS, Reading
 from judged_server.statistics.calibration.reliability import Platt
 
-VERSION = 1
+VERSION = 2
 MIN_SCORE = 0.5
 SLICE_FACTOR = 4
 """How many times more than that of token_overlap the work on a character is."""
+
+CONTRADICTED = -2.0
+"""The highest logit, a score of .12, of an answer that turns around what was expected: such answers
+are too rare among the labelled ones for the model to learn it."""
 
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -83,6 +88,8 @@ class EquivalenceJudge(PureJudge):
         probabilities = np.zeros(batch.n_items)
         if batch.judged.any():
             logits = self.model.logits(feature_columns.features(*batch.read()))
+            turned = batch.contradicted()
+            logits[turned] = np.minimum(logits[turned], CONTRADICTED)
             scores[batch.judged] = sigmoid(logits)
             probabilities[batch.judged] = self.model.calibrated(logits)
         return batch.columns(scores, probabilities)
@@ -160,6 +167,18 @@ class Batch:
         """Return the texts of the items that can be judged, each read once."""
         columns = (self._queries, self._answers, self._pair_item, self._pair_text)
         return Reading.of(list(self._numbers)), Items(*(np.array(c, np.int64) for c in columns))
+
+    def contradicted(self) -> list[int]:
+        """Return the rows of `read` whose answers turn around what was expected."""
+        texts = list(self._numbers)
+        alternatives: list[list[str]] = [[] for _ in self._answers]
+        for row, text in zip(self._pair_item, self._pair_text, strict=True):
+            alternatives[row].append(texts[text])
+        return [
+            row
+            for row, answer in enumerate(self._answers)
+            if contradicted(alternatives[row], texts[answer])
+        ]
 
     def columns(self, scores: FloatArray, probabilities: FloatArray) -> ScoreColumns:
         """Return what is known of items as columns of contexts."""
