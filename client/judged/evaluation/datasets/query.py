@@ -125,9 +125,10 @@ def _read_grades(record: Record, relevant: Sequence[str]) -> Mapping[str, int]:
     if grades is None:
         return {}
     try:
-        return need_grades(relevant, grades.fields)[1]
+        relevant, graded = need_grades(relevant, grades.fields)
     except InvalidArgument as error:
         raise record.error(f"has 'doc_grades' that can't be: {error.message}") from None
+    return graded or dict.fromkeys(relevant, 1)
 
 
 def expects_something(query: Query) -> bool:

@@ -199,6 +199,31 @@ def test_a_long_cell_of_a_table_is_read_and_the_limit_of_the_process_stays(tmp_p
     assert csv.field_size_limit() == before
 
 
+@pytest.mark.parametrize(
+    ("fields", "relevant", "grades"),
+    [
+        ({"doc_grades": {"a": 1}}, ["a"], {}),
+        ({"doc_grades": {"a": 2, "b": 0}}, ["a"], {"a": 2, "b": 0}),
+        ({"doc_grades": {"a": 2}, "expected_doc_ids": ["a", "b"]}, ["a", "b"], {"a": 2, "b": 1}),
+        ({"doc_grades": {"a": 0}}, [], {"a": 0}),
+        ({"doc_grades": {}, "expected_doc_ids": ["a"]}, ["a"], {}),
+    ],
+)
+def test_grades_of_a_file_say_which_documents_are_relevant(tmp_path, fields, relevant, grades):
+    query = {"query_id": "1", "query_text": "q", **fields}
+    (tmp_path / "set.json").write_text(json.dumps({"queries": [query]}))
+    (found,) = Dataset.load(tmp_path / "set.json").queries
+    assert (list(found.relevant_document_ids), found.grades) == (relevant, grades)
+
+
+@pytest.mark.parametrize("grades", [[1], {"a": "2"}, {"a": 1.5}, {"a": None}, {"a": True}, "a:2"])
+def test_grades_that_are_none_are_refused_with_their_place(tmp_path, grades):
+    query = {"query_id": "1", "query_text": "q", "doc_grades": grades}
+    (tmp_path / "set.jsonl").write_text(json.dumps(query))
+    with pytest.raises(FileError, match=r"set\.jsonl:1: .*doc_grades"):
+        Dataset.load(tmp_path / "set.jsonl")
+
+
 def test_a_path_that_is_not_there_is_no_folder_of_beir(tmp_path):
     with pytest.raises(FileError, match="nothing: there is no such file or folder"):
         Dataset.load(tmp_path / "nothing")
