@@ -95,6 +95,19 @@ class TestCommands:
         assert "judged: warning: t: none of the 6 document ids" in done.stderr
         assert "warning: good: none" not in done.stderr
 
+    def test_queries_that_are_spelt_otherwise(self, folder, server_address):
+        said = "the results have query 'Q1', and none of them is of 'q1'; write both alike"
+        text = (folder / "results.jsonl").read_text().replace('"q1"', '"Q1"')
+        (folder / "results.jsonl").write_text(text.replace("/data/docs/", ""))
+        evaluate = ["evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr"]
+        run = (folder / "t.run").read_text().replace("q1 ", "Q1 ").replace(".txt", "")
+        (folder / "t.run").write_text(run)
+        metrics = ["metrics", "--qrels", "t.qrels", "--run", "t.run", "-m", "mrr"]
+        for command in (evaluate, metrics):
+            done = run_in(folder, *command, "--strict", JUDGED_TARGET=server_address)
+            assert done.returncode == 1
+            assert said in done.stderr
+
 
 class TestEvaluator:
     @pytest.mark.parametrize("how", ["at once", "resumed", "judged here", "a retriever"])

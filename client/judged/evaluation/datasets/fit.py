@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,7 +33,7 @@ class Fit:
     """How the queries of a data set and those of results fit each other.
 
     `missing` are queries without results, `unknown` results for no query of the data set, `rising`
-    results whose scores rise with rank.
+    results whose scores rise with rank, `spelling` what `spelling_warning` says of the first two.
     """
 
     n_queries: int
@@ -39,17 +41,17 @@ class Fit:
     missing: Example
     unknown: Example
     rising: Example
+    spelling: str = ""
 
     @classmethod
     def of(cls, query_ids: Collection[str], results: Collection[str], rising: Iterable[str]) -> Fit:
         """Return how ids of queries fit those of results, of which some have scores that rise."""
         known, found = set(query_ids), set(results)
+        missing = [query_id for query_id in query_ids if query_id not in found]
+        unknown = [query_id for query_id in results if query_id not in known]
         return cls(
-            len(query_ids),
-            len(results),
-            Example.of(query_id for query_id in query_ids if query_id not in found),
-            Example.of(query_id for query_id in results if query_id not in known),
-            Example.of(rising),
+            *(len(query_ids), len(results), Example.of(missing), Example.of(unknown)),
+            *(Example.of(rising), spelling_warning(missing, unknown)),
         )
 
     def warnings(self) -> Iterator[str]:
@@ -66,9 +68,29 @@ class Fit:
                 f"{word(n, 'is', 'are')} not in the data set and left out, for example "
                 f"{self.unknown.query_id!r}"
             )
+        if self.spelling:
+            yield self.spelling
         if n := self.rising.count:
             yield (
                 f"{of_all(n, self.n_results, 'query', 'queries')} of the results "
                 f"{word(n, 'has', 'have')} scores that rise with rank, for example "
                 f"{self.rising.query_id!r}; the given order is the ranking"
             )
+
+
+def spelling_warning(missing: Iterable[str], unknown: Iterable[str]) -> str:
+    """Return what to mind of ids of queries that differ by spelling alone, "" where none do."""
+    found = {_plain(name): name for name in unknown}
+    for name in missing if found else ():
+        if (other := found.get(_plain(name))) is not None:
+            return (
+                f"the results have query {other!a}, and none of them is of {name!a}; write both "
+                "alike if they are one query"
+            )
+    return ""
+
+
+def _plain(name: str) -> str:
+    """Return an id without what spells one id in several ways: case, forms, punctuation, `.0`."""
+    text = unicodedata.normalize("NFKC", name).casefold().strip().removesuffix(".0")
+    return re.sub(r"[\W_]+", "", text).lstrip("0") or text

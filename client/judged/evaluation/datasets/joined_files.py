@@ -8,7 +8,7 @@ from pathlib import Path
 
 from judged.evaluation.datasets.dataset import MissingText, group_of
 from judged.evaluation.datasets.files import FileError, KnownFields, Record, open_file
-from judged.evaluation.datasets.fit import Example, Fit
+from judged.evaluation.datasets.fit import Example, Fit, spelling_warning
 from judged.evaluation.datasets.id_index import IdIndex
 from judged.evaluation.datasets.json_lists import ReadWhole, read_lists
 from judged.evaluation.datasets.query import (
@@ -62,7 +62,11 @@ class JoinedFiles:
         n_unknown = len(self._line_ids) - (len(self._query_ids) - missing.count)
         first = self._line_ids.first_outside(self._query_ids) if n_unknown else None
         unknown = Example(n_unknown, first or "")
-        self.fit = Fit(len(self._query_ids), len(self._line_ids), missing, unknown, rising)
+        spelling = spelling_warning(
+            [missing.query_id] * bool(missing.count), [unknown.query_id] * bool(n_unknown)
+        )
+        sizes = len(self._query_ids), len(self._line_ids)
+        self.fit = Fit(*sizes, missing, unknown, rising, spelling)
 
     def __iter__(self) -> Iterator[QueryGroup]:
         return (group for _, group, _ in self.queries())

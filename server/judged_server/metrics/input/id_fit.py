@@ -50,7 +50,8 @@ _SAME: Sequence[_Step] = (
 )
 """Spellings of one text: two ids that differ only so hardly are two documents."""
 _ALIKE: Sequence[_Step] = (
-    ("in upper and lower case", lambda name: unicodedata.normalize("NFKC", name).casefold()),
+    ("in compatible letters (NFKC)", lambda name: unicodedata.normalize("NFKC", name)),
+    ("in upper and lower case", str.casefold),
     ("in digits that were rounded", _rounded),
     ("in http://, https:// or www.", lambda name: _SCHEME.sub("", name)),
     ("in a path before the name", lambda name: name.replace("\\", "/").rpartition("/")[2]),

@@ -203,7 +203,7 @@ def _from_trec(
                 MetricOptions(complete=complete, per_query=True),
             )
         counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-        told = (*retrieved.warnings, *topic_warnings(counts), *table.warnings)
+        told = (*retrieved.warnings, *topic_warnings(counts, judged, retrieved), *table.warnings)
         told = (*told, *count_warnings(counts))
         out.warn(*(f"{name}: {warning}" for warning in told))
         measured.append(MeasuredRun(name, str(path), table.per_query_values()))

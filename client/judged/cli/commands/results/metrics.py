@@ -24,6 +24,7 @@ from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import TrecQrels, TrecRun
 from judged.evaluation._steps.warnings import count_warnings
+from judged.evaluation.datasets.fit import spelling_warning
 from judged.types import MetricCounts, Unjudged
 
 
@@ -99,7 +100,7 @@ def command(
     table = replace(table, counts=counts)
     out.warn(
         *retrieved.warnings,
-        *topic_warnings(counts),
+        *topic_warnings(counts, judged, retrieved),
         *table.warnings,
         *count_warnings(counts),
         *interval_warnings(table, made),
@@ -122,7 +123,7 @@ def check_join(judged: TrecQrels, retrieved: TrecRun, *, complete: bool) -> None
     )
 
 
-def topic_warnings(counts: MetricCounts) -> list[str]:
+def topic_warnings(counts: MetricCounts, judged: TrecQrels, retrieved: TrecRun) -> list[str]:
     """Return what the reader of a table should know about topics that are not in it."""
     warnings = []
     if counts.skipped_missing:
@@ -133,4 +134,8 @@ def topic_warnings(counts: MetricCounts) -> list[str]:
     if counts.skipped_unjudged:
         topics = plural(counts.skipped_unjudged, "topic", "topics")
         warnings.append(f"{topics} of the run left out: nothing of it is judged")
+        missing = (topic for topic in judged.grades if topic not in retrieved.scores)
+        unknown = (topic for topic in retrieved.scores if topic not in judged.grades)
+        if said := spelling_warning(missing, unknown):
+            warnings.append(said)
     return warnings

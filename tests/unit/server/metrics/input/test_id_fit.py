@@ -28,6 +28,7 @@ SPELLINGS = {
     "NFC and NFD": ("Café_régional.md", NFD, "in Unicode normal form (NFC or NFD)"),
     "a space": ("d1", "d1 ", "in white space or characters that don't show"),
     "a byte order mark": ("d1", "\ufeffd1", "in white space or characters that don't show"),
+    "width": ("\uff21\uff22", "AB", "in compatible letters (NFKC)"),
     "punctuation": ("doc_1", "doc-1", "in punctuation"),
     "several": ("Doc 0", "/x/doc-0.MD", "in upper and lower case"),
     "a piece": ("doc1", "doc1#chunk-3", "in what stands before or after it"),
