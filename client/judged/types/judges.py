@@ -166,7 +166,9 @@ class Usage:
     `latency_s` is summed over the calls. `cached` samples came from the verdict cache, `shared`
     ones from the call of another caller who asked the same at that moment. `avoided_calls` were not
     made, since an earlier stage of a cascade settled the item; `cascade` is what its stages did,
-    None for other judges.
+    None for other judges. Of `estimated` calls the provider told no tokens that can be: they count
+    with the most they can have, as does what requests without a reply may have cost. `left_out`
+    names what else stood beside replies and can't be what its name says.
     """
 
     calls: int = 0
@@ -179,6 +181,8 @@ class Usage:
     shared: int = 0
     avoided_calls: int = 0
     cascade: CascadeUsage | None = None
+    estimated: int = 0
+    left_out: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.cascade, Mapping):  # as documents of results have it
@@ -186,8 +190,13 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
-        cost = _added(self.cost, other.cost)
-        return _summed(self, other, cost=cost, cascade=_together(self.cascade, other.cascade))
+        return _summed(
+            self,
+            other,
+            cost=_added(self.cost, other.cost),
+            cascade=_together(self.cascade, other.cascade),
+            left_out=sorted({*self.left_out, *other.left_out}),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -109,7 +109,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_PROVIDER_ERROR: _ErrorReason.ValueType  # 18
     """ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider
-    answered with an error.
+    answered with an error, or twice with a reply that can't be read.
     """
     ERROR_REASON_PROVIDER_REFUSED_KEY: _ErrorReason.ValueType  # 19
     """ERROR_REASON_PROVIDER_REFUSED_KEY (a verdict's FAILED_PRECONDITION): the
@@ -131,7 +131,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_REPLY_TRUNCATED: _ErrorReason.ValueType  # 24
     """ERROR_REASON_REPLY_TRUNCATED (a verdict's INTERNAL): the reply ended at the
-    token limit; a larger "max_tokens" may help.
+    token limit, or nobody knows how; a larger "max_tokens" may help.
     """
     ERROR_REASON_NO_QUORUM: _ErrorReason.ValueType  # 25
     """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
@@ -303,7 +303,7 @@ the provider, or it broke.
 """
 ERROR_REASON_PROVIDER_ERROR: ErrorReason.ValueType  # 18
 """ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider
-answered with an error.
+answered with an error, or twice with a reply that can't be read.
 """
 ERROR_REASON_PROVIDER_REFUSED_KEY: ErrorReason.ValueType  # 19
 """ERROR_REASON_PROVIDER_REFUSED_KEY (a verdict's FAILED_PRECONDITION): the
@@ -325,7 +325,7 @@ schema it was given.
 """
 ERROR_REASON_REPLY_TRUNCATED: ErrorReason.ValueType  # 24
 """ERROR_REASON_REPLY_TRUNCATED (a verdict's INTERNAL): the reply ended at the
-token limit; a larger "max_tokens" may help.
+token limit, or nobody knows how; a larger "max_tokens" may help.
 """
 ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 25
 """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer

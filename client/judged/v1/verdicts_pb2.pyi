@@ -432,17 +432,19 @@ class Usage(_message.Message):
     SHARED_FIELD_NUMBER: _builtins.int
     AVOIDED_CALLS_FIELD_NUMBER: _builtins.int
     CASCADE_FIELD_NUMBER: _builtins.int
+    ESTIMATED_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     calls: _builtins.int
-    """calls that were answered."""
+    """calls that were answered, those whose reply could not be read included."""
     attempts: _builtins.int
     """attempts that were made, including failed ones."""
     input_tokens: _builtins.int
-    """input_tokens by the provider's count."""
+    """input_tokens by the provider's count; see estimated."""
     output_tokens: _builtins.int
-    """output_tokens by the provider's count."""
+    """output_tokens by the provider's count; see estimated."""
     cost: _builtins.float
     """cost in the currency of the server's prices; unset when a price is not
-    configured.
+    configured. See estimated.
     """
     cached: _builtins.int
     """cached is the number of samples that the verdict cache answered."""
@@ -454,6 +456,11 @@ class Usage(_message.Message):
     """avoided_calls is the number of questions that a cascade did not ask, since
     an earlier stage settled the item.
     """
+    estimated: _builtins.int
+    """estimated is the number of calls whose tokens the provider did not count,
+    or not in a way that can be: they count with the most that they can have,
+    in tokens and cost. So does what requests without a reply may have cost.
+    """
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
         """latency of the provider, summed over the calls."""
@@ -462,6 +469,13 @@ class Usage(_message.Message):
     def cascade(self) -> Global___CascadeUsage:
         """cascade says what its stages did; unset for other judges. The usage of a
         cascade is always set, also where it asked no language model.
+        """
+
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """left_out names, by model, what stood beside replies and can't be what its
+        name says, such as a system_fingerprint that is a number. It decided
+        nothing.
         """
 
     def __init__(
@@ -477,10 +491,12 @@ class Usage(_message.Message):
         shared: _builtins.int = ...,
         avoided_calls: _builtins.int = ...,
         cascade: Global___CascadeUsage | None = ...,
+        estimated: _builtins.int = ...,
+        left_out: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cascade", b"cascade", "cost", b"cost", "latency", b"latency"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "attempts", b"attempts", "avoided_calls", b"avoided_calls", "cached", b"cached", "calls", b"calls", "cascade", b"cascade", "cost", b"cost", "input_tokens", b"input_tokens", "latency", b"latency", "output_tokens", b"output_tokens", "shared", b"shared"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "attempts", b"attempts", "avoided_calls", b"avoided_calls", "cached", b"cached", "calls", b"calls", "cascade", b"cascade", "cost", b"cost", "estimated", b"estimated", "input_tokens", b"input_tokens", "latency", b"latency", "left_out", b"left_out", "output_tokens", b"output_tokens", "shared", b"shared"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015

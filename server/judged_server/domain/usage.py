@@ -68,7 +68,9 @@ class Usage:
     `cost` is None when the price of a call is not known. `latency_s` is summed over the calls.
     `cached` samples came from the verdict cache, `shared` ones from a question of another caller.
     `avoided_calls` were not made, since an earlier stage of a cascade settled the item; `cascade`
-    is what its stages did, None for other judges.
+    is what its stages did, None for other judges. `estimated` calls have a count of tokens, or a
+    cost, that is not the provider's but the most there can be. `left_out` names what stood beside
+    replies and can't be what its name says.
     """
 
     calls: int = 0
@@ -81,6 +83,8 @@ class Usage:
     shared: int = 0
     avoided_calls: int = 0
     cascade: CascadeUsage | None = None
+    estimated: int = 0
+    left_out: frozenset[str] = frozenset()
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
@@ -100,6 +104,8 @@ class Usage:
             self.cascade + other.cascade  # type: ignore[operator]  # both are there
             if both
             else self.cascade or other.cascade,
+            self.estimated + other.estimated,
+            self.left_out | other.left_out,
         )
 
     @property

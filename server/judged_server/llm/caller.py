@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from judged_server import recorder, tracing
 from judged_server.domain import CacheMode, Source, Status, Usage
-from judged_server.domain.usage import CostTracker
+from judged_server.domain.usage import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.chat import (
@@ -224,12 +224,13 @@ class ModelCaller:
         reply: ChatReply | None = None
         parsed = _NO_TIME
         fallback = ""
+        unreadable = False
         for attempt in range(_TRIES):
             left_s = call_options.ends_at - now()
             if left_s <= 0:
                 break
             nonce = new_nonce()
-            repair = _repair(parsed) if attempt else ""
+            repair = _repair(parsed) if attempt and not unreadable else ""
             request = request_for(card, question, nonce, attempt, repair)
             began = now()
             try:
@@ -250,8 +251,7 @@ class ModelCaller:
                         message=fault.message,
                         retryable=fault.retryable,
                     )
-                if isinstance(fault, ProviderFault) and fault.attempts:
-                    usage += Usage(attempts=fault.attempts, latency_s=now() - began)
+                usage += _without_reply(fault, card.prices, now() - began)
                 break
             _trace(card, question, request, done.latency_s, done)
             reply = done.reply
@@ -260,21 +260,32 @@ class ModelCaller:
             if nonce in reply.text or nonce in parsed.reasoning:
                 parsed = _MARKER_REPEATED
             # What a fallback answered is paid by its own prices.
-            usage += _usage(done, (done.answered_by or card).prices)
-            if parsed.reason not in _REPAIRS:
-                forms.right += 1
+            usage += _usage(done, done.answered_by or card)
+            unreadable = unreadable or bool(reply.unreadable)
+            if _is_last(forms, parsed, attempt, unreadable=unreadable):
                 break
-            forms.wrong += 1
-            if attempt > 0 and forms.right <= forms.wrong:
-                break
-        if usage.calls:
+        if usage.calls or usage.cost:
             _report(card, usage, call_options)
         return Answer(parsed, reply, usage, fallback=fallback)
 
 
+def _is_last(forms: _Forms, parsed: ParsedReply, attempt: int, *, unreadable: bool) -> bool:
+    """Return whether no other reply is asked for, and note whether this one was in form.
+
+    Where one came that could not be read, two are all: each is paid for.
+    """
+    if unreadable:
+        return attempt > 0
+    if parsed.reason not in _REPAIRS:
+        forms.right += 1
+        return True
+    forms.wrong += 1
+    return attempt > 0 and forms.right <= forms.wrong
+
+
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
     """Tell those who count and who pay what a question has taken."""
-    if recorder.active is not None:
+    if recorder.active is not None and usage.calls:
         tokens = usage.input_tokens, usage.output_tokens
         recorder.active.question(card.name, current_tenant().name, *tokens, usage.cost)
     call_options.cost_tracker.note(usage)
@@ -365,17 +376,33 @@ _NO_TIME = ParsedReply(
 
 def _parsed_reply(reply: ChatReply, question: Question, card: ChatModelCard) -> ParsedReply:
     """Return what a reply says, whether it came just now or was kept."""
+    if reply.unreadable:
+        return ParsedReply(Status.ERROR, reason=Reason.PROVIDER_ERROR, message=reply.unreadable)
     parsed = read(reply, question.rubric, structured=card.structured)
     return weighed(parsed, reply) if question.logprobs else parsed
 
 
-def _usage(done: Completed, prices: Prices | None) -> Usage:
+def _usage(done: Completed, card: ChatModelCard) -> Usage:
+    """Return what a reply took, by the prices of the model that gave it."""
+    prices, name = card.prices, card.name
     tokens = done.reply.usage
     cost = None
-    # A reply without a count has a cost that nobody knows.
-    if prices is not None and (tokens.input_tokens or tokens.output_tokens):
-        cost = _PER_MILLION * (
+    if prices is not None:
+        cost = to_amount(done.in_doubt) + _PER_MILLION * (
             tokens.input_tokens * prices.input_per_million
             + tokens.output_tokens * prices.output_per_million
         )
-    return Usage(1, done.attempts, tokens.input_tokens, tokens.output_tokens, cost, done.latency_s)
+    return Usage(
+        *(1, done.attempts, tokens.input_tokens, tokens.output_tokens, cost, done.latency_s),
+        estimated=int(tokens.estimated or done.in_doubt > 0),
+        left_out=frozenset(f"{name}: {what}" for what in done.reply.left_out),
+    )
+
+
+def _without_reply(fault: ModelFault, prices: Prices | None, seconds: float) -> Usage:
+    """Return the usage of requests without a reply, some of which may have been charged."""
+    sent = fault.attempts if isinstance(fault, ProviderFault) else 0
+    if not (sent or fault.in_doubt):
+        return nothing(prices)
+    cost = None if prices is None else to_amount(fault.in_doubt)
+    return Usage(attempts=sent, cost=cost, latency_s=seconds, estimated=int(fault.in_doubt > 0))

@@ -16,13 +16,17 @@ from judged_server.errors import ModelNotConfigured
 
 
 class FinishReason(Enum):
-    """Why a model stopped."""
+    """Why a model stopped.
+
+    OTHER is a word that nobody here knows, so that the reply may have been cut; UNTOLD is none.
+    """
 
     STOP = auto()
     LENGTH = auto()
     REFUSAL = auto()
     SAFETY = auto()
     OTHER = auto()
+    UNTOLD = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +67,11 @@ class ChatRequest(NamedTuple):
 
 
 class TokenUsage(NamedTuple):
-    """Tokens by the provider's own count; 0 when it told none."""
+    """Tokens by the provider's own count, 0 when it told none; `estimated` where one is not its."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,9 @@ class ChatReply(NamedTuple):
 
     `text` is the reply, or the arguments of the tool call that stands for it, as JSON text.
     `refusal` is the model's own words of refusal, where the provider tells them apart. `model` and
-    `system_fingerprint` are what the provider says has answered.
+    `system_fingerprint` are what the provider says has answered. `left_out` names what stood beside
+    the text and can't be what its name says. `unreadable` says of a reply that came, and was paid
+    for, why nobody can read it.
     """
 
     text: str
@@ -92,6 +99,8 @@ class ChatReply(NamedTuple):
     refusal: str | None = None
     system_fingerprint: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
+    left_out: tuple[str, ...] = ()
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +140,14 @@ class Completed(NamedTuple):
     """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all.
 
     `answered_by` is the card of the fallback that answered; None when the model that was asked did.
+    `in_doubt` is what requests that were cut off before may have cost, in nano-units.
     """
 
     reply: ChatReply
     attempts: int
     latency_s: float
     answered_by: ChatModelCard | None = None
+    in_doubt: int = 0
 
 
 class ChatModel(Protocol):

@@ -93,7 +93,7 @@ def passes_on(fault: ProviderFault) -> bool:
 
     A request that this one turned down as such, too long say, is not sent to another.
     """
-    return fault.reason in _OF_THE_PROVIDER or fault.retryable
+    return fault.reason in _OF_THE_PROVIDER or fault.retryable or fault.unsent
 
 
 def with_chain(card: ChatModelCard, chain: Sequence[ChatModelCard]) -> ChatModelCard:

@@ -2,6 +2,7 @@
 
     ModelFault               reason, message, whether asking again may help
       ProviderFault          ... the provider failed, or could not be reached
+        UnreadableReply      ... it answered 200, and nobody can read what it said
 
 A fault becomes the status of one verdict, never a failed call. Messages never quote a prompt, a
 reply or a key.
@@ -35,13 +36,17 @@ class Reason(StrEnum):
 
 
 class ModelFault(Exception):
-    """One call gave no verdict. `retryable` says whether sending the context again may help."""
+    """One call gave no verdict. `retryable` says whether sending the context again may help.
+
+    `in_doubt` is what was sent of it may have cost all the same, in nano-units.
+    """
 
     def __init__(self, reason: Reason, message: str, *, retryable: bool) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.retryable = retryable
+        self.in_doubt = 0
 
 
 class ProviderFault(ModelFault):
@@ -49,7 +54,8 @@ class ProviderFault(ModelFault):
 
     `status` is its HTTP status, None when there was no reply. `retry_after_s` is how long it asked
     to be left alone, None when it named no time. `attempts` is the number of requests sent in all;
-    0 says that this server held the call back. `unsent` says that there was no connection.
+    0 says that this server held the call back. `unsent` says that it was not reached: there was no
+    connection, or something before it answered.
     """
 
     def __init__(
@@ -76,3 +82,14 @@ class ProviderFault(ModelFault):
     def turned_down(self) -> bool:
         """Whether the last request was not accepted: no connection, or an HTTP error."""
         return self.unsent or (self.status is not None and self.status >= 400)
+
+
+class UnreadableReply(ProviderFault):
+    """A whole reply came, with the status 200, in a form that can't be read: paid for all the same.
+
+    `input_tokens` and `output_tokens` are by its own count, 0 where it tells none.
+    """
+
+    def __init__(self, what: str, input_tokens: int = 0, output_tokens: int = 0) -> None:
+        super().__init__(Reason.PROVIDER_ERROR, what, retryable=False, status=200)
+        self.input_tokens, self.output_tokens = input_tokens, output_tokens

@@ -15,7 +15,14 @@ import orjson
 from pydantic import SecretStr
 
 from judged_server.errors import ModelNotConfigured
-from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed, TokenUsage
+from judged_server.llm.chat import (
+    ChatModel,
+    ChatModelCard,
+    ChatRequest,
+    Completed,
+    FinishReason,
+    TokenUsage,
+)
 from judged_server.llm.config.configuration import read_configuration
 from judged_server.llm.config.configured import (
     BudgetConfiguration,
@@ -42,6 +49,8 @@ MOST_HIDDEN_TOKENS = 100_000
 MOST_OUTPUT_SHARE = 10
 """Output tokens over `max_tokens` from which, beside those, a count is not believed: some providers
 do not count what a model thinks among them."""
+
+_MAY_BE_CUT = (FinishReason.STOP, FinishReason.OTHER, FinishReason.UNTOLD)
 
 _log = logger("llm")
 
@@ -102,6 +111,9 @@ class ConfiguredModel:
         if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:
             _log.warning("llm usage not believed", model=self.card.name, counted=str(usage))
             reply = reply._replace(usage=TokenUsage())
+        elif usage.output_tokens >= request.max_tokens and reply.finish_reason in _MAY_BE_CUT:
+            # Whatever it says: some servers say "stop" of a reply that they cut.
+            reply = reply._replace(finish_reason=FinishReason.LENGTH)
         return Completed(reply, attempts, self._clock.now() - began)
 
 

@@ -23,7 +23,13 @@ def describe_usage(usage: Usage) -> str:
     kept = f"; {plural(usage.cached, 'sample', 'samples')} from the cache" if usage.cached else ""
     shared = f"; {usage.shared} shared with another caller" if usage.shared else ""
     calls = plural(usage.calls, "call", "calls")
-    return f"{calls} answered in {tries}, {tokens}{cost}{kept}{shared}"
+    guessed = left_out = ""
+    if usage.estimated:
+        some = plural(usage.estimated, "call", "calls")
+        guessed = f"; {some} without a count by the provider, estimated at the most they can have"
+    if usage.left_out:
+        left_out = f"; left out of replies: {', '.join(usage.left_out)}"
+    return f"{calls} answered in {tries}, {tokens}{cost}{kept}{shared}{guessed}{left_out}"
 
 
 def asked_models(usage: Usage) -> bool:

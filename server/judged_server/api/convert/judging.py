@@ -305,6 +305,8 @@ def write_usage(usage: Usage) -> verdicts_pb2.Usage:
         shared=usage.shared,
         avoided_calls=usage.avoided_calls,
         cascade=None if usage.cascade is None else write_cascade(usage.cascade),
+        estimated=usage.estimated,
+        left_out=sorted(usage.left_out),
     )
 
 

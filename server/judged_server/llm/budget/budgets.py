@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.budget.account import BudgetAccount, Period
-from judged_server.llm.budget.pricing import cost_of, most_of
-from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices, TokenUsage, prices_of
+from judged_server.llm.budget.pricing import cost_of, most_of, request_tokens
+from judged_server.llm.chat import ChatModel, ChatRequest, Completed, TokenUsage, prices_of
 from judged_server.llm.faults import ModelFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import Ledger, LedgerFault
@@ -101,7 +101,7 @@ class Budgets:
         if not prices:
             if own:
                 raise _unpriced_fault(model)
-            done = await model.complete(request, timeout_s)
+            done = _counted(await model.complete(request, timeout_s), request)
             self._note(model, judge, rubric, done, 0)
             return done
         accounts = (*own, *(() if self._day is None else (self._day,)))
@@ -113,11 +113,17 @@ class Budgets:
         answered: int | None = None
         replied: Completed | None = None
         try:
-            done = replied = await model.complete(request._replace(receipt=receipt), ends - now())
+            done = await model.complete(request._replace(receipt=receipt), ends - now())
+            done = replied = _counted(done, request)
             paid = (done.answered_by or model.card).prices
-            answered = 0 if paid is None else _charged(done, paid, most)
+            answered = 0 if paid is None else cost_of(paid, *done.reply.usage[:2])
+        except ModelFault as fault:
+            fault.in_doubt = receipt.in_doubt * most
+            raise
         finally:
-            self._note(model, judge, rubric, replied, receipt.settle(answered))
+            spent = receipt.settle(answered)
+            self._note(model, judge, rubric, replied, spent)
+        done = done._replace(in_doubt=spent - answered)
         if accounts and self._ledger is not None:
             # What was paid for is not answered before it is written down, or that took too long.
             await self._ledger.written(min(WRITTEN_WITHIN_S, max(0.0, ends - now())))
@@ -395,9 +401,13 @@ def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | N
         )
 
 
-def _charged(done: Completed, prices: Prices, most: int) -> int:
-    """Return what a reply has cost by its provider's count; without a count, the most."""
-    usage = done.reply.usage
-    if not (usage.input_tokens or usage.output_tokens):
-        return most
-    return cost_of(prices, usage.input_tokens, usage.output_tokens)
+def _counted(done: Completed, request: ChatRequest) -> Completed:
+    """Return what came with a count of its tokens: the most there can be, where none was told."""
+    reply = done.reply
+    put_in, put_out, _ = reply.usage
+    if put_in and (put_out or not (reply.text or reply.unreadable)):
+        return done
+    usage = TokenUsage(
+        put_in or request_tokens(request), put_out or request.max_tokens, estimated=True
+    )
+    return done._replace(reply=reply._replace(usage=usage))

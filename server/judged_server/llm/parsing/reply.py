@@ -50,6 +50,12 @@ _CUT = ParsedReply(
     reason=Reason.REPLY_TRUNCATED,
     message="the model's reply was cut off; raise max_tokens",
 )
+_NO_END = ParsedReply(
+    Status.ERROR,
+    reason=Reason.REPLY_TRUNCATED,
+    message="the provider ended the model's reply with a word that says neither that it is whole "
+    "nor that it was cut off, so it may have been; raise max_tokens",
+)
 
 
 def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
@@ -58,7 +64,8 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
     A reply that is one JSON object, or looks like JSON, is read strictly as JSON, whether or not
     that was asked for. Any other reply is read as plain words, if the rubric's form can be said in
     them; where JSON was asked for, only a bare YES or NO, or a bare score, counts. A reply that was
-    cut off counts when it is a whole JSON object.
+    cut off counts when it is a whole JSON object; one that ended nobody knows how, also when it is
+    nothing but an answer.
     """
     finish = reply.finish_reason
     if finish is FinishReason.SAFETY:
@@ -82,4 +89,6 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
         is_answer = parsed.status is Status.OK and not parsed.reasoning
         if structured and not is_answer and parsed.reason is not Reason.REFUSED:
             parsed = _PROSE
+        elif finish is FinishReason.OTHER and parsed.status is Status.OK and not is_answer:
+            parsed = _NO_END
     return _CUT if cut and parsed.reason is not Reason.REFUSED else parsed

@@ -25,13 +25,17 @@ from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     NO_MONEY,
     TOO_LONG,
+    broken,
     error_object,
     fault_of,
+    finish_reason,
     optional,
+    paid,
     permanent,
     reply_object,
     required,
     rewrite,
+    text_of,
     tokens,
     with_key,
 )
@@ -39,15 +43,7 @@ from judged_server.llm.providers.reading import (
 PATH = "/messages"
 VERSION = "2023-06-01"
 
-_FINISH = {
-    "end_turn": FinishReason.STOP,
-    "stop_sequence": FinishReason.STOP,
-    "tool_use": FinishReason.STOP,
-    "max_tokens": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
-    "refusal": FinishReason.REFUSAL,
-}
-"""The rest, pause_turn say, is no end that a question without server tools can come to."""
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _TAKEN = {
     "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "description", "enum",
@@ -118,33 +114,34 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     if status != 200:
         raise _fault(status, body)
     reply = reply_object(body)
-    finish = _FINISH.get(optional(reply, "stop_reason", str, ""), FinishReason.OTHER)
-    usage = optional(reply, "usage", dict, {})
+    odd: list[str] = []
+    finish = finish_reason(reply, "stop_reason", odd)
+    counted = optional(reply, "usage", dict, {}, odd)
+    usage = TokenUsage(tokens(counted, *_INPUT, odd=odd), tokens(counted, "output_tokens", odd=odd))
     refusal = None
     if finish is FinishReason.REFUSAL:
-        refusal = optional(optional(reply, "stop_details", dict, {}), "explanation", str)
+        details = optional(reply, "stop_details", dict, {}, odd)
+        refusal = optional(details, "explanation", str, "", odd)
+    with paid(usage):
+        text = _text(reply, body, odd)
     return ChatReply(
-        text=_text(required(reply, "content", list), body),
+        text=text,
         finish_reason=finish,
-        usage=TokenUsage(
-            tokens(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
-            tokens(usage, "output_tokens"),
-        ),
-        model=optional(reply, "model", str, ""),
+        usage=usage,
+        model=optional(reply, "model", str, "", odd),
         refusal=refusal or None,
+        left_out=tuple(odd),
     )
 
 
-def _text(blocks: list[Any], body: bytes) -> str:
+def _text(reply: dict[str, Any], body: bytes, odd: list[str]) -> str:
     """Return the input of the first tool call, or all text; what the model thought is left out."""
-    said = []
-    for block in blocks:
-        kind = required(block, "type", str)
-        if kind == "tool_use":
+    if reply.get("content") is None:
+        raise broken("lacks content")
+    for block in reply["content"] if isinstance(reply["content"], list) else ():
+        if isinstance(block, dict) and block.get("type") == "tool_use":
             return rewrite(required(block, "input", dict), body)
-        if kind == "text":
-            said.append(required(block, "text", str))
-    return "".join(said)
+    return text_of(reply["content"], odd)
 
 
 def _fault(status: int, body: bytes) -> ProviderFault:
@@ -162,7 +159,7 @@ def _fault(status: int, body: bytes) -> ProviderFault:
         return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
     if status == 400 and kind == "exceed_context_size_error":  # llama.cpp's
         return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
-    return fault_of(status)
+    return fault_of(status, body)
 
 
 DIALECT = Dialect(

@@ -31,32 +31,21 @@ from judged_server.llm.providers.reading import (
     TOO_LONG,
     error_object,
     fault_of,
+    finish_reason,
     first,
-    log_probability,
+    likeliest,
     optional,
+    paid,
     permanent,
     reply_object,
     required,
     rewrite,
+    text_of,
     tokens,
     with_key,
 )
 
 _TOP_LOGPROBS = 5
-
-_FINISH = {
-    "STOP": FinishReason.STOP,
-    "MAX_TOKENS": FinishReason.LENGTH,
-    "CONTINUATION": FinishReason.LENGTH,
-    "SAFETY": FinishReason.SAFETY,
-    "RECITATION": FinishReason.SAFETY,
-    "BLOCKLIST": FinishReason.SAFETY,
-    "PROHIBITED_CONTENT": FinishReason.SAFETY,
-    "SPII": FinishReason.SAFETY,
-    "ESCALATION": FinishReason.SAFETY,
-    "MODEL_ARMOR": FinishReason.SAFETY,
-}
-"""The rest says that something went wrong, or is about images."""
 
 
 def path(model: ModelConfiguration) -> str:
@@ -118,58 +107,54 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     if status != 200:
         raise _fault(status, body)
     reply = reply_object(body)
-    counted = optional(reply, "usageMetadata", dict, {})
+    odd: list[str] = []
+    counted = optional(reply, "usageMetadata", dict, {}, odd)
     usage = TokenUsage(
-        tokens(counted, "promptTokenCount", "toolUsePromptTokenCount"),
-        tokens(counted, "candidatesTokenCount", "thoughtsTokenCount"),
+        tokens(counted, "promptTokenCount", "toolUsePromptTokenCount", odd=odd),
+        tokens(counted, "candidatesTokenCount", "thoughtsTokenCount", odd=odd),
     )
-    version = optional(reply, "modelVersion", str, "")
-    candidates = optional(reply, "candidates", list, [])
-    feedback = optional(reply, "promptFeedback", dict, {})
-    if not candidates and optional(feedback, "blockReason", str, ""):
-        return ChatReply("", FinishReason.SAFETY, usage, version)
-    candidate = first(candidates)
-    # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
-    parts = optional(optional(candidate, "content", dict, {}), "parts", list, [])
+    version = optional(reply, "modelVersion", str, "", odd)
+    candidates = reply.get("candidates") or []
+    feedback = optional(reply, "promptFeedback", dict, {}, odd)
+    if not candidates and optional(feedback, "blockReason", str, "", odd):
+        return ChatReply("", FinishReason.SAFETY, usage, version, left_out=tuple(odd))
+    with paid(usage):
+        candidate = first(required(reply, "candidates", list))
+        # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
+        content = {} if candidate.get("content") is None else required(candidate, "content", dict)
+        text = _text(content.get("parts"), body, odd)
     return ChatReply(
-        text=_text(parts, body),
-        finish_reason=_FINISH.get(optional(candidate, "finishReason", str, ""), FinishReason.OTHER),
+        text=text,
+        finish_reason=finish_reason(candidate, "finishReason", odd),
         usage=usage,
         model=version,
-        logprobs=_logprobs(optional(candidate, "logprobsResult", dict, {})),
+        logprobs=_logprobs(optional(candidate, "logprobsResult", dict, {}, odd), odd),
+        left_out=tuple(odd),
     )
 
 
-def _text(parts: list[Any], body: bytes) -> str:
+def _text(parts: object, body: bytes, odd: list[str]) -> str:
     """Return the arguments of the first function call, or all text but what the model thought."""
-    said = []
-    for part in parts:
-        if isinstance(part, dict) and part.get("thought") is True:
-            continue
-        call = optional(part, "functionCall", dict)
-        if call is not None:
-            return rewrite(optional(call, "args", dict, {}), body)
-        said.append(optional(part, "text", str, ""))
-    return "".join(said)
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and part.get("thought") is not True and part.get("functionCall"):
+            call = required(part, "functionCall", dict)
+            return rewrite({} if call.get("args") is None else required(call, "args", dict), body)
+    return text_of(parts, odd)
 
 
-def _logprobs(result: dict[str, Any]) -> tuple[TokenLogprob, ...]:
+def _logprobs(result: dict[str, Any], odd: list[str]) -> tuple[TokenLogprob, ...]:
     """Return the places of the reply: the token chosen of each, and the likeliest ones."""
-    likeliest = optional(result, "topCandidates", list, [])
-    return tuple(
-        TokenLogprob(
-            required(chosen, "token", str),
-            tuple(
-                (required(other, "token", str), log_probability(other, "logProbability"))
-                for other in (
-                    optional(likeliest[place], "candidates", list, [])
-                    if place < len(likeliest)
-                    else ()
-                )
-            ),
-        )
-        for place, chosen in enumerate(optional(result, "chosenCandidates", list, []))
-    )
+    top = optional(result, "topCandidates", list, [], odd)
+    places = []
+    for number, chosen in enumerate(optional(result, "chosenCandidates", list, [], odd)):
+        token = chosen.get("token") if isinstance(chosen, dict) else None
+        if not isinstance(token, str):  # where the tokens behind it begin nobody knows
+            odd.append("logprobsResult lacks a token")
+            return ()
+        place = top[number] if number < len(top) and isinstance(top[number], dict) else {}
+        others = optional(place, "candidates", list, [], odd)
+        places.append(TokenLogprob(token, likeliest(token, others, "logProbability", odd)))
+    return tuple(places)
 
 
 def _fault(status: int, body: bytes) -> ProviderFault:
@@ -182,7 +167,7 @@ def _fault(status: int, body: bytes) -> ProviderFault:
         return permanent(Reason.PROVIDER_REFUSED_KEY, status, BAD_KEY)
     if status == 400 and "exceeds the maximum number of tokens" in str(error.get("message")):
         return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
-    fault = fault_of(status)
+    fault = fault_of(status, body)
     if fault.retryable:
         fault.retry_after_s = _delay_s(details)
     return fault

@@ -1,6 +1,6 @@
 """The dialect of OpenAI's Chat Completions, which many other servers speak too.
 
-Reads strictly what a verdict needs and ignores the rest: fields come and go between providers. The
+Needs the text of a reply and nothing else: fields come and go between providers. The
 shapes are those of https://platform.openai.com/docs/api-reference/chat, as the `openai` package
 3.54.0 types them.
 """
@@ -32,12 +32,16 @@ from judged_server.llm.providers.reading import (
     TOO_LONG,
     error_object,
     fault_of,
+    finish_reason,
     first,
-    log_probability,
+    likeliest,
     optional,
+    paid,
     permanent,
     reply_object,
     required,
+    rewrite,
+    text_of,
     tokens,
     with_key,
 )
@@ -45,14 +49,6 @@ from judged_server.llm.providers.reading import (
 PATH = "/chat/completions"
 
 _TOP_LOGPROBS = 5
-
-_FINISH = {
-    "stop": FinishReason.STOP,
-    "tool_calls": FinishReason.STOP,
-    "function_call": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.SAFETY,
-}
 
 _ERRORS = {
     "context_length_exceeded": TOO_LONG,
@@ -137,52 +133,61 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         flagged = isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
         if (status == 400 and "content_filter" in words) or (status == 403 and flagged):
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
-        raise _fault(status, words)
+        raise _fault(status, words, body)
     reply = reply_object(body)
-    choice = first(required(reply, "choices", list))
-    message = required(choice, "message", dict)
-    usage = optional(reply, "usage", dict, {})
-    refusal = optional(message, "refusal", str)
-    finish = _FINISH.get(optional(choice, "finish_reason", str, ""), FinishReason.OTHER)
+    odd: list[str] = []
+    counted = optional(reply, "usage", dict, {}, odd)
+    usage = TokenUsage(
+        tokens(counted, "prompt_tokens", odd=odd), tokens(counted, "completion_tokens", odd=odd)
+    )
+    with paid(usage):
+        choice = first(required(reply, "choices", list))
+        message = required(choice, "message", dict)
+        text = _text(message, body, odd)
+    finish = finish_reason(choice, "finish_reason", odd)
+    refuses = message.get("refusal") is True
+    refusal = None if refuses else optional(message, "refusal", str, "", odd)
     return ChatReply(
-        text=_text(message),
-        finish_reason=FinishReason.REFUSAL if refusal else finish,
-        usage=TokenUsage(tokens(usage, "prompt_tokens"), tokens(usage, "completion_tokens")),
-        model=optional(reply, "model", str, ""),
+        text=text,
+        finish_reason=FinishReason.REFUSAL if refusal or refuses else finish,
+        usage=usage,
+        model=optional(reply, "model", str, "", odd),
         refusal=refusal or None,
-        system_fingerprint=optional(reply, "system_fingerprint", str, ""),
-        logprobs=_logprobs(optional(choice, "logprobs", dict)),
+        system_fingerprint=optional(reply, "system_fingerprint", str, "", odd),
+        logprobs=_logprobs(optional(choice, "logprobs", dict, {}, odd), odd),
+        left_out=tuple(odd),
     )
 
 
-def _text(message: dict[str, Any]) -> str:
+def _text(message: dict[str, Any], body: bytes, odd: list[str]) -> str:
     """Return the arguments of the first tool call, or the content; "" when there is neither."""
-    calls = optional(message, "tool_calls", list)
-    if calls:
-        return required(required(first(calls), "function", dict), "arguments", str)
-    return optional(message, "content", str, "")
+    if message.get("tool_calls"):
+        function = required(first(required(message, "tool_calls", list)), "function", dict)
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):
+            return rewrite(arguments, body)
+        return required(function, "arguments", str)
+    return text_of(message.get("content"), odd)
 
 
-def _fault(status: int, words: set[str]) -> ProviderFault:
-    fault = fault_of(status)
+def _fault(status: int, words: set[str], body: bytes) -> ProviderFault:
+    fault = fault_of(status, body)
     for word, meaning in _ERRORS.items():
         if word in words:
             return permanent(fault.reason, status, meaning)
     return fault
 
 
-def _logprobs(logprobs: dict[str, Any] | None) -> tuple[TokenLogprob, ...]:
-    content = None if logprobs is None else optional(logprobs, "content", list)
-    return tuple(
-        TokenLogprob(
-            required(place, "token", str),
-            tuple(
-                (required(other, "token", str), log_probability(other, "logprob"))
-                for other in optional(place, "top_logprobs", list, [])
-            ),
-        )
-        for place in content or ()
-    )
+def _logprobs(logprobs: dict[str, Any], odd: list[str]) -> tuple[TokenLogprob, ...]:
+    places = []
+    for place in optional(logprobs, "content", list, [], odd):
+        token = place.get("token") if isinstance(place, dict) else None
+        if not isinstance(token, str):  # where the tokens behind it begin nobody knows
+            odd.append("logprobs lacks a token")
+            return ()
+        others = optional(place, "top_logprobs", list, [], odd)
+        places.append(TokenLogprob(token, likeliest(token, others, "logprob", odd)))
+    return tuple(places)
 
 
 DIALECT = Dialect(

@@ -1,19 +1,25 @@
-"""Reading a provider's JSON strictly where a verdict needs it, for all dialects.
+"""Reading a provider's JSON, for all dialects: strictly what the text of a reply is.
 
-Messages name fields and never show what stood in them.
+What stands beside the text decides nothing: where it can't be what its name says, it is left out
+and told (`odd`). Messages name fields and never show what stood in them.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, TypeVar, overload
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import NoneType
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import SecretStr
 
+from judged_server.llm.chat import FinishReason, TokenUsage
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.faults import ProviderFault, Reason, UnreadableReply
 
 TOO_LONG = "the texts are longer than the model's window; send shorter ones"
 NO_MONEY = "the account has no money or quota left"
@@ -23,13 +29,25 @@ _T = TypeVar("_T")
 
 
 def parse(body: bytes) -> object:
-    """Return what the body says; None when it is not JSON."""
+    """Return what the body says; None when it is not JSON.
+
+    A byte order mark before it and numbers that JSON has not are taken: -Infinity is null, as a
+    log-probability say, and the others are texts, which are no number anywhere.
+    """
     try:
         parsed: object = orjson.loads(body)
     except orjson.JSONDecodeError:
         # Not kept as the cause of a fault: it holds the whole body, and so perhaps a prompt or key.
-        return None
+        try:
+            lenient = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)
+            parsed = orjson.loads(orjson.dumps(lenient))  # refuses half characters, as above
+        except (ValueError, TypeError, RecursionError):
+            return None
     return parsed
+
+
+def _no_number(name: str) -> str | None:
+    return None if name == "-Infinity" else name
 
 
 def with_key(
@@ -48,10 +66,49 @@ def reply_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a reply with the status 200. Raises ProviderFault."""
     reply = parse(body)
     if not isinstance(reply, dict):
-        raise broken("is not a JSON object")
-    if reply.get("error") is not None:
+        if body.lstrip().startswith(b"<"):
+            raise answered_before(200, body, retryable=True)
+        raise broken(f"is {_what_came_as(body)} in place of a JSON object")
+    error = reply.get("error")
+    if error and not (isinstance(error, str) and error.isspace()):
+        code = error.get("code") if isinstance(error, dict) else None
+        if type(code) is int and 400 <= code < 600:
+            raise fault_of(code, body)
         raise broken("is an error with the status 200")
     return reply
+
+
+def what_came(value: object) -> str:
+    """Return which kind of JSON value something is."""
+    if isinstance(value, bool):
+        return "true or false"
+    kinds = {dict: "an object", list: "a list", str: "a text", NoneType: "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _what_came_as(body: bytes) -> str:
+    value = parse(body)
+    return what_came(value) if value is not None else f"{len(body)} bytes that are no JSON"
+
+
+def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFault:
+    """Return the fault of an answer that is not the provider's: a firewall's page, say."""
+    page = "a page of HTML" if body.lstrip().startswith(b"<") else _what_came_as(body)
+    fault = ProviderFault(
+        Reason.PROVIDER_ERROR,
+        f"{page} with the status {status} came in place of its answer, perhaps from a firewall "
+        "or a proxy before it; check base_url, and what this server may reach",
+        retryable=retryable,
+        status=status,
+    )
+    fault.unsent = True
+    return fault
+
+
+def _is_error(body: bytes) -> bool:
+    """Return whether a body is an error as APIs of models tell it."""
+    reply = parse(body)
+    return isinstance(reply, dict) and bool(reply.get("error"))
 
 
 def error_object(body: bytes) -> dict[str, Any]:
@@ -85,9 +142,19 @@ def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
         raise ValueError
 
 
-def broken(what: str) -> ProviderFault:
+def broken(what: str) -> UnreadableReply:
     """Return the fault of a reply with the status 200 that can't be read."""
-    return ProviderFault(Reason.PROVIDER_ERROR, f"its reply {what}", retryable=True, status=200)
+    return UnreadableReply(f"its reply {what}")
+
+
+@contextmanager
+def paid(usage: TokenUsage) -> Iterator[None]:
+    """Let a reply that can't be read say what it took, within a `with`."""
+    try:
+        yield
+    except UnreadableReply as fault:
+        fault.input_tokens, fault.output_tokens = usage.input_tokens, usage.output_tokens
+        raise
 
 
 def permanent(reason: Reason, status: int, meaning: str) -> ProviderFault:
@@ -103,45 +170,136 @@ def first(items: list[Any]) -> dict[str, Any]:
 
 
 def required(table: object, key: str, kind: type[_T]) -> _T:
-    """Return a field that must be there, in its type."""
+    """Return a field that must be there, in its type. Raises UnreadableReply."""
     value = table.get(key) if isinstance(table, dict) else None
+    if value is None:
+        raise broken(f"lacks {key}")
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise broken(f"lacks {key}, or has it in a wrong form")
+        raise broken(f"has {what_came(value)} as its {key}")
     return value
 
 
-@overload
-def optional(table: object, key: str, kind: type[_T]) -> _T | None: ...
-@overload
-def optional(table: object, key: str, kind: type[_T], default: _T) -> _T: ...
-def optional(table: object, key: str, kind: type[_T], default: _T | None = None) -> _T | None:
-    """Return a field that may be missing or null, then the default; otherwise in its type."""
-    if isinstance(table, dict):
-        value = table.get(key)
-        if value is None:
-            return default
-        if type(value) is kind:  # the usual case, ten times a reply
-            return value
-    return required(table, key, kind)
+def optional(table: dict[str, Any], key: str, kind: type[_T], default: _T, odd: list[str]) -> _T:
+    """Return a field that may be missing or null, then the default.
+
+    So it is in another type than its own, which `odd` is told.
+    """
+    value = table.get(key)
+    if value is None:
+        return default
+    if type(value) is kind:
+        return value
+    odd.append(f"{key} is {what_came(value)}")
+    return default
 
 
-def tokens(table: object, *keys: str) -> int:
-    """Return the sum of some counts of tokens, each 0 when it is missing."""
+def tokens(table: dict[str, Any], *keys: str, odd: list[str]) -> int:
+    """Return the sum of some counts of tokens; 0 where none is told, or one can't be a count."""
     total = 0
     for key in keys:
-        count = optional(table, key, int, 0)
-        if count < 0:
-            raise broken("counts tokens below 0")
+        count = table.get(key)
+        if count is None:
+            continue
+        if isinstance(count, float) and count.is_integer():
+            count = int(count)
+        if type(count) is not int or count < 0:
+            odd.append(f"{key} is no count of tokens")
+            return 0
         total += count
     return total
 
 
-def log_probability(table: dict[str, Any], key: str) -> float:
-    """Return a finite number."""
-    value = table.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise broken("has a log-probability that is no number")
-    return float(value)
+def text_of(content: object, odd: list[str]) -> str:
+    """Return the text of a reply's content: itself, or that of its parts, thoughts left out."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    return "".join(_part_text(part, odd) for part in parts)
+
+
+def _part_text(part: object, odd: list[str]) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise broken(f"has {what_came(part)} in its content")
+    kind = part.get("type", "text" if "text" in part else "other")
+    if part.get("thought") is True or _THOUGHT.search(str(kind)):
+        return ""
+    if kind in {"text", "output_text"}:
+        return required(part, "text", str)
+    odd.append("a part of its content has another type than text")
+    return ""
+
+
+_THOUGHT = re.compile("think|thought|reason")
+
+LOG_SLACK = 1e-4
+"""How far above 0 rounding may take the logarithm of a probability."""
+
+
+def likeliest(
+    said: object, others: list[Any], value_key: str, odd: list[str]
+) -> tuple[tuple[str, float], ...]:
+    """Return the tokens of one place with their logarithms; none if one of them can't be known.
+
+    What has no logarithm, or minus infinity, is impossible; but not the token that was chosen.
+    """
+    top: list[tuple[str, float]] = []
+    for other in others:
+        token = other.get("token") if isinstance(other, dict) else None
+        value = other.get(value_key) if isinstance(other, dict) else None
+        if isinstance(token, str) and value in (None, -math.inf) and token != said:
+            continue
+        if (
+            not isinstance(token, str)
+            or isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not -math.inf < value <= LOG_SLACK
+        ):
+            odd.append("a log-probability can't be one")
+            return ()
+        top.append((token, min(float(value), 0.0)))
+    return tuple(top)
+
+
+_FINISH = {
+    "stop": FinishReason.STOP,
+    "stopsequence": FinishReason.STOP,
+    "endturn": FinishReason.STOP,
+    "tooluse": FinishReason.STOP,
+    "toolcalls": FinishReason.STOP,
+    "functioncall": FinishReason.STOP,
+    "eos": FinishReason.STOP,
+    "eostoken": FinishReason.STOP,
+    "complete": FinishReason.STOP,
+    "completed": FinishReason.STOP,
+    "continuation": FinishReason.LENGTH,
+    "incomplete": FinishReason.LENGTH,
+    "refusal": FinishReason.REFUSAL,
+    "contentfilter": FinishReason.SAFETY,
+    "safety": FinishReason.SAFETY,
+    "recitation": FinishReason.SAFETY,
+    "blocklist": FinishReason.SAFETY,
+    "prohibitedcontent": FinishReason.SAFETY,
+    "spii": FinishReason.SAFETY,
+    "escalation": FinishReason.SAFETY,
+    "modelarmor": FinishReason.SAFETY,
+}
+"""What servers of all dialects call the end of a reply, in small letters and nothing else: servers
+of one dialect stand before models of another, and keep their words."""
+_CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
+
+
+def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
+    """Return why a model stopped: UNTOLD where nothing says so, OTHER for an unknown word."""
+    value = optional(table, key, str, "", odd)
+    if not value:
+        return FinishReason.UNTOLD
+    word = "".join(filter(str.isalpha, value.lower()))
+    found = _FINISH.get(word)
+    if found is None and _CUT.search(word):
+        return FinishReason.LENGTH
+    return found or FinishReason.OTHER
 
 
 _NEXT_STEPS = {
@@ -154,9 +312,11 @@ _NEXT_STEPS = {
 }
 
 
-def fault_of(status: int) -> ProviderFault:
+def fault_of(status: int, body: bytes) -> ProviderFault:
     """Return the fault of a status other than 200."""
     says = f"it answered {status}"
+    if status == 403 and not _is_error(body):
+        return answered_before(status, body, retryable=False)
     if status in {401, 403}:
         return permanent(Reason.PROVIDER_REFUSED_KEY, status, BAD_KEY)
     if status == 402:

@@ -216,17 +216,19 @@ class HttpTransport:
             return raw
         if encoding != "gzip":
             raise self._fault(
-                "its reply has an encoding it wasn't asked for", Reason.PROVIDER_ERROR
+                "its reply has an encoding it wasn't asked for",
+                Reason.PROVIDER_ERROR,
+                retryable=False,
             )
         reader = zlib.decompressobj(wbits=31)
         try:
             body = reader.decompress(raw, MAX_BODY_BYTES + 1)
         except zlib.error:
-            raise self._fault("its reply is broken gzip", Reason.PROVIDER_ERROR) from None
+            raise self._broken_gzip("broken") from None
         if len(body) > MAX_BODY_BYTES:
             raise self._too_large()
         if not reader.eof:
-            raise self._fault("its reply is cut gzip", Reason.PROVIDER_ERROR)
+            raise self._broken_gzip("cut")
         return body
 
     def _timeout(self, trickled: bool, timeout_s: float) -> ProviderFault:
@@ -256,6 +258,10 @@ class HttpTransport:
         fault = self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
         fault.unsent = isinstance(error, tuple(_UNREACHABLE))
         return fault
+
+    def _broken_gzip(self, how: str) -> ProviderFault:
+        # It came whole, and so was paid for.
+        return self._fault(f"its reply is {how} gzip", Reason.PROVIDER_ERROR, retryable=False)
 
     def _too_large(self) -> ProviderFault:
         what = f"its reply is larger than {MAX_BODY_BYTES} bytes"

@@ -176,10 +176,35 @@ class TestCache:
         assert len(model.asked) == 1
 
 
-async def test_a_reply_without_a_count_has_an_unknown_cost():
+async def test_a_reply_without_a_count_counts_by_estimate():
     uncounted = says(YES)._replace(usage=TokenUsage())
     answer = await ModelCaller().ask(Model(uncounted), asked(), call_options())
-    assert (answer.usage.calls, answer.usage.cost) == (1, None)
+    assert (answer.usage.calls, answer.usage.estimated) == (1, 1)
+    assert answer.usage.cost is not None
+    assert answer.usage.cost > 0
+
+
+class TestUnreadable:
+    UNREADABLE = ChatReply("", FinishReason.UNTOLD, TokenUsage(10, 2), "", unreadable="it is odd")
+
+    async def test_is_asked_once_more_and_paid_twice(self):
+        model = Model(self.UNREADABLE)
+        answer = await ModelCaller().ask(model, asked(), call_options())
+        assert (answer.parsed.status, answer.parsed.reason) == (Status.ERROR, Reason.PROVIDER_ERROR)
+        assert (answer.parsed.message, answer.parsed.retryable) == ("it is odd", False)
+        assert (len(model.asked), answer.usage.calls, answer.usage.input_tokens) == (2, 2, 20)
+
+    async def test_and_a_good_one_after_it_counts(self):
+        model = Model(self.UNREADABLE, says(YES))
+        answer = await ModelCaller().ask(model, asked(), call_options())
+        assert (answer.parsed.status, len(model.asked)) == (Status.OK, 2)
+
+    @pytest.mark.parametrize("wrong_first", [True, False])
+    async def test_two_are_all_where_the_other_is_in_a_wrong_form(self, wrong_first):
+        both = [says("no JSON"), self.UNREADABLE]
+        model = Model(*(both if wrong_first else reversed(both)))
+        await ModelCaller().ask(model, asked(), call_options())
+        assert len(model.asked) == 2
 
 
 class TestForms:

@@ -97,6 +97,16 @@ async def test_the_next_answers_in_the_time_that_is_left(reason):
     assert (first.left_s, second.left_s) == ([5.0], [6.0])
 
 
+async def test_the_next_answers_where_a_firewall_did():
+    clock = StillClock()
+    page = fault(Reason.PROVIDER_ERROR, retryable=False)
+    page.unsent = True
+    done = await chain(clock, Scripted("a", clock, page), Scripted("b", clock, "no")).complete(
+        QUESTION, 10.0
+    )
+    assert done.reply.text == "no"
+
+
 class Hanging(Scripted):
     """A model that takes all the time it gets."""
 

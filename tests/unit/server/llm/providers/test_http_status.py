@@ -25,6 +25,6 @@ from judged_server.llm.providers.reading import fault_of
     ],
 )
 def test_what_may_pass_and_what_may_not(status, reason, retryable):
-    fault = fault_of(status)
+    fault = fault_of(status, b'{"error": "no"}')
     assert (fault.reason, fault.retryable, fault.status) == (reason, retryable, status)
     assert str(status) in fault.message

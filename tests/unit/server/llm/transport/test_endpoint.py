@@ -262,7 +262,7 @@ class TestTheFirstCall:
 
 class TestForbidden:
     async def test_a_request_that_is_refused_does_not_cost_others_theirs(self):
-        outcomes = [GOOD, HttpReply(403, b"", None), GOOD]
+        outcomes = [GOOD, HttpReply(403, b'{"error": "no"}', None), GOOD]
         asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1])
         await asked.ask(CALL, 100.0)
         fault = await fails(asked)
@@ -272,7 +272,7 @@ class TestForbidden:
 
     async def test_but_when_nearly_all_are_the_provider_is_left_alone(self):
         clock = StillClock()
-        outcomes = [GOOD, *[HttpReply(403, b"", None)] * 100]
+        outcomes = [GOOD, *[HttpReply(403, b'{"error": "no"}', None)] * 100]
         asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1], clock)
         await asked.ask(CALL, 100.0)
         for _ in range(40):

@@ -1,0 +1,111 @@
+"""A provider that answers every request with the same bytes, whatever they are."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+PATHS = {"openai": "/v1", "anthropic": "/anthropic/v1", "gemini": "/v1beta"}
+
+
+@dataclass
+class RawProvider:
+    """A running provider. `asked` holds the bodies of the requests that came."""
+
+    url: str = ""
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    asked: list[Any] = field(default_factory=list)
+
+    def says(self, body: object, status: int = 200) -> None:
+        """Answer so from now on, and forget what was asked."""
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.status = status
+        self.asked = []
+
+    def config(self, folder: Path, lines: str, **more: str) -> str:
+        """Write a configuration with a model for each dialect, named as it; return its path.
+
+        `lines` are those of each model, `more` further models of the dialect openai by name.
+        """
+        whole = ""
+        for dialect, path in PATHS.items():
+            whole += (
+                f'[[providers]]\nname = "{dialect}"\ndialect = "{dialect}"\n'
+                f'base_url = "{self.url}{path}"\n'
+            )
+            whole += _model(dialect, dialect, lines)
+        whole += "".join(_model(name, "openai", own) for name, own in more.items())
+        file = folder / "llm.toml"
+        file.write_text('currency = "USD"\n' + whole)
+        return str(file)
+
+
+def _model(name: str, provider: str, lines: str) -> str:
+    return f'[[models]]\nname = "{name}"\nprovider = "{provider}"\nmodel = "m"\n{lines}\n'
+
+
+@contextmanager
+def raw_provider() -> Iterator[RawProvider]:
+    """Yield the provider on a port of its own, for as long as the block runs."""
+    running = RawProvider()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            running.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(running.status)
+            self.send_header("Content-Type", running.content_type)
+            self.send_header("Content-Length", str(len(running.body)))
+            self.end_headers()
+            self.wfile.write(running.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    running.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield running
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def openai(content: object = "YES", finish: object = "stop", **more: Any) -> dict[str, Any]:
+    """A reply of the dialect openai; `more` are fields of its top, None leaves one out."""
+    message = {"role": "assistant", "content": content}
+    whole = {
+        "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10},
+        **more,
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def anthropic(text: object = "YES", stop: object = "end_turn", **more: Any) -> dict[str, Any]:
+    """A reply of the dialect anthropic."""
+    content = [{"type": "text", "text": text}] if isinstance(text, str) else text
+    usage = {"input_tokens": 100, "output_tokens": 10}
+    return {"model": "m", "content": content, "stop_reason": stop, "usage": usage, **more}
+
+
+def gemini(text: object = "YES", finish: object = "STOP", **more: Any) -> dict[str, Any]:
+    """A reply of the dialect gemini."""
+    parts = [{"text": text}] if isinstance(text, str) else text
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 10}
+    candidate = {"content": {"parts": parts, "role": "model"}, "finishReason": finish}
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m", **more}
