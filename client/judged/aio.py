@@ -114,7 +114,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
         batch = Batch(groups, progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
-        async with aclosing(self._connection.send_all(send, requests, deadline)) as sent:
+        async with aclosing(
+            self._connection.send_all(send, requests, deadline, batch.ahead)
+        ) as sent:
             async for chunk, answer in sent:
                 try:
                     reply = await answer

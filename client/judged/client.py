@@ -123,7 +123,7 @@ class Client(BaseClient[Connection]):
         batch = Batch(groups, progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
-        with closing(self._connection.send_all(send, requests, deadline)) as sent:
+        with closing(self._connection.send_all(send, requests, deadline, batch.ahead)) as sent:
             for chunk, answer in sent:
                 try:
                     reply = answer.finish()

@@ -6,13 +6,14 @@ Sending them is the clients' part; the arithmetic of cutting is in `chunks`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from judged import errors
 from judged._batching.chunks import PASSING, Assembly, Piece, cut, original_path
 from judged._convert.groups import write_group
-from judged._convert.judges import read_identity, share, write_asking
+from judged._convert.judges import Purse, read_identity, write_asking
 from judged._convert.verdicts import read_verdicts, usage_of
-from judged._transport.call import derived_id
+from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id
 from judged.types.groups import QueryGroup
 from judged.types.judges import Asking, Judge
 from judged.types.verdicts import Verdicts
@@ -39,23 +40,28 @@ class Batch:
         self._judge = judge
         self._assembly = Assembly(groups)
         self._asking = asking
+        self._purse = Purse(asking)
         self._request_id = request_id
         self._progress = progress
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
         self._failure: errors.JudgedError | None = None
 
+    @property
+    def ahead(self) -> int:
+        """How many requests may be under way: one where the next depends on what it cost."""
+        return 1 if self._purse.limited else CHUNKS_IN_FLIGHT
+
     def requests(
         self, spec: groups_pb2.JudgeSpec | None, *, include_details: bool
     ) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
         """Yield each chunk with the request for its verdicts, in order, made as it is asked for.
 
-        Models are asked about a chunk for its share of what all may cost. Where the call has a
+        Models are asked about a chunk for what is left of what all may cost. Where the call has a
         request_id, that of each later chunk follows from it.
         """
         for place, chunk in enumerate(cut(self._groups, self._judge, self._asking)):
-            n = sum(piece.n_contexts for piece in chunk)
-            asking = share(self._asking, n, self._total)
+            asking = self._purse.rest()
             request = _write_chunk(chunk, spec, asking, include_details=include_details)
             if self._request_id:
                 later = derived_id(self._request_id, place) if place else self._request_id
@@ -64,8 +70,11 @@ class Batch:
 
     def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
         """Take in the answer of a chunk."""
-        identity = read_identity(reply.judge)
-        self._assembly.add(chunk, read_verdicts(reply.verdicts, identity, usage_of(reply)))
+        identity, usage = read_identity(reply.judge), usage_of(reply)
+        self._purse.took(usage)
+        verdicts = read_verdicts(reply.verdicts, identity, usage)
+        named = {place: self._purse.named(error) for place, error in verdicts.errors.items()}
+        self._assembly.add(chunk, replace(verdicts, errors=named))
         self._tell(chunk)
 
     def failed(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
@@ -75,6 +84,7 @@ class Batch:
         if not isinstance(error, PASSING):
             raise error
         self._failure = self._failure or error
+        self._purse.lost(error)
         self._assembly.fail(chunk, error)
         self._tell(chunk)
 

@@ -15,6 +15,7 @@ from judged import errors
 from judged._batching.packing import packed
 from judged._convert.groups import as_items
 from judged._convert.verdicts import missing_for
+from judged._transport.call import CHUNKS_IN_FLIGHT
 from judged._transport.status import rename_paths
 from judged.errors import WrongType
 from judged.types.choices import Source, Status
@@ -122,11 +123,13 @@ def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
 def most_contexts(judge: Judge | str | None, asking: Asking | None = None) -> int:
     """Return how many contexts a chunk for a judge may hold.
 
-    A cascade with a limit on its cost gets many: of a chunk the items most in doubt go on.
+    With a limit on the cost as many as are under way without one, since chunks are then sent one
+    by one. A cascade gets more: of a chunk the items most in doubt go on.
     """
     kind = judge.kind if isinstance(judge, Judge) else judge
-    if kind == "cascade" and asking is not None and asking.max_cost is not None:
-        return CHUNK_CONTEXTS
+    if kind in ASKING_KINDS and asking is not None and asking.max_cost is not None:
+        many = CHUNK_CONTEXTS if kind == "cascade" else CHUNKS_IN_FLIGHT * ASKED_CONTEXTS
+        return min(many, CHUNK_CONTEXTS)
     return min(ASKED_CONTEXTS, CHUNK_CONTEXTS) if kind in ASKING_KINDS else CHUNK_CONTEXTS
 
 

@@ -85,8 +85,8 @@ class Threads(_Streams):
 
     def run(self, scoring: Scoring) -> Generator[AnswerScore, None, None]:
         """Yield the scores as they come; those that never came are last, as errors."""
-        events = self._inline if len(scoring.parts) == 1 else self._threaded
-        stream = events(scoring.parts)
+        one_by_one = scoring.limited or len(scoring.parts) == 1
+        stream = (self._inline if one_by_one else self._threaded)(scoring.parts_in_turn())
         try:
             for part, event in stream:
                 yield from scoring.take(part, event)
@@ -174,16 +174,16 @@ class Tasks(_Streams):
 
     async def run(self, scoring: Scoring) -> AsyncGenerator[AnswerScore, None]:
         """Yield the scores as they come; those that never came are last, as errors."""
-        async with aclosing(self._events(scoring.parts)) as events:
+        ahead = 1 if scoring.limited else CHUNKS_IN_FLIGHT
+        async with aclosing(self._events(scoring.parts_in_turn(), ahead)) as events:
             async for part, event in events:
                 for score in scoring.take(part, event):
                     yield score
         for score in scoring.lost():
             yield score
 
-    async def _events(self, parts: Iterable[Part]) -> AsyncGenerator[_Event, None]:
+    async def _events(self, parts: Iterator[Part], ahead: int) -> AsyncGenerator[_Event, None]:
         events: asyncio.Queue[_Event] = asyncio.Queue(WAITING_SCORES)
-        waiting = iter(parts)
         running: list[asyncio.Task[None]] = []
 
         async def work(part: Part) -> None:
@@ -197,14 +197,14 @@ class Tasks(_Streams):
                 await events.put((part, None))
 
         def start() -> int:
-            part = next(waiting, None)
+            part = next(parts, None)
             if part is None:
                 return 0
             running.append(asyncio.create_task(work(part)))
             return 1
 
         try:
-            active = sum(start() for _ in range(CHUNKS_IN_FLIGHT))
+            active = sum(start() for _ in range(ahead))
             while active:
                 part, event = await events.get()
                 yield part, event

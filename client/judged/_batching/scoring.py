@@ -6,11 +6,12 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from judged import errors
 from judged._batching.chunks import CHUNK_CHARACTERS, PASSING
 from judged._batching.packing import packed
-from judged._convert.judges import read_identity, share
+from judged._convert.judges import Purse, read_identity, share
 from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import missing_for, usage_of
 from judged._inputs import need_each
@@ -54,7 +55,8 @@ class Part:
         self._start = start
         self._items = items
         self._rubrics = rubrics
-        self._asking = asking
+        self.asking = asking
+        """How models are asked."""
         self._include_replies = include_replies
         # Of all tries: what is under way is not paid again.
         self._request_id = request_id or str(uuid.uuid4())
@@ -102,7 +104,7 @@ class Part:
         return write_scores(
             [self._items[i] for i in self._asked],
             rubrics,
-            share(self._asking, 1, 1, self.usage.cost),
+            share(self.asking, 1, 1, self.usage.cost),
             include_replies=self._include_replies,
             request_id=self._request_id,
         )
@@ -191,21 +193,38 @@ class Scoring:
                 part[0][0],
                 [item for _, item in part],
                 self._rubrics,
-                share(asking, len(part), len(self._items)),
+                asking,
                 request_id,
                 include_replies=include_replies,
             )
             for part in packed(sized, (part_characters, most))
         ]
+        self._asking, self._limit = asking, Purse(asking)
         self._progress = progress
         self._done = 0
         self._total = len(self._items) * len(self._rubrics)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the next part must wait for what one cost."""
+        return self._limit.limited
+
+    def parts_in_turn(self) -> Iterator[Part]:
+        """Yield the parts, each with what those before it have left of what all may cost."""
+        for part in self.parts:
+            left = Purse(self._asking)
+            for earlier in self.parts:
+                left.took(earlier.usage)
+                if earlier.failure is not None:
+                    left.lost(earlier.failure)
+            part.asking = left.rest()
+            yield part
 
     def take(self, part: Part, event: AnswerScore | Exception | None) -> Iterator[AnswerScore]:
         """Yield a score that came, and count it; raise what ended the call with the part."""
         if isinstance(event, AnswerScore):
             self._tell()
-            yield event
+            yield self._named(event)
         elif isinstance(event, errors.JudgedError):
             self.failed(part, event)
         elif event is not None:
@@ -238,6 +257,10 @@ class Scoring:
             self._tell()
             yield score
 
+    def _named(self, score: AnswerScore) -> AnswerScore:
+        """Return a score whose error names the limit of the call."""
+        return replace(score, error=self._limit.named(score.error)) if score.error else score
+
     @property
     def _any_score(self) -> bool:
         """Whether anything came but errors."""
@@ -246,7 +269,7 @@ class Scoring:
 
     def whole(self) -> ScoredAnswers:
         """Return the scores of all parts, and what sums them up."""
-        scores = [score for part in self.parts for score in part.scores()]
+        scores = [self._named(score) for part in self.parts for score in part.scores()]
         n = len(self._rubrics)
         return ScoredAnswers(
             scores,

@@ -1,16 +1,19 @@
-"""Judges, and how language models are asked; a cost limit is cut to the size of a message."""
+"""Judges, and how language models are asked: a limit on their cost holds for a whole call."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import NoneType
 
 from judged._convert.fields import read_fields, write_fields, write_optional
 from judged._inputs import need_each, need_kind
+from judged.errors import JudgedError
 from judged.types.calibrators import Calibrator, ErrorGuarantee
-from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar
+from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar, Usage
+from judged.types.verdicts import VerdictError
 from judged.v1 import groups_pb2, verdicts_pb2
 
 LEAST = 1e-12
@@ -107,6 +110,41 @@ def share(asking: Asking | None, part: int, whole: int, spent: float | None = 0.
 
 def _is_limit(max_cost: float) -> bool:
     return math.isfinite(max_cost) and max_cost > 0
+
+
+class Purse:
+    """The limit on what models may cost: one for a call, however many messages it travels in.
+
+    The messages are sent one after the other where there is one, each with all that is left.
+    """
+
+    def __init__(self, asking: Asking | None) -> None:
+        self._asking = asking
+        self.limited = asking is not None and asking.max_cost is not None
+        self._spent: list[float] = []
+
+    def rest(self) -> Asking | None:
+        """Return how models are asked by the next message."""
+        return share(self._asking, 1, 1, math.fsum(self._spent))
+
+    def took(self, usage: Usage | None) -> None:
+        """Note what a message took."""
+        self._spent.append(0.0 if usage is None else usage.cost or 0.0)
+
+    def lost(self, error: JudgedError) -> None:
+        """Note that a message failed, and may have spent all that was left."""
+        if self._asking is not None and error.code != "RESOURCE_EXHAUSTED":  # nothing was asked
+            self._spent.append(self._asking.max_cost or 0.0)
+
+    def named(self, error: VerdictError) -> VerdictError:
+        """Return why something was not asked with the limit of the call, not of its message."""
+        if error.reason != "BUDGET" or self._asking is None or self._asking.max_cost is None:
+            return error
+        limit = f"max_cost of {self._asking.max_cost:.6g}"
+        return replace(error, message=_LIMIT.sub(limit, error.message, count=1))
+
+
+_LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
 
 
 def read_identity(message: verdicts_pb2.JudgeIdentity) -> JudgeIdentity:

@@ -143,8 +143,9 @@ class Connection:
         method: grpc.UnaryUnaryMultiCallable[Request, Reply],
         requests: Iterable[tuple[Part, Request]],
         deadline: Deadline,
+        ahead: int = CHUNKS_IN_FLIGHT,
     ) -> Generator[tuple[Part, InFlight[Reply]], None, None]:
-        """Yield what each message is about and its answer under way, several sent ahead, in order.
+        """Yield what each message is about and its answer, in order, `ahead` of them under way.
 
         A message that finds no time left fails as if the server had not answered it in time.
         """
@@ -156,7 +157,7 @@ class Connection:
                     sent.append((part, self.send(method, request, deadline)))
                 except errors.DeadlineExceeded as error:  # what was done before counts
                     sent.append((part, _failed(error)))
-                if len(sent) >= CHUNKS_IN_FLIGHT:
+                if len(sent) >= ahead:
                     yield sent.popleft()
             while sent:
                 yield sent.popleft()
@@ -310,8 +311,9 @@ class AsyncConnection:
         method: Callable[..., Awaitable[Reply]],
         requests: Iterable[tuple[Part, Request]],
         deadline: Deadline,
+        ahead: int = CHUNKS_IN_FLIGHT,
     ) -> AsyncGenerator[tuple[Part, asyncio.Task[Reply]], None]:
-        """Yield what each message is about and its answer under way, several sent ahead, in order.
+        """Yield what each message is about and its answer, in order, `ahead` of them under way.
 
         To close it cancels what is under way.
         """
@@ -321,7 +323,7 @@ class AsyncConnection:
                 refuse_unusable(was_closed=self._closed)
                 sent.append((part, asyncio.create_task(self.call(method, request, deadline))))
                 await asyncio.sleep(0)  # sends it before the next is written
-                if len(sent) >= CHUNKS_IN_FLIGHT:
+                if len(sent) >= ahead:
                     yield sent[0]
                     sent.popleft()
             while sent:

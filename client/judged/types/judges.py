@@ -182,7 +182,7 @@ class Usage:
     avoided_calls: int = 0
     cascade: CascadeUsage | None = None
     estimated: int = 0
-    left_out: Sequence[str] = ()
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.cascade, Mapping):  # as documents of results have it
@@ -195,7 +195,7 @@ class Usage:
             other,
             cost=_added(self.cost, other.cost),
             cascade=_together(self.cascade, other.cascade),
-            left_out=sorted({*self.left_out, *other.left_out}),
+            left_out=tuple(sorted({*self.left_out, *other.left_out})),
         )
 
 

@@ -54,6 +54,8 @@ _REPAIRS = {
 that are refusals, or that repeat the marker, are not asked for again."""
 _LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
 """What is left of the caller's time for the reply: a share of it, within bounds in seconds."""
+_MOST_OWED = 10_000
+"""Replies whose cost is not written down yet that are kept at most; the oldest give way."""
 _LONGEST_S = 3600.0
 """The time of a caller who waits for ever."""
 _PER_MILLION = 1e-6
@@ -95,7 +97,8 @@ class CallOptions:
 class Answer(NamedTuple):
     """What came of a question: a parsed reply, the reply itself if one came, and what it took.
 
-    `fallback` names the model that gave the reply in place of the one that was asked.
+    `fallback` names the model that gave the reply in place of the one that was asked. `unwritten`
+    says that what it cost could not be written down in time.
     """
 
     parsed: ParsedReply
@@ -103,6 +106,7 @@ class Answer(NamedTuple):
     usage: Usage
     source: Source = Source.COMPUTED
     fallback: str = ""
+    unwritten: bool = False
 
 
 @dataclass(slots=True)
@@ -120,6 +124,8 @@ class ModelCaller:
         self._budgets = budgets or Budgets()
         self._cache = cache
         self._inflight: SingleFlight[float, Answer] = SingleFlight()  # until when its leader waits
+        self._owed: dict[bytes, Answer] = {}
+        """Answers that were not given, since what they cost could not be written down."""
         self._forms: defaultdict[str, _Forms] = defaultdict(_Forms)
 
     async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
@@ -177,7 +183,9 @@ class ModelCaller:
     ) -> Answer:
         """Ask, or take part in the same question of another caller."""
         now = asyncio.get_running_loop().time
-        while (entry := self._inflight.find(key)) is not None:
+        while (entry := self._inflight.find(key)) is not None or key in self._owed:
+            if entry is None:
+                return await self._when_written(key, question, model.card, call_options.ends_at)
             answer = await self._inflight.wait(key, entry, max(0.0, call_options.ends_at - now()))
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
@@ -204,6 +212,11 @@ class ModelCaller:
     ) -> Answer:
         """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
         answer = await self._ask_model(model, question, call_options)
+        if answer.unwritten:
+            self._owed[key] = answer
+            if len(self._owed) > _MOST_OWED:
+                del self._owed[next(iter(self._owed))]
+            return answer._replace(parsed=_UNWRITTEN)
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             if model.card.prices is None:
@@ -212,6 +225,19 @@ class ModelCaller:
                 left_s = call_options.ends_at - asyncio.get_running_loop().time()
                 await self._cache.keep_paid(key, question.rubric, model.card, answer.reply, left_s)
         return answer
+
+    async def _when_written(
+        self, key: bytes, question: Question, card: ChatModelCard, ends_at: float
+    ) -> Answer:
+        """Return an answer that was paid for before, once that is written down."""
+        owed = self._owed[key]
+        if owed.reply is None or not await self._budgets.written(ends_at):
+            return Answer(_UNWRITTEN, None, Usage())
+        parsed = _parsed_reply(owed.reply, question, card)
+        first = self._owed.pop(key, None) is not None
+        if first and self._cache is not None and parsed.status is Status.OK and not owed.fallback:
+            self._cache.keep(key, question.rubric, card, owed.reply)
+        return Answer(parsed, owed.reply, Usage(cached=1), Source.CACHE, owed.fallback)
 
     async def _ask_model(
         self, model: ChatModel, question: Question, call_options: CallOptions
@@ -224,7 +250,7 @@ class ModelCaller:
         reply: ChatReply | None = None
         parsed = _NO_TIME
         fallback = ""
-        unreadable = False
+        unreadable = unwritten = False
         for attempt in range(_TRIES):
             left_s = call_options.ends_at - now()
             if left_s <= 0:
@@ -254,7 +280,7 @@ class ModelCaller:
                 usage += _without_reply(fault, card.prices, now() - began)
                 break
             _trace(card, question, request, done.latency_s, done)
-            reply = done.reply
+            reply, unwritten = done.reply, done.unwritten
             fallback = "" if done.answered_by is None else done.answered_by.name
             parsed = _parsed_reply(reply, question, card)
             if nonce in reply.text or nonce in parsed.reasoning:
@@ -266,7 +292,7 @@ class ModelCaller:
                 break
         if usage.calls or usage.cost:
             _report(card, usage, call_options)
-        return Answer(parsed, reply, usage, fallback=fallback)
+        return Answer(parsed, reply, usage, fallback=fallback, unwritten=unwritten)
 
 
 def _is_last(forms: _Forms, parsed: ParsedReply, attempt: int, *, unreadable: bool) -> bool:
@@ -365,6 +391,13 @@ _MARKER_REPEATED = ParsedReply(
     reason=Reason.MARKER_REPEATED,
     message="the model's reply repeats the secret marker of its prompt: it copied the prompt, or "
     "one of the texts made it do so",
+)
+_UNWRITTEN = ParsedReply(
+    Status.ERROR,
+    reason=Reason.BUDGET,
+    message="the model has answered, but what that cost could not be written down in the call's "
+    "time; send it again, and it costs nothing more; the operator finds the cause in the log",
+    retryable=True,
 )
 _NO_TIME = ParsedReply(
     Status.ERROR,

@@ -140,7 +140,8 @@ class Completed(NamedTuple):
     """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all.
 
     `answered_by` is the card of the fallback that answered; None when the model that was asked did.
-    `in_doubt` is what requests that were cut off before may have cost, in nano-units.
+    `in_doubt` is what requests that were cut off before may have cost, in nano-units. `unwritten`
+    says that what it cost could not be written down in time.
     """
 
     reply: ChatReply
@@ -148,6 +149,7 @@ class Completed(NamedTuple):
     latency_s: float
     answered_by: ChatModelCard | None = None
     in_doubt: int = 0
+    unwritten: bool = False
 
 
 class ChatModel(Protocol):

@@ -34,6 +34,10 @@ from judged_server.telemetry import logger
 
 BUSY_S = 1.0
 """How long another process may keep the file to itself; its turns take less than a millisecond."""
+AGAIN_S = 0.1
+"""How long after a failure it is tried again, where somebody waits."""
+LEAVING_S = 5.0
+"""How long a process that ends waits for the file."""
 NOTES_WAIT_S = 0.02
 """How long what was asked waits for more to be written with it, where no money does."""
 LEASE_S = 60.0
@@ -99,10 +103,10 @@ class LedgerFault(Exception):
     """The file can't be read or written, so that nobody knows what was spent."""
 
 
-def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
+def _wake(waiters: Iterable[asyncio.Future[bool]], is_written: bool) -> None:
     for waiter in waiters:
         if not waiter.done():
-            waiter.set_result(None)
+            waiter.set_result(is_written)
 
 
 def boot_time() -> float:
@@ -127,10 +131,11 @@ class Ledger:
         """Whether money waits to be written, and not only what was asked."""
         self._is_due = False
         """Whether it is written in the next round of the event loop."""
-        self._waiters: list[asyncio.Future[None]] = []
+        self._is_failing = False
+        self._waiters: list[asyncio.Future[bool]] = []
         """Those for whom what is being written, or is next, is all; the others need the one after,
         unless nothing waits by then."""
-        self._later_waiters: list[asyncio.Future[None]] = []
+        self._later_waiters: list[asyncio.Future[bool]] = []
         self._closed = False
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -183,23 +188,23 @@ class Ledger:
         self._waiting.append(used)
         self._write_soon()
 
-    async def written(self, within_s: float | None = None) -> None:
-        """Return once all that was settled or noted before is in the file, or can't be.
+    async def written(self, within_s: float | None = None) -> bool:
+        """Return once all that was settled or noted before is in the file: True.
 
-        Or when the time is over; None for as long as it takes.
+        False when the time was over before; None waits for as long as it takes.
         """
         if self._writing is None:
             if not self._waiting:
-                return
+                return True
             self._owes = True
             self._write_soon()
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
+        waiter: asyncio.Future[bool] = loop.create_future()
         # What waited before is in the writing that is going on, or in the next one.
         (self._waiters if self._writing is None else self._later_waiters).append(waiter)
-        timer = None if within_s is None else loop.call_later(within_s, _wake, (waiter,))
+        timer = None if within_s is None else loop.call_later(within_s, _wake, (waiter,), False)
         try:
-            await waiter
+            return await waiter
         finally:
             if timer is not None:
                 timer.cancel()
@@ -210,7 +215,7 @@ class Ledger:
 
     async def used(self, since: str, tenant: str | None = None) -> list[Used]:
         """Return what was used from a day on, by one tenant or by all, the oldest first."""
-        await self.written()
+        await self.written(BUSY_S)
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, self.read_used, since, tenant)
@@ -263,18 +268,29 @@ class Ledger:
 
     def _wrote(self, written: asyncio.Future[None]) -> None:
         self._writing = None
-        waiters, self._waiters, self._later_waiters = self._waiters, self._later_waiters, []
         if not written.cancelled() and (error := written.exception()) is not None:
             # It stays here, and what was drawn for it stays drawn: nothing more is asked than
             # there was money for.
-            _log.warning("spending not written", file=str(self._path), reason=str(error))
-        elif self._waiting:
+            if not self._is_failing:
+                _log.warning("spending not written", file=str(self._path), reason=str(error))
+            self._is_failing = True
+            both = (*self._waiters, *self._later_waiters)
+            self._waiters, self._later_waiters = [each for each in both if not each.done()], []
+            if self._closed:
+                _wake(self._waiters, False)
+            elif self._waiters and self._later is None:
+                loop = asyncio.get_running_loop()
+                self._later = loop.call_later(AGAIN_S, self._begin_writing)
+            return
+        self._is_failing = False
+        waiters, self._waiters, self._later_waiters = self._waiters, self._later_waiters, []
+        if self._waiting:
             self._owes = self._owes or bool(self._waiters)
             self._write_soon()
-            _wake(waiters)
-            return
-        _wake((*waiters, *self._waiters))
-        self._waiters = []
+        else:
+            _wake(self._waiters, True)
+            self._waiters = []
+        _wake(waiters, True)
 
     def _write(self) -> None:
         """Write all that waits; what can't be written waits on."""
@@ -337,10 +353,13 @@ class Ledger:
             )
 
     def _leave(self) -> None:
-        with suppress(sqlite3.Error):
+        try:
+            self._db.execute(f"PRAGMA busy_timeout = {LEAVING_S * 1000:.0f}")
             self._write()
-            with self._transaction():
-                self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))
+        except sqlite3.Error as error:
+            _log.warning("spending not written", file=str(self._path), reason=str(error))
+        with suppress(sqlite3.Error), self._transaction():
+            self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))
 
     def _take_over(self) -> None:
         """Take what older releases have written."""

@@ -194,7 +194,7 @@ class TestKeys:
     async def test_refused_is_one_request_a_cool_down(self, status):
         clock = StillClock()
         async with (
-            faulty_http(always(reply(b"{}", status))) as server,
+            faulty_http(always(reply(b'{"error": "no"}', status))) as server,
             models_at(server.url, clock) as model,
         ):
             for requests, cool_down in enumerate((5, 10, 20, 40, 60, 60), 1):

@@ -17,7 +17,14 @@ from tests.fakes.providers.faulty_http import (
 )
 from tests.fakes.providers.scripted_dialects import KEY as SCRIPTED_KEY
 from tests.fakes.providers.scripted_dialects import SHAPES
-from tests.faults.providers.provider import configured, fault_of, leaks, models_at, reset
+from tests.faults.providers.provider import (
+    REQUEST,
+    configured,
+    fault_of,
+    leaks,
+    models_at,
+    reset,
+)
 
 
 @pytest.mark.parametrize("status", ["502 Bad Gateway", "200 OK"])
@@ -40,7 +47,6 @@ LEAKY: dict[str, Behaviour] = {
     "401": always(reply(ECHO, "401 Unauthorized")),
     "429": always(reply(ECHO, "429 Busy", f"Retry-After: {KEY}")),
     "500": always(reply(ECHO, "500 Oh")),
-    "error in 200": always(reply(ECHO)),
     "status line": always(reply(ECHO, f"500 {KEY} {TEXT}")),
     "not HTTP": always(f"HTTP/9 {KEY} {TEXT}\r\n\r\n".encode()),
     "bad header": always(f"HTTP/1.1 200 OK\r\n{KEY} {TEXT}\r\n\r\n".encode()),
@@ -76,6 +82,15 @@ async def test_keys_and_texts_are_shown_nowhere(case, dialect, capfd, caplog):
     sent = f"{header}: {value.replace(SCRIPTED_KEY, KEY)}".encode()
     assert any(sent in request for request in server.requests), "the canary was sent"
     assert all(request.count(KEY.encode()) == 1 for request in server.requests)
+
+
+@pytest.mark.parametrize("body", [ECHO, BODY_CANARY.encode(), f'["{KEY} {TEXT}"]'.encode()])
+async def test_nor_are_they_in_what_is_said_of_unreadable_replies(body, capfd):
+    async with faulty_http(always(reply(body))) as server, models_at(server.url) as model:
+        done = await model.complete(REQUEST, 100.0)
+        assert done.reply.unreadable.startswith("provider p: its reply is ")
+        assert not canaries(repr(done))
+    assert not canaries("".join(capfd.readouterr()))
 
 
 def test_no_message_of_this_package_formats_an_exception():

@@ -164,7 +164,7 @@ def test_what_is_left_out_is_told_once(client: Client, provider: RawProvider):
         asking=Asking(CacheMode.REFRESH),
     )
     assert found.usage is not None
-    assert found.usage.left_out == ["openai: system_fingerprint is a number"]
+    assert found.usage.left_out == ("openai: system_fingerprint is a number",)
 
 
 def place(yes: object, no: object, chosen: str = "YES") -> bytes:

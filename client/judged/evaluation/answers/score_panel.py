@@ -7,6 +7,7 @@ panel's score is follows the rules of the judge `panel`.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,6 +16,7 @@ from statistics import fmean, median
 from typing import Any
 
 from judged._batching.scoring import summarise
+from judged._convert.judges import share
 from judged._inputs import need_each, need_ids
 from judged.client import Client
 from judged.errors import InvalidArgument
@@ -77,9 +79,10 @@ def score_by_panel(
     A score needs scores of half of the members at least, and a vote no tie; else it is ABSTAINED,
     NO_QUORUM, or the first failure where no member has one. `agreement` is the share of the members
     on the larger side of passing. Claims and dimensions are those of `members`. A `max_cost` is
-    shared by the members in equal parts; `include_replies` asks for the models' replies, which are
-    in `members`. Raises InvalidArgument for other numbers of models, for one that is named twice
-    and for a rubric that names a model or has a calibration, and as `Client.score_answers` does.
+    shared by the members in equal parts, and what one leaves by those after it. `include_replies`
+    asks for the models' replies, which are in `members`. Raises InvalidArgument for other numbers
+    of models, for one that is named twice and for a rubric that names a model or has a calibration,
+    and as `Client.score_answers` does.
 
     Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
     `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
@@ -124,15 +127,15 @@ def panel_steps(
         if rubric.calibration is not None:
             rule = "is that of one model's scores, and none of a panel's; leave it out"
             raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
-    if asking is not None and asking.max_cost is not None:
-        asking = replace(asking, max_cost=asking.max_cost / len(names))
     members: dict[str, ScoredAnswers] = {}
     for name in names:
+        spent = math.fsum(found.usage.cost or 0.0 for found in members.values())
+        part = share(asking, 1, len(names) - len(members), spent)
         told = _shifted(progress, len(members), len(names))
         by_model = [replace_model(rubric, name) for rubric in asked]
         members[name] = yield partial(
             _scores,
-            *(given, by_model, asking, timeout, told),
+            *(given, by_model, part, timeout, told),
             include_replies=include_replies,
         )
     return PanelScores(combined(members, how), members)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
@@ -17,12 +18,12 @@ from judged_server.llm.budget.pricing import cost_of, most_of, request_tokens
 from judged_server.llm.chat import ChatModel, ChatRequest, Completed, TokenUsage, prices_of
 from judged_server.llm.faults import ModelFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import Ledger, LedgerFault
+from judged_server.store.ledger import AGAIN_S, Ledger, LedgerFault
 from judged_server.store.ledger_rows import Account, Used
 from judged_server.tenant import current_tenant
 
-WRITTEN_WITHIN_S = 0.25
-"""How long an answer waits for what it cost to be written down."""
+WRITTEN_WITHIN_S = 0.05
+"""How long an answer waits for what it cost to be written down, even where its time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Budgets:
         ends = now() + timeout_s
         most = most_of(prices, request)
         held = await self.reserve(cost_tracker, most, timeout_s, accounts)
-        receipt = _Receipt(self, cost_tracker, most, accounts, [held])
+        receipt = _Receipt(self, cost_tracker, most, accounts, [held], ends)
         answered: int | None = None
         replied: Completed | None = None
         try:
@@ -125,9 +126,19 @@ class Budgets:
             self._note(model, judge, rubric, replied, spent)
         done = done._replace(in_doubt=spent - answered)
         if accounts and self._ledger is not None:
-            # What was paid for is not answered before it is written down, or that took too long.
-            await self._ledger.written(min(WRITTEN_WITHIN_S, max(0.0, ends - now())))
+            # What was paid for is not answered before it is written down.
+            done = done._replace(unwritten=not await self.written(ends))
         return done
+
+    async def written(self, ends: float) -> bool:
+        """Return whether all that was spent before is written down by a time of the loop's clock.
+
+        As soon as it is, or when the time is over.
+        """
+        if self._ledger is None:
+            return True
+        left_s = ends - asyncio.get_running_loop().time()
+        return await self._ledger.written(max(WRITTEN_WITHIN_S, left_s))
 
     def _note(
         self, model: ChatModel, judge: str, rubric: str, done: Completed | None, spent: int
@@ -158,9 +169,8 @@ class Budgets:
         accounts: Accounts = (),
     ) -> Reservation:
         """Return an amount put aside in every budget. Raises ModelFault."""
-        limit = None
-        while (held := await self._try(cost_tracker, amount, accounts)) is None:
-            limit = limit or asyncio.get_running_loop().time() + timeout_s
+        limit = asyncio.get_running_loop().time() + timeout_s
+        while (held := await self._try(cost_tracker, amount, limit, accounts)) is None:
             wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(wake)
             try:
@@ -179,13 +189,13 @@ class Budgets:
         return held
 
     async def reserve_now(
-        self, cost_tracker: CostTracker, amount: int, accounts: Accounts = ()
+        self, cost_tracker: CostTracker, amount: int, ends: float, accounts: Accounts = ()
     ) -> Reservation:
         """Return an amount put aside in every budget, without waiting for other questions.
 
-        Raises ModelFault.
+        Raises ModelFault, also when the budget's file can't be written until `ends`.
         """
-        held = await self._try(cost_tracker, amount, accounts)
+        held = await self._try(cost_tracker, amount, ends, accounts)
         if held is None:
             raise ModelFault(
                 Reason.BUDGET,
@@ -235,7 +245,7 @@ class Budgets:
         return None if self._day is None else self._day.left()
 
     async def _try(
-        self, cost_tracker: CostTracker, amount: int, accounts: Accounts
+        self, cost_tracker: CostTracker, amount: int, ends: float, accounts: Accounts
     ) -> Reservation | None:
         """Return an amount put aside; None when it may fit once others have settled."""
         while self._fits(cost_tracker, amount):
@@ -252,7 +262,7 @@ class Budgets:
                 each.settle(period, amount, 0)
             ended = account.ended
             # Others take their share while the file is read, so all is looked at once more.
-            if await self._draw(account, amount):
+            if await self._draw(account, amount, ends):
                 continue
             if account.held:
                 return None
@@ -275,16 +285,20 @@ class Budgets:
                 return False
         return True
 
-    async def _draw(self, account: BudgetAccount, amount: int) -> bool:
-        try:
-            return await account.draw(amount)
-        except LedgerFault:
-            raise ModelFault(
-                Reason.BUDGET,
-                "what was spent can't be written down, so nothing more is asked; the "
-                "operator finds the file under [budget] and the cause in the log",
-                retryable=True,
-            ) from None
+    async def _draw(self, account: BudgetAccount, amount: int, ends: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(ends):
+                while True:
+                    try:
+                        return await account.draw(amount)
+                    except LedgerFault:  # another process may hold the file for some seconds
+                        await asyncio.sleep(AGAIN_S)
+        raise ModelFault(
+            Reason.BUDGET,
+            "what was spent can't be written down, so nothing more is asked; the operator finds "
+            "the file under [budget] and the cause in the log",
+            retryable=True,
+        )
 
     def _refusal(self, name: str, amount: int, limit: int, left: int) -> ModelFault:
         may_cost, has, budget = (
@@ -295,6 +309,12 @@ class Budgets:
         if name == "per_day":
             # All tenants spend of it, so what is left would tell what the others ask.
             told = f"more than is left of {_WHOSE[name].rstrip(',')}"
+        if name == "max_cost":  # the same of every question, so that callers can count it as one
+            message = (
+                f"max_cost of {budget} does not cover the most that the question may cost, beside "
+                "what was spent; raise max_cost, or send less"
+            )
+            return ModelFault(Reason.BUDGET, message, retryable=False)
         return ModelFault(
             Reason.BUDGET,
             f"the question may cost {may_cost}, {told}; {_NEXT[name]}",
@@ -315,11 +335,14 @@ class _Receipt:
     most: int
     accounts: Accounts
     held: list[Reservation]
+    ends: float
     in_doubt: int = 0
 
     async def sent(self) -> None:
         if self.in_doubt == len(self.held):
-            more = await self.budgets.reserve_now(self.cost_tracker, self.most, self.accounts)
+            more = await self.budgets.reserve_now(
+                self.cost_tracker, self.most, self.ends, self.accounts
+            )
             self.held.append(more)
         self.in_doubt += 1
 

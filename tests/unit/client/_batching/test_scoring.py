@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from judged import (
     AnswerItem,
     Asking,
+    DeadlineExceeded,
     InternalError,
     InvalidArgument,
     NotFound,
+    Overloaded,
     Rubric,
     Status,
     Unavailable,
@@ -194,15 +196,28 @@ class TestWhole:
 
 
 class TestMaxCost:
-    def test_each_part_gets_its_share_and_what_it_took_is_gone(self):
+    def test_each_part_gets_what_is_left_and_what_it_took_is_gone(self):
         items = [AnswerItem(str(i)) for i in range(5)]
-        asking = Asking(max_cost=10.0)
-        parts = Scoring(items, ["a", "b"], asking, include_replies=False, part_scores=4).parts
-        limits = [part.request().asking.max_cost for part in parts]
-        assert limits == pytest.approx([4, 4, 2])
-        assert sum(limits) <= 10
-        parts[0].take(reply("0", "a"))  # it cost 0.5
-        assert parts[0].request().asking.max_cost == pytest.approx(3.5)
+        whole = Scoring(
+            items, ["a", "b"], Asking(max_cost=10.0), include_replies=False, part_scores=4
+        )
+        limits = []
+        for part in whole.parts_in_turn():
+            limits.append(part.request().asking.max_cost)
+            part.take(reply(part.missing[0][0], "a"))  # it cost 0.5
+            assert part.request().asking.max_cost == pytest.approx(limits[-1] - 0.5)
+        assert limits == pytest.approx([10, 9.5, 9])
+
+    def test_a_part_that_failed_may_have_spent_it_all(self):
+        items = [AnswerItem(str(i)) for i in range(3)]
+        whole = Scoring(items, ["a"], Asking(max_cost=10.0), include_replies=False, part_scores=1)
+        limits = []
+        for part in whole.parts_in_turn():
+            limits.append(part.request().asking.max_cost)
+            # One that was turned away has asked nothing, one that was late may have asked all.
+            busy = Overloaded("later", code="RESOURCE_EXHAUSTED")
+            whole.failed(part, busy if len(limits) == 1 else DeadlineExceeded("late"))
+        assert limits == pytest.approx([10, 10, 1e-12])
 
     def test_one_part_gets_it_whole(self):
         items = [AnswerItem("0")]

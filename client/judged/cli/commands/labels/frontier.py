@@ -23,6 +23,7 @@ from judged import (
     QueryGroup,
     Status,
 )
+from judged._convert.judges import share
 from judged.cli.connection import Connection, connect
 from judged.cli.field_path import flag_of
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
@@ -165,7 +166,8 @@ def command(
     lines = [line for line in read if line.label is not None]
     contexts = [Line(line.number, {}, line.contexts) for line in lines]
     groups = fold_lines(contexts)
-    asking = Asking(CacheMode.REFRESH if judge_refresh else CacheMode.USE, max_cost)
+    cache = CacheMode.REFRESH if judge_refresh else CacheMode.USE
+    asking: Asking | None = Asking(cache, max_cost)
     with (
         connect(shared) as server,
         explained(place=places(labels, contexts, groups)),
@@ -176,10 +178,13 @@ def command(
             report_estimate(out, sum(would, CostEstimate()))
             return
         costs, unit = _costs(stages, would, len(lines))
-        scored = [
-            _scored(out, server, one, cost, contexts, groups, asking, shared.timeout)
-            for one, cost in zip(stages, costs, strict=True)
-        ]
+        scored = []
+        for one, cost in zip(stages, costs, strict=True):
+            found_scores, spent = _scored(
+                out, server, one, cost, contexts, groups, asking, shared.timeout
+            )
+            scored.append(found_scores)
+            asking = share(asking, 1, 1, spent)  # one limit for all stages
         with explained(place=flag_of(_FLAGS)):
             found = server.client.calibrate_cascade(
                 _labelled(lines, scored),
@@ -252,10 +257,10 @@ def _scored(
     cost: float,
     contexts: Sequence[Line],
     groups: Sequence[QueryGroup],
-    asking: Asking,
+    asking: Asking | None,
     timeout: float,
-) -> ScoredStage:
-    """Return the scores of a stage, None where it has no verdict."""
+) -> tuple[ScoredStage, float]:
+    """Return the scores of a stage, None where it has no verdict, and what it cost."""
     with _named(stage), progress_bar(f"judging by {stage.name}", len(contexts)) as progress:
         verdicts = server.client.judge(
             groups, stage.judge, asking=asking, timeout=timeout, progress=progress
@@ -275,7 +280,8 @@ def _scored(
         raise Problem(f"--stage {stage.name}: has no verdict on any line{why}")
     if missing:
         out.warn(f"--stage {stage.name}: has no verdict on {missing} of {len(scores)} lines")
-    return ScoredStage(verdicts.judge, scores, cost)
+    spent = 0.0 if verdicts.usage is None else verdicts.usage.cost or 0.0
+    return ScoredStage(verdicts.judge, scores, cost), spent
 
 
 def _labelled(lines: Sequence[LabelledLine], stages: Sequence[ScoredStage]) -> StagedLabels:

@@ -228,7 +228,7 @@ async def test_what_could_not_be_written_is_written_before_more_is_drawn(file, p
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     account.settle(taken, 400, 400)
-    await account.ledger.written()
+    assert not await account.ledger.written(0.01)
     assert rows_of(other) == {}
     other.execute("ROLLBACK")
     other.close()

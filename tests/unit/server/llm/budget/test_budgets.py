@@ -189,7 +189,7 @@ async def test_without_time_to_wait_the_reason_is_time():
         (
             Budgets("USD"),
             CostTracker(0.0001),
-            "and 0.0001 USD is left of the call's max_cost of 0.0001 USD; raise max_cost, or",
+            "max_cost of 0.0001 USD does not cover the most that the question may cost",
         ),
         (
             Budgets("USD", 0.0001),

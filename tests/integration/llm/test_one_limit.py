@@ -1,0 +1,181 @@
+"""A limit on cost is one for the call, however many messages it travels in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged import AnswerItem, Asking, AsyncClient, CacheMode, Client, QueryGroup, Status
+from judged._batching import chunks, scoring
+from judged.evaluation import score_by_panel
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
+from tests.integration.cli_process import run_in
+from tests.integration.llm.budgeted_server import script
+from tests.integration.llm_config import llm_config, priced
+from tests.integration.server_process import ServerProcess, running_server
+
+N, MESSAGES = 200, 10
+
+
+def failing(asked: Asked) -> Said:
+    return Failure(500) if "fails" in asked.user else script(asked)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(failing) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    models = {"small": priced(1.0, 2.0), "other": priced(1.0, 2.0)}
+    config = llm_config(tmp_path_factory.mktemp("limit"), provider, models, currency="USD")
+    with running_server("--llm-config", config) as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.address) as connected:
+        yield connected
+
+
+def groups(n: int = N) -> list[QueryGroup]:
+    return [QueryGroup("q?", ["an expected text"], [f"retrieved {i:05}"]) for i in range(n)]
+
+
+def items(n: int = N) -> list[AnswerItem]:
+    return [AnswerItem(f"{i:05}", "q?", f"answer {i:05}") for i in range(n)]
+
+
+def limit_for(client: Client, about: int) -> Asking:
+    """A limit that pays for about so many of the groups, and for some of the answers."""
+    one = client.judge(groups(1), "llm", asking=Asking(CacheMode.REFRESH)).usage
+    most = client.estimate_scores(items(1), ["helpfulness"]).cost
+    assert one is not None
+    return Asking(CacheMode.REFRESH, (one.cost or 0) * about + (most or 0))
+
+
+@pytest.fixture
+def in_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 200 items travel in ten messages."""
+    monkeypatch.setattr(chunks, "CHUNK_CONTEXTS", N // MESSAGES)
+    monkeypatch.setattr(
+        scoring.Scoring.__init__, "__kwdefaults__",
+        {"part_scores": N // MESSAGES, "part_characters": 1 << 20},
+    )  # fmt: skip
+
+
+def judged(client: Client, asking: Asking) -> int:
+    found = client.judge(groups(), "llm", asking=asking)
+    assert found.usage is not None
+    assert (found.usage.cost or 0) <= (asking.max_cost or 0)
+    told = {error.message for error in found.errors.values()}
+    [message] = told
+    assert f"max_cost of {asking.max_cost:.6g} USD" in message
+    return sum(status == Status.OK for status in found.status)
+
+
+def scored(client: Client, asking: Asking) -> int:
+    found = client.score_answers(items(), ["helpfulness"], asking=asking)
+    assert (found.usage.cost or 0) <= (asking.max_cost or 0)
+    [message] = {score.error.message for score in found.scores if score.error is not None}
+    assert f"max_cost of {asking.max_cost:.6g} USD" in message
+    return sum(score.status is Status.OK for score in found.scores)
+
+
+@pytest.mark.parametrize("about", [5, 32, 120])
+@pytest.mark.parametrize("how", [judged, scored])
+def test_as_many_are_answered_in_ten_messages_as_in_one(
+    client: Client, request: pytest.FixtureRequest, how, about: int
+):
+    asking = limit_for(client, about)
+    in_one = how(client, asking)
+    request.getfixturevalue("in_ten")
+    assert 1 <= in_one < N
+    assert abs(how(client, asking) - in_one) <= 1
+
+
+async def test_so_are_they_by_the_asynchronous_client(
+    server: ServerProcess, client: Client, request: pytest.FixtureRequest
+):
+    asking = limit_for(client, 32)
+    in_one = judged(client, asking), scored(client, asking)
+    request.getfixturevalue("in_ten")
+    async with AsyncClient(server.address) as connected:
+        found = await connected.judge(groups(), "llm", asking=asking)
+        scores = await connected.score_answers(items(), ["helpfulness"], asking=asking)
+    answered = sum(status == Status.OK for status in found.status)
+    assert abs(answered - in_one[0]) <= 1
+    assert abs(sum(score.status is Status.OK for score in scores.scores) - in_one[1]) <= 1
+
+
+def test_so_are_they_in_streams(client: Client):
+    asking = limit_for(client, 32)
+    in_one = judged(client, asking)
+    parts = [groups()[i : i + N // MESSAGES] for i in range(0, N, N // MESSAGES)]
+    replies = list(client.judge_stream(parts, "llm", asking=asking))
+    found = [reply.verdicts for reply in replies if reply.verdicts is not None]
+    answered = sum(status == Status.OK for verdicts in found for status in verdicts.status)
+    assert abs(answered - in_one) <= 1
+
+
+def test_so_are_they_in_an_evaluation(client: Client):
+    asking = limit_for(client, 32)
+    in_one = judged(client, asking)
+    work = [
+        QueryGroup("q?", ["an expected text"], [f"retrieved {i:05}"], query_id=str(i))
+        for i in range(N)
+    ]
+    found = client.evaluate(work, ["mrr"], "llm", asking=asking, include_verdicts=True)
+    assert found.verdicts is not None
+    assert abs(sum(status == Status.OK for status in found.verdicts.status) - in_one) <= 1
+
+
+@pytest.mark.usefixtures("in_ten")
+def test_what_is_plenty_leaves_nothing_out(client: Client):
+    asking = limit_for(client, 2 * N)
+    found = client.judge(groups(), "llm", asking=asking)
+    assert set(found.status) == {int(Status.OK)}
+
+
+def test_what_a_member_of_a_panel_leaves_the_next_may_spend(client: Client):
+    """The first member's answers are kept, and cost nothing."""
+    few = [AnswerItem(str(i), "q?", f"answer to a panel {i:02}") for i in range(20)]
+    would = client.estimate_scores(few, ["helpfulness"]).cost or 0
+    spent = client.score_answers(few, ["helpfulness"]).usage.cost or 0
+    found = score_by_panel(
+        few,
+        ["helpfulness"],
+        ["small", "other"],
+        client=client,
+        asking=Asking(max_cost=spent + 2 * would / len(few)),
+    )
+    assert {score.status for score in found.members["other"].scores} == {Status.OK}
+
+
+def test_the_command_line_warns_once_and_names_what_was_typed(
+    server: ServerProcess, tmp_path: Path
+):
+    lines = [
+        {"query": "q?", "expected_text": "an expected text", "retrieved_text": f"typed {i:05}"}
+        for i in range(600)
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answers = [{"item_id": str(i), "query": "q?", "answer": f"typed {i}"} for i in range(1100)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in answers))
+    for command in (
+        ("judge", "c.jsonl", "--judge", "llm"),
+        ("score", "a.jsonl", "--rubric", "helpfulness"),
+    ):
+        done = run_in(tmp_path, *command, "--max-cost", ".01", JUDGED_TARGET=server.address)
+        told = [line for line in done.stderr.splitlines() if "max_cost of" in line]
+        assert len(told) == 1, done.stderr
+        assert "max_cost of 0.01 USD" in told[0]
