@@ -21,6 +21,8 @@ CUT = (
     "The retrieved text matches the expected text in its subject, and it names the same river, the"
 )
 """It says yes so far; what would have followed nobody knows."""
+SAID = "It names the same river.\nVERDICT: YES"
+"""A whole answer, if it is whole."""
 CAP = 256
 """The tokens that a plain verdict may take."""
 
@@ -68,20 +70,20 @@ CASES = {
     "token_limit": ("openai", openai(CUT, "token_limit")),
     "truncated": ("openai", openai(CUT, "truncated")),
     "incomplete": ("openai", openai(CUT, "incomplete")),
-    "unknown": ("openai", openai(CUT, "insufficient_system_resource")),
-    "error": ("openai", openai(CUT, "error")),
+    "unknown": ("openai", openai(SAID, "insufficient_system_resource")),
+    "error": ("openai", openai(SAID, "error")),
     "above the cap": ("openai", openai(CUT, "stop", usage=counted(CAP + 1))),
     "the cap by another name": ("openai", openai(CUT, "eos", usage=counted(CAP))),
     "anthropic LENGTH": ("anthropic", anthropic(CUT, "LENGTH")),
     "anthropic MAX_TOKENS": ("anthropic", anthropic(CUT, "MAX_TOKENS")),
-    "anthropic pause": ("anthropic", anthropic(CUT, "pause_turn")),
+    "anthropic pause": ("anthropic", anthropic(SAID, "pause_turn")),
     "anthropic at the cap": (
         "anthropic",
         anthropic(CUT, usage={"input_tokens": 100, "output_tokens": CAP}),
     ),
     "gemini length": ("gemini", gemini(CUT, "length")),
     "gemini max_tokens": ("gemini", gemini(CUT, "max_tokens")),
-    "gemini other": ("gemini", gemini(CUT, "OTHER")),
+    "gemini other": ("gemini", gemini(SAID, "OTHER")),
     "gemini thoughts to the cap": (
         "gemini",
         gemini(
