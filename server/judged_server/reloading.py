@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from judged_server.api.failed_calls import FailedCalls
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.listening.receiving import Admission
+from judged_server.api.listening.admission import Admission
 from judged_server.audit import AuditLog
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.settings import Settings, SettingsError
@@ -128,7 +128,7 @@ class Reload:
             parts.interceptor.recheck(parts.directory)
 
     def _take(self, settings: Settings) -> None:
-        self.parts.admission.limit(settings.max_pending_bytes)
+        self.parts.admission.max_pending_bytes = settings.max_pending_bytes
         self.parts.failed_calls.per_minute = settings.failed_calls_per_minute
         self.grace_s = settings.grace_s
         set_level(settings.log_level)

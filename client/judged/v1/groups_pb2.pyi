@@ -117,7 +117,8 @@ class QueryGroup(_message.Message):
     GRADES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the query in per-query results. Evaluate needs it set and
-    unique in the request; BatchJudge and StreamJudge ignore it.
+    unique in the request; BatchJudge and StreamJudge ignore it. This and all
+    other ids in a group have at most 1,024 bytes of UTF-8.
     """
     query: _builtins.str
     """query is the text of the query. It may be empty."""

@@ -65,7 +65,7 @@ class AnswerItem(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     """item_id is chosen by the caller and returned with every score; it must be
-    unique and not empty.
+    unique, not empty and at most 1,024 bytes of UTF-8.
     """
     query: _builtins.str
     """query that was asked."""

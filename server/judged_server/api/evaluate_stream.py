@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import partial
 from itertools import islice
 
@@ -29,8 +29,10 @@ from judged_server.api.convert.metrics import (
 from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.limits import RequestLimits
-from judged_server.api.listening.receiving import Admission
+from judged_server.api.listening.admission import FIELD_BYTES, Admission
+from judged_server.api.listening.receiving import received_memory
 from judged_server.api.status import fault_of
+from judged_server.domain import QueryGroup
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
@@ -38,6 +40,8 @@ from judged_server.metrics.measures.names import parse_metrics
 from judged_server.usecases.distinct_groups import Part
 from judged_server.usecases.evaluate import Evaluation, JudgedPart, PartedEvaluation
 
+GROUP_BYTES = 160
+"""What is kept of a group to the end of its stream takes beside its id, and each key of slices."""
 VALUES_BYTES = 1 << 20
 """About the size of a message of per-query values."""
 
@@ -81,14 +85,15 @@ async def evaluate_stream(
         if catalog.asks_models(start.judge.kind):
             identified = idempotent_calls
     stream = _Stream(admission, limits, start, caller, run, identified)
-    async with aclosing(work_in_window(requests, window, stream.begin)) as answers:
-        async for answer in answers:
-            yield pb.StreamEvaluateResponse(chunk=answer)
-    done = await run.measure()
-    if start.options.per_query:
-        for values in _values(done):
-            yield pb.StreamEvaluateResponse(values=values)
-    yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
+    with stream.kept, stream.kept_of_group:
+        async with aclosing(work_in_window(requests, window, stream.begin)) as answers:
+            async for answer in answers:
+                yield pb.StreamEvaluateResponse(chunk=answer)
+        done = await run.measure()
+        if start.options.per_query:
+            for values in _values(done):
+                yield pb.StreamEvaluateResponse(values=values)
+        yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
 
 
 class _Stream:
@@ -115,6 +120,10 @@ class _Stream:
         self._received = 0
         self._done = 0
         self._told_judge = False
+        self.kept = ExitStack()
+        """The memory of what is kept until the end, which is named in the values of queries,"""
+        self.kept_of_group = ExitStack()
+        """and of the results of the last group, which may go on, and repeat them."""
 
     async def begin(self, request: pb.StreamEvaluateRequest) -> Begun[pb.EvaluatedChunk]:
         """Return the work on the next message. Raises InvalidField for what is no new chunk."""
@@ -124,7 +133,7 @@ class _Stream:
         self._ids.add(chunk.chunk_id)
         size = chunk.ByteSize()
         # The stream is not read until there is room.
-        admitted = await self._admission.wait_for_room(size)
+        admitted = await self._admission.wait_for_room(received_memory())
         try:
             first = self._groups - chunk.continues
             result = self._results_of_last if chunk.continues else 0
@@ -137,12 +146,30 @@ class _Stream:
             self._received += contexts
             # A group without a context is kept too.
             self._limits.check_evaluated(self._received + self._groups, "groups")
+            self._keep(groups, size, continues=chunk.continues)
             part = await self._run.receive(groups, continues=chunk.continues)
         except BaseException:
             admitted.release()
             raise
         answer = self._answer(chunk, part, contexts)
         return Begun(answer, admitted.release)
+
+    def _keep(self, groups: Sequence[QueryGroup], size: int, *, continues: bool) -> None:
+        """Count what is kept of a chunk of some bytes. Raises Overloaded."""
+        keys = self._start.options.slice_by
+        named = [
+            len(group.query_id) + sum(len(group.metadata.get(key, "")) for key in keys)
+            for group in groups[continues:]
+        ]
+        self.kept.enter_context(
+            self._admission.admit(sum(named) + GROUP_BYTES * (1 + len(keys)) * len(named))
+        )
+        if len(groups) > continues:
+            self.kept_of_group.close()
+        if groups[-1].document_ids:
+            self.kept_of_group.enter_context(
+                self._admission.admit(size + FIELD_BYTES * groups[-1].n_retrieved)
+            )
 
     async def _answer(
         self, chunk: pb.EvaluateChunk, part: Part, contexts: int

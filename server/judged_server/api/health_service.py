@@ -22,11 +22,12 @@ from judged_server.api.failed_calls import address_of
 
 WATCHERS, WATCHERS_OF_AN_ADDRESS = 1024, 256
 """At once; one takes some 20 kB. All Unix sockets together count as an address."""
+_SERVING = pb.HealthCheckResponse.SERVING
+_NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING
 _BACK_AFTER_S = 30.0
 _UNKNOWN = 'no service of this server has this name; "" is the server itself'
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Status = pb.HealthCheckResponse
 
 
 class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
@@ -34,7 +35,7 @@ class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
 
     def __init__(self, services: tuple[str, ...]) -> None:
         self._services = frozenset(("", *services))
-        self._status = Status.NOT_SERVING
+        self._status = _NOT_SERVING
         self._is_draining = False
         self._changed = asyncio.Event()
         self._watchers: Counter[str] = Counter()
@@ -42,12 +43,12 @@ class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
     @property
     def is_serving(self) -> bool:
         """Whether the server takes calls and its models run."""
-        return bool(self._status == Status.SERVING)
+        return bool(self._status == _SERVING)
 
     def report(self, serves: bool) -> None:
         """Tell everybody from now on whether the server serves; ignored once it drains."""
         if not self._is_draining:
-            self._status = Status.SERVING if serves else Status.NOT_SERVING
+            self._status = _SERVING if serves else _NOT_SERVING
             self._changed.set()
             self._changed = asyncio.Event()
 
@@ -56,20 +57,22 @@ class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
         self.report(False)
         self._is_draining = True
 
-    async def Check(self, request: pb.HealthCheckRequest, context: Context) -> Status:
+    async def Check(
+        self, request: pb.HealthCheckRequest, context: Context
+    ) -> pb.HealthCheckResponse:
         """Tell the status now."""
         await self._refuse_unknown(request, context)
-        return Status(status=self._status)
+        return pb.HealthCheckResponse(status=self._status)
 
     async def List(self, _: pb.HealthListRequest, __: Context) -> pb.HealthListResponse:
         """Tell the status of all services."""
         return pb.HealthListResponse(
-            statuses={name: Status(status=self._status) for name in self._services}
+            statuses={name: pb.HealthCheckResponse(status=self._status) for name in self._services}
         )
 
     async def Watch(
         self, request: pb.HealthCheckRequest, context: Context
-    ) -> AsyncIterator[Status]:
+    ) -> AsyncIterator[pb.HealthCheckResponse]:
         """Tell the status now and whenever it changes. The interceptor ends what nobody reads.
 
         For an unknown service it ends at once, without a message: clients that were told
@@ -83,7 +86,7 @@ class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
                 changed = self._changed
                 if told != self._status:
                     told = self._status
-                    yield Status(status=told)
+                    yield pb.HealthCheckResponse(status=told)
                 else:
                     await changed.wait()
 

@@ -220,7 +220,7 @@ class CallInterceptor:
         since only such a one decides when gRPC receives the message: after it knows who calls.
         """
         maximum_s = self._deadlines.max_unary_s if limited else None
-        receive = self._receiver.first if limited else self._receiver.unbounded
+        receive = self._receiver.first if limited else self._receiver.strangers
 
         async def body(_: object, context: Context) -> Any:  # noqa: ANN401 - any message
             return await inner(await receive(context.read), context)
@@ -238,7 +238,7 @@ class CallInterceptor:
     ) -> UnaryHandler:
         """Return the same for one that yields or writes replies; `many`: to many requests."""
         maximum_s = self._deadlines.max_stream_s if limited else None
-        receive = self._receiver.first if limited else self._receiver.unbounded
+        receive = self._receiver.first if limited else self._receiver.strangers
 
         async def body(requests: AsyncIterator[Any], context: Context) -> None:
             if many:

@@ -43,7 +43,8 @@ from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.evaluate_stream import evaluate_stream
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.judge_stream import judge_stream
-from judged_server.api.listening.receiving import Admission, received_bytes
+from judged_server.api.listening.admission import Admission
+from judged_server.api.listening.receiving import received_bytes, received_memory
 from judged_server.domain.answers import ScoreSummary
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
@@ -123,7 +124,7 @@ class JudgeService(JudgeServiceServicer):
 
     async def _judge_to_bytes(self, request: pb.BatchJudgeRequest, caller: Caller) -> bytes:
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             refuse_evaluation(groups)
             judge = self._catalog.choose(read_spec(request.judge), groups=groups)
@@ -167,7 +168,7 @@ class JudgeService(JudgeServiceServicer):
 
     async def _evaluate(self, request: pb.EvaluateRequest, caller: Caller) -> pb.EvaluateResponse:
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
             refuse_unused(request.options, "groups")
@@ -230,7 +231,7 @@ class JudgeService(JudgeServiceServicer):
     ) -> pb.ComputeMetricsResponse:
         """Measure rankings whose relevance is known."""
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             brings_values = request.WhichOneof("relevance") == "values"
             measures = parse_metrics(request.metrics, of_values=brings_values)
             options = read_options(request.options)
@@ -250,7 +251,7 @@ class JudgeService(JudgeServiceServicer):
     ) -> AsyncIterator[pb.ScoreAnswersResponse]:
         """Score answers by rubrics."""
         size, limits = received_bytes(), self._facts.limits
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             caller = self._caller(
                 context,
                 request.asking,
@@ -280,7 +281,7 @@ class JudgeService(JudgeServiceServicer):
         self, request: pb.EstimateBatchRequest, context: Context
     ) -> pb.EstimateBatchResponse:
         """Tell what work would take."""
-        with self._admission.admit(received_bytes()):
+        with self._admission.admit(received_memory()):
             limits = self._facts.limits
             return await estimate(request, self._catalog, self._scoring, self._estimator, limits)
 

@@ -29,7 +29,8 @@ from judged_server.api.idempotency import (
     chunk_request,
 )
 from judged_server.api.limits import RequestLimits
-from judged_server.api.listening.receiving import Admission
+from judged_server.api.listening.admission import Admission
+from judged_server.api.listening.receiving import received_memory
 from judged_server.api.status import fault_of
 from judged_server.domain import QueryGroup
 from judged_server.domain.usage import CostTracker
@@ -117,7 +118,7 @@ class _Stream:
         answer = pb.JudgedChunk(chunk_id=chunk.chunk_id)
         try:
             size = chunk.ByteSize()
-            with self._admission.admit(size):
+            with self._admission.admit(received_memory()):
                 groups = await take_groups(chunk.groups, size, self._limits, "chunk.groups")
                 refuse_evaluation(groups, "chunk.groups")
                 contexts = sum(group.n_contexts for group in groups)

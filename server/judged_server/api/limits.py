@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from judged_server import errors
 
+MAX_ID_BYTES = 1024
+"""The most bytes of UTF-8 in the id of a query, a document or an answer, as in metadata."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
@@ -41,6 +44,17 @@ class RequestLimits:
             size = len(text.encode())
             if size > self.max_text_bytes:
                 raise errors.LimitExceeded(field, "bytes of UTF-8", self.max_text_bytes, size)
+
+    def check_id(self, name: str, field: str) -> None:
+        """Refuse an id above MAX_ID_BYTES."""
+        if len(name) > MAX_ID_BYTES // 4 and (size := len(name.encode())) > MAX_ID_BYTES:
+            raise errors.LimitExceeded(field, "bytes of UTF-8", MAX_ID_BYTES, size)
+
+    def check_ids(self, ids: Sequence[str], field: str, first: int = 0) -> None:
+        """Refuse ids above MAX_ID_BYTES; `first` is the place of the first one in `field`."""
+        if ids and max(map(len, ids)) > MAX_ID_BYTES // 4:
+            for index, name in enumerate(ids, first):
+                self.check_id(name, f"{field}[{index}]")
 
     def check_groups(self, count: int, field: str) -> None:
         """Refuse more groups than one message may hold, and none at all."""

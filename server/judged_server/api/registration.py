@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -17,6 +18,7 @@ from judged_server.api.authentication import Authenticator
 from judged_server.api.health_service import Health
 from judged_server.api.interceptor import CallInterceptor, HandlerFinder, or_bytes
 from judged_server.api.judge_service import JudgeService
+from judged_server.api.listening.fields import count_fields
 from judged_server.api.listening.receiving import lenient
 from judged_server.api.statistics_service import StatisticsService
 
@@ -78,9 +80,9 @@ class InterceptingRegistrar:
             many = handler.unary_stream is None
             inner = handler.stream_stream if many else handler.unary_stream
             call = self._interceptor.stream(method, inner, many=many, **how)
-        return make(
-            call, lenient(handler.request_deserializer), or_bytes(handler.response_serializer)
-        )
+        parse = handler.request_deserializer  # a method of the message's class
+        count = partial(count_fields, kind=parse.__self__.DESCRIPTOR)
+        return make(call, lenient(parse, count), or_bytes(handler.response_serializer))
 
 
 class HealthRegistrar(InterceptingRegistrar):

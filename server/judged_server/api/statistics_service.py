@@ -21,7 +21,8 @@ from judged_server.api.convert.statistics.text_metrics import (
     write_text_metrics,
 )
 from judged_server.api.limits import RequestLimits
-from judged_server.api.listening.receiving import Admission, received_bytes
+from judged_server.api.listening.admission import Admission
+from judged_server.api.listening.receiving import received_bytes, received_memory
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.text.compute import measure_texts
 from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
@@ -44,7 +45,7 @@ class StatisticsService(StatisticsServiceServicer):
     ) -> pb.CompareRunsResponse:
         """Test whether runs differ."""
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             measures = compared_measures(request)
             long = is_long(size, request.options.interval, request.comparison.permutations)
             return await run_computation(long, compare_runs, request, measures)
@@ -54,7 +55,7 @@ class StatisticsService(StatisticsServiceServicer):
     ) -> pb.ComputeTextMetricsResponse:
         """Compare texts with references."""
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             asked = read_measurement(request)
             large = size > LARGE_TEXT_METRICS_BYTES
             if request.values:
@@ -76,7 +77,7 @@ class StatisticsService(StatisticsServiceServicer):
     ) -> pb.MeasureAgreementResponse:
         """Tell how far raters, or two judges, agree."""
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             return await run_computation(is_long(size, request.interval), agreement, request)
 
     async def Calibrate(
@@ -84,7 +85,7 @@ class StatisticsService(StatisticsServiceServicer):
     ) -> pb.CalibrateResponse:
         """Hold a judge's scores against human labels."""
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             long = is_long(size, request.interval)
             return await run_computation(long, calibration, request, shipped_calibration)
 
@@ -92,7 +93,7 @@ class StatisticsService(StatisticsServiceServicer):
         self, request: pb.CalibrateCascadeRequest, context: Context
     ) -> pb.CalibrateCascadeResponse:
         """Propose a cascade of judges from labels."""
-        with self._admission.admit(received_bytes()):
+        with self._admission.admit(received_memory()):
             return await run_computation(True, calibrate_cascade, request, shipped_calibration)
 
     async def RankSystems(
@@ -100,5 +101,5 @@ class StatisticsService(StatisticsServiceServicer):
     ) -> pb.RankSystemsResponse:
         """Rank systems by paired comparisons."""
         size = received_bytes()
-        with self._admission.admit(size):
+        with self._admission.admit(received_memory()):
             return await run_computation(is_long(size, request.interval), ranking, request)

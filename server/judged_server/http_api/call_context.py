@@ -16,6 +16,7 @@ from judged.internal.v1 import status_pb2
 from judged_server import errors
 from judged_server.api.listening.receiving import lenient
 from judged_server.api.status import STATUS_TRAILER
+from judged_server.http_api.json_mapping import count_values
 
 INLINE_BYTES = 1 << 13
 """JSON up to this size is read and written on the event loop: a millisecond."""
@@ -39,7 +40,7 @@ class HttpContext:
     ) -> None:
         """Raise InvalidField for a deadline that is none."""
         self._request = request
-        self._deserialize = lenient(deserialize, INLINE_BYTES)
+        self._deserialize = lenient(deserialize, count_values, INLINE_BYTES)
         self._max_bytes = max_bytes
         self._is_read = False
         self.write = write

@@ -43,13 +43,8 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
     """Return the message that JSON says; nothing at all says an empty one.
 
     Raises MalformedMessage for what is no JSON object, InvalidField for a field that is unknown or
-    of another type, and LimitExceeded for more than MOST_VALUES or a message above `max_bytes`.
+    of another type, and LimitExceeded for a message above `max_bytes`.
     """
-    values = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
-    if values > MOST_VALUES:
-        raise errors.LimitExceeded(
-            "message", "JSON values, by its commas and brackets", MOST_VALUES, values
-        )
     message = GetMessageClass(kind)()
     try:
         found = _parse(raw)
@@ -66,6 +61,19 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
     if size > max_bytes:
         raise errors.LimitExceeded("message", "bytes as protobuf", max_bytes, size)
     return message
+
+
+def count_values(raw: bytes) -> int:
+    """Return how many fields take as much memory as JSON and its message do at most.
+
+    Raises LimitExceeded for more than MOST_VALUES.
+    """
+    values = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+    if values > MOST_VALUES:
+        raise errors.LimitExceeded(
+            "message", "JSON values, by its commas and brackets", MOST_VALUES, values
+        )
+    return 2 * values
 
 
 def to_json(message: Message) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.listening.receiving import Admission
+from judged_server.api.listening.admission import Admission
 from judged_server.audit import AuditLog
 from judged_server.domain.usage import to_amount
 from judged_server.embedding.registry import StoredEmbedders

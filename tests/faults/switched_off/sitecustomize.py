@@ -278,10 +278,11 @@ def deadlines_of_others() -> None:
 
 def memory_of_requests() -> None:
     """Let requests in whatever memory those in work take."""
-    from judged_server.api.listening.receiving import Admission, Admitted
+    from judged_server.api.listening.admission import Admission, Admitted
+    from judged_server.tenant import ANYBODY
 
-    def admit(self: Any, size: int) -> Any:
-        return Admitted(Admission(1), size)
+    def admit(self: Any, memory: int) -> Any:
+        return Admitted(Admission(1), ANYBODY, memory)
 
     Admission.admit = admit
 

@@ -16,7 +16,8 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 from judged_server.api.interceptor import CallInterceptor, Deadlines
-from judged_server.api.listening.receiving import Admission, Receiver
+from judged_server.api.listening.admission import Admission
+from judged_server.api.listening.receiving import Receiver
 from judged_server.api.registration import HealthRegistrar, InterceptingRegistrar
 
 CALLS, TRIES = 200, 30
@@ -45,7 +46,7 @@ class Order(JudgeServiceServicer, health_pb2_grpc.HealthServicer):  # type: igno
 async def server() -> AsyncIterator[tuple[Order, str]]:
     running = grpc.aio.server()
     deadlines = Deadlines(default_s=60, max_unary_s=60, max_stream_s=60)
-    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24, 16))
+    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24))
     order = Order()
     # Without a limit, as health checks are: else calls wait for their turn to receive as well.
     registrar: Any = InterceptingRegistrar(running, interceptor, limited=False)

@@ -25,7 +25,8 @@ from judged.v1.judge_service_pb2_grpc import (
 )
 from judged_server import errors, recorder, telemetry
 from judged_server.api.interceptor import CallInterceptor, Deadlines
-from judged_server.api.listening.receiving import Admission, Receiver
+from judged_server.api.listening.admission import Admission
+from judged_server.api.listening.receiving import Receiver
 from judged_server.api.registration import InterceptingRegistrar
 
 from tests.integration.server_process import running_server
@@ -110,7 +111,7 @@ async def service(silence: None) -> AsyncIterator[Service]:
 @asynccontextmanager
 async def serving(deadlines: Deadlines) -> AsyncIterator[Service]:
     server = grpc.aio.server()
-    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24, 16))
+    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24))
     # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
     misbehaving = Misbehaving()  # type: ignore[abstract]
     registrar: Any = InterceptingRegistrar(server, interceptor)

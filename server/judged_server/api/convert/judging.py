@@ -99,18 +99,17 @@ def _read_group(
     metadata = message.metadata
     # Paths of texts are only written out for a group in which something may be wrong.
     if not texts_fit:
-        texts = (query, query_id, *expected, *retrieved, *document_ids, *relevant, *negatives)
-        texts = (*texts, *grades)
+        texts = (query, *expected, *retrieved, *negatives)
         texts_fit = max(map(len, texts)) <= limits.surely_fits
     if not texts_fit:
         limits.check_text(query, f"{path}.query")
-        limits.check_text(query_id, f"{path}.query_id")
         limits.check_texts(expected, f"{path}.expected")
         limits.check_texts(retrieved, f"{path}.retrieved", first_result)
-        limits.check_texts(document_ids, f"{path}.document_ids", first_result)
-        limits.check_texts(relevant, f"{path}.relevant_document_ids")
         limits.check_texts(negatives, f"{path}.negatives")
-        limits.check_texts(list(grades), f"{path}.grades")
+    limits.check_id(query_id, f"{path}.query_id")
+    limits.check_ids(document_ids, f"{path}.document_ids", first_result)
+    limits.check_ids(relevant, f"{path}.relevant_document_ids")
+    limits.check_ids([*grades], f"{path}.grades")
     embeddings = None
     if message.HasField("embeddings"):
         embeddings = read_embeddings(

@@ -74,7 +74,7 @@ def _read_item(message: scores_pb2.AnswerItem, limits: RequestLimits, path: str)
         tuple(message.sources_used),
         optional(message, "confidence"),
     )
-    limits.check_text(item.item_id, f"{path}.item_id")
+    limits.check_id(item.item_id, f"{path}.item_id")
     limits.check_text(item.query, f"{path}.query")
     limits.check_text(item.answer, f"{path}.answer")
     limits.check_texts(item.references, f"{path}.references")

@@ -1,16 +1,14 @@
-"""Requests as they arrive: how many at once, how large, the memory that they hold, read where.
+"""Requests as they arrive: how large, read where, and whether there is room for them.
 
-A request takes several times its size: its bytes, the message, the texts, what a judge makes of
-them. What does not fit is refused at once, with a delay after which to come back, since a queue
-that nobody bounds only makes every answer late. Small requests have room that large ones can't use
-up. How much work a model takes is bounded in `scheduling.admission`.
+What messages hold on their way and in work is bounded in `admission`, how much work a model takes
+in `scheduling.admission`.
 
-gRPC receives a message as soon as a call asks for it, and holds all of it, so no more than a few
-calls ask at a time. A small message is parsed at once. A large one, or one that is compressed,
-stays bytes until there is room for it: it is inflated and parsed on a thread, one after the other,
-so that other calls go on in between. Callers take turns at both. gRPC itself would inflate it on
-the event loop, whatever it becomes (40 messages of 15 kB that inflate to 15 MB held up health
-checks for 13 s); it is told not to, see `connections`.
+A small message is parsed at once. A large one, or one that is compressed, stays bytes until there
+is room for it: it is inflated and parsed on a thread, above SMALL_BYTES one after the other, so
+that other calls go on in between; callers take turns by the bytes that are read for them.
+gRPC itself would inflate it on the event
+loop, whatever it becomes (40 messages of 15 kB that inflate to 15 MB held up health checks for
+13 s); it is told not to, see `connections`.
 """
 
 from __future__ import annotations
@@ -18,40 +16,36 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from types import TracebackType
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from judged_server import errors
+from judged_server.api.listening.admission import Admission, Admitted, Arrivals, memory_of
 from judged_server.audit import call_notes
-from judged_server.process.memory import Memory, Pressure
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.tenant import current_sender, current_tenant
 from judged_server.usecases.tenant_rates import TenantRates
 
 INLINE_BYTES = 1 << 17
-"""Messages up to this size are parsed at once, in less than a millisecond."""
-WAIT_S = 1.0
-"""How long a message waits for its turn to be received: senders that are slow must not hold up all
-others, as long as there is memory."""
-
-GROWTH = 5
-"""Bytes of memory that a byte of a request takes: 4.3 of one alone, 6 with what is freed late."""
+"""Messages up to this size are parsed at once, in less than a millisecond,"""
 SMALL_BYTES = 1 << 16
-LARGE_SHARE = 0.75
-"""Of the room, for requests above SMALL_BYTES."""
-_RETRY_AFTER_S = 0.25
-_MEMORY_BACK_AFTER_S = 1.0
+"""and up to this one on a thread without waiting for their turn, where they are compressed, say."""
+COUNTED_BYTES = 1 << 13
+"""The fields of messages above are counted; what a smaller one takes is little beside its call."""
+TURN_BYTES = 1 << 20
+"""Read for a sender of weight 1 in its turn."""
 
 _GZIP = b"\x1f\x8b"
 """How a gzip stream begins, and no protobuf message does: there is no wire type 7."""
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 
 # By default 0: were gRPC to parse messages in another context some day, calls would still work.
-_received: ContextVar[int] = ContextVar("received", default=0)
+_received: ContextVar[tuple[int, int]] = ContextVar("received", default=(0, 0))
 
 
 def received_bytes() -> int:
@@ -59,23 +53,34 @@ def received_bytes() -> int:
 
     A message does not know its size: it would be written anew to tell it.
     """
-    return _received.get()
+    return _received.get()[0]
 
 
-def _note_size(size: int) -> None:
-    _received.set(size)
+def received_memory() -> int:
+    """Return the memory that this message takes in work."""
+    return _received.get()[1]
+
+
+def _note(size: int, fields: int) -> None:
+    _received.set((size, memory_of(size, fields)))
     if (notes := call_notes.get()) is not None:
         notes.request_bytes += size
+
+
+Result = TypeVar("Result")
 
 
 class Unread:
     """A message whose bytes are not parsed yet, and perhaps compressed."""
 
-    __slots__ = ("_deserialize", "_raw")
+    __slots__ = ("_count", "_deserialize", "_raw")
 
-    def __init__(self, raw: bytes, deserialize: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, raw: bytes, deserialize: Callable[[bytes], Any], count: Callable[[bytes], int]
+    ) -> None:
         self._raw = raw
         self._deserialize = deserialize
+        self._count = count
 
     def size(self, most: int) -> int:
         """Return the size of the message, uncompressed: what a compressed one says of itself.
@@ -94,8 +99,11 @@ class Unread:
         """Let go of the bytes now: who knows the message may live on for a while."""
         self._raw = b""
 
-    def read(self, size: int) -> Any:  # noqa: ANN401 - any request message
-        """Return the message; runs on a thread. Raises MalformedMessage."""
+    def inflated(self, size: int) -> int:
+        """Inflate the message and return how many fields it has; runs on a thread.
+
+        Raises MalformedMessage, and LimitExceeded for too many.
+        """
         if self._raw.startswith(_GZIP):
             inflater = zlib.decompressobj(_GZIP_FORMAT)
             try:
@@ -104,6 +112,10 @@ class Unread:
                 raise _malformed() from None
             if len(self._raw) != size or not inflater.eof or inflater.unused_data:
                 raise _malformed()
+        return self._count(self._raw)
+
+    def read(self) -> Any:  # noqa: ANN401 - any request message
+        """Return the message, once it is inflated; runs on a thread. Raises MalformedMessage."""
         try:
             return self._deserialize(self._raw)
         except (DecodeError, UnicodeDecodeError, ValueError):
@@ -111,181 +123,83 @@ class Unread:
 
 
 def lenient(
-    deserialize: Callable[[bytes], Any], inline_bytes: int = INLINE_BYTES
+    deserialize: Callable[[bytes], Any],
+    count: Callable[[bytes], int],
+    inline_bytes: int = INLINE_BYTES,
 ) -> Callable[[bytes], Any]:
     """Return a parser for gRPC: what does not parse is an error to raise later, not at once.
 
-    Up to `inline_bytes` are parsed at once.
+    Up to `inline_bytes` are parsed at once. `count` says how many fields a message has.
     """
 
     def parse(raw: bytes) -> Any:  # noqa: ANN401 - any request message
         if len(raw) > inline_bytes or raw.startswith(_GZIP):
-            return Unread(raw, deserialize)
-        _note_size(len(raw))
+            return Unread(raw, deserialize, count)
         try:
+            _note(len(raw), count(raw) if len(raw) > COUNTED_BYTES else 0)
             return deserialize(raw)
+        except errors.JudgedError as error:
+            return error
         except (DecodeError, UnicodeDecodeError, ValueError):
             return _malformed()
 
     return parse
 
 
-class Admission:
-    """Counts the memory of requests against a limit. Used on one event loop."""
+class Turns:
+    """One at a time, by sender: who has much waiting holds up nobody else. Used on one event loop.
 
-    def __init__(self, max_pending_bytes: int, process: Memory | None = None) -> None:
-        """Take the most bytes of memory; `process` says how full that of the process is."""
-        self._limit = max_pending_bytes
-        self._process = process or Memory()
-        self._pending = 0
-        self._large = 0
-
-    def limit(self, max_pending_bytes: int) -> None:
-        """Take another limit from now on; what is in work stays."""
-        self._limit = max_pending_bytes
-
-    @property
-    def pending_bytes(self) -> int:
-        """The memory of all requests in work."""
-        return self._pending
-
-    def check_pressure(self, size: int) -> None:
-        """Raise Overloaded when the process has too little memory left for a request of `size`."""
-        pressure = self._process.pressure
-        if pressure is Pressure.CRITICAL or (pressure is Pressure.HIGH and size > SMALL_BYTES):
-            raise errors.Overloaded(
-                "the server is short of memory; send less at once, or try again later",
-                _MEMORY_BACK_AFTER_S,
-            )
-
-    def admit(self, size: int) -> Admitted:
-        """Hold the memory of a request of `size` bytes for the length of a `with`.
-
-        A large one is always admitted when no other large one is in work, a small one when nothing
-        is. Raises Overloaded when it doesn't fit.
-        """
-        self.check_pressure(size)
-        memory, large = size * GROWTH, size > SMALL_BYTES
-        fits = self._pending + memory <= self._limit
-        if large:
-            fits = not self._large or (fits and self._large + memory <= self._limit * LARGE_SHARE)
-        elif not self._pending:
-            fits = True
-        if not fits:
-            raise errors.Overloaded(
-                f"the requests in work leave no room for this one, which would take {memory} bytes "
-                "of memory; send less at once, or try again later",
-                _RETRY_AFTER_S,
-            )
-        self._pending += memory
-        if large:
-            self._large += memory
-        return Admitted(self, size)
-
-    async def wait_for_room(self, size: int) -> Admitted:
-        """Do what `admit` does once there is room, however long that takes."""
-        while True:
-            try:
-                return self.admit(size)
-            except errors.Overloaded as busy:
-                await asyncio.sleep(busy.retry_after_s)
-
-    def release(self, size: int) -> None:
-        """Give the memory of a request of `size` bytes back."""
-        self._pending -= size * GROWTH
-        if size > SMALL_BYTES:
-            self._large -= size * GROWTH
-
-
-class Admitted:
-    """Memory that is held until the end of a `with`."""
-
-    __slots__ = ("_admission", "_size")
-
-    def __init__(self, admission: Admission, size: int) -> None:
-        self._admission = admission
-        self._size = size
-
-    def __enter__(self) -> None:
-        """Do nothing: the memory is held already."""
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Let go of it, once."""
-        self._admission.release(self._size)
-
-
-class FairSlots:
-    """A semaphore that goes by sender: who has many waiting holds up nobody else.
-
-    Used on one event loop.
+    A sender's share is that of the bytes that are read for it.
     """
 
-    def __init__(self, slots: int) -> None:
-        self._free = slots
-        self._waits = 0
-        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue(1.0)
+    def __init__(self) -> None:
+        self._is_free = True
+        self._waiting: FairQueue[tuple[asyncio.Future[None], int]] = FairQueue(TURN_BYTES)
 
-    @property
-    def locked(self) -> bool:
-        """Whether who comes now has to wait."""
-        return not self._free
-
-    async def acquire(self) -> None:
-        """Return when there is a place for the caller."""
-        if self._free:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.put(turn, current_sender())
-        self._waits += 1
+    @asynccontextmanager
+    async def turn(self, size: int) -> AsyncIterator[None]:
+        """Have one for the length of a `with`, to read a message of `size` bytes."""
+        if self._is_free:
+            self._is_free = False
+        else:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.put((mine, size), current_sender())
+            try:
+                await mine
+            except asyncio.CancelledError:
+                if mine.done() and not mine.cancelled():
+                    self._next()  # the turn came together with the cancel
+                raise
         try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()  # the turn came together with the cancel
-            raise
+            yield
         finally:
-            self._waits -= 1
+            self._next()
 
-    def release(self) -> None:
-        """Give a place back, to whose turn it is."""
-        while self._waits and (turn := self._waiting.take(1.0)) is not None:
+    def _next(self) -> None:
+        """Let the next one have a turn."""
+        while (first := self._waiting.first()) is not None:
+            turn, size = first
+            # Who has gone costs nothing.
+            self._waiting.take(0.0 if turn.done() else size)
             if not turn.done():
                 turn.set_result(None)
                 return
-        self._free += 1
-
-    async def __aenter__(self) -> None:
-        await self.acquire()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
+        self._is_free = True
 
 
 class Receiver:
     """Receives the messages of all calls of a server."""
 
     def __init__(
-        self,
-        admission: Admission,
-        max_message_bytes: int,
-        at_once: int,
-        rates: TenantRates | None = None,
+        self, admission: Admission, max_message_bytes: int, rates: TenantRates | None = None
     ) -> None:
-        """Receive first messages of at most `at_once` calls at a time."""
         self._admission = admission
         self._rates = rates or TenantRates()
         self._most = max_message_bytes
-        self._slots = FairSlots(at_once)
-        self._reading = FairSlots(1)
+        self._arrivals = Arrivals(admission, max_message_bytes)
+        self._unread = Admission(0, admission.process)
+        """Counts the bytes of messages whose fields are not counted yet."""
+        self._turns = Turns()
 
     async def first(self, read: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that has one, which `read` receives.
@@ -293,26 +207,26 @@ class Receiver:
         Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
         """
         self._admission.check_pressure(0)
-        mine = not self._slots.locked
-        if mine:
-            await self._slots.acquire()
-        else:
-            mine = await self._wait()
-        try:
-            message = await read()
-            # A call without its message is none.
-            if message is grpc.aio.EOF:
-                raise _malformed()
-            if current_tenant().tokens_per_second is not None:
-                self._charge(message)
-            return await self.parsed(message)
-        finally:
-            if mine:
-                self._slots.release()
+        message = await self._arrivals.receive(read)
+        # A call without its message is none.
+        if message is grpc.aio.EOF:
+            raise _malformed()
+        if current_tenant().tokens_per_second is not None:
+            self._charge(message)
+        return await self.parsed(message)
 
-    async def unbounded(self, read: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
-        """Return the message of a call that waits for no others, such as a health check."""
-        message = await read()
+    async def strangers(self, read: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
+        """Return the message of a call that wants no credential, such as a health check."""
+        message = await self._arrivals.receive(read, by_stranger=True)
+        if isinstance(message, Unread):
+            try:
+                size = message.size(INLINE_BYTES)
+                if size > INLINE_BYTES:
+                    raise errors.LimitExceeded("message", "bytes", INLINE_BYTES, size)
+                message.inflated(size)
+                return message.read()
+            finally:
+                message.drop()
         return await self.parsed(_malformed() if message is grpc.aio.EOF else message)
 
     async def each(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -330,20 +244,27 @@ class Receiver:
         Raises MalformedMessage, LimitExceeded, and Overloaded when there is no room for it, unless
         it waits for that.
         """
-        if isinstance(message, Unread):
-            try:
-                size = message.size(self._most)
-                admit = self._admission
-                with await admit.wait_for_room(size) if waits else admit.admit(size):
-                    async with self._reading:
-                        parsed = await asyncio.to_thread(message.read, size)
-            finally:
-                message.drop()
-            _note_size(size)
-            return parsed
-        if isinstance(message, errors.MalformedMessage):
+        if isinstance(message, errors.JudgedError):
             raise message
-        return message
+        if not isinstance(message, Unread):
+            return message
+        try:
+            size = message.size(self._most)
+            self._unread.max_pending_bytes = self._admission.max_pending_bytes
+            with await _room(self._unread, size, waits):
+                fields = await self._on_thread(size, partial(message.inflated, size))
+            with await _room(self._admission, memory_of(size, fields), waits):
+                parsed = await self._on_thread(size, message.read)
+        finally:
+            message.drop()
+        _note(size, fields)
+        return parsed
+
+    async def _on_thread(self, size: int, work: Callable[[], Result]) -> Result:
+        if size <= SMALL_BYTES:
+            return await asyncio.to_thread(work)
+        async with self._turns.turn(size):
+            return await asyncio.to_thread(work)
 
     def _charge(self, message: Any) -> None:  # noqa: ANN401 - any message
         """Count a message against the rate of its tenant, or let go of it. Raises TenantLimit."""
@@ -357,15 +278,9 @@ class Receiver:
     def _size(self, message: Any) -> int:  # noqa: ANN401 - any message
         return message.size(self._most) if isinstance(message, Unread) else received_bytes()
 
-    async def _wait(self) -> bool:
-        """Wait for a slot; say whether there was one in time. Raises Overloaded."""
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await self._slots.acquire()
-        except TimeoutError:
-            self._admission.check_pressure(self._most)
-            return False
-        return True
+
+async def _room(admission: Admission, memory: int, waits: bool) -> Admitted:
+    return await admission.wait_for_room(memory) if waits else admission.admit(memory)
 
 
 def _malformed() -> errors.MalformedMessage:

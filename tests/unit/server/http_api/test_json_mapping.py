@@ -15,7 +15,7 @@ from judged_server import errors
 from judged_server.api.status import to_wire
 from judged_server.http_api import json_mapping
 from judged_server.http_api.calls import _status
-from judged_server.http_api.json_mapping import read_message, status_json, to_json
+from judged_server.http_api.json_mapping import count_values, read_message, status_json, to_json
 
 KIND = pb.BatchJudgeRequest.DESCRIPTOR
 MOST = 1 << 20
@@ -132,9 +132,10 @@ def test_numbers_count_as_what_they_take_as_protobuf():
 
 def test_values_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(json_mapping, "MOST_VALUES", 10)
-    error = refused(b'{"groups": [' + b"[],[]," * 9 + b"[]]}")
-    assert isinstance(error, errors.LimitExceeded)
-    assert error.metadata["limit"] == "10"
+    with pytest.raises(errors.LimitExceeded) as error:
+        count_values(b'{"groups": [' + b"[],[]," * 9 + b"[]]}")
+    assert error.value.metadata["limit"] == "10"
+    assert count_values(b'{"groups": [{}, {}]}') == 10
 
 
 @given(

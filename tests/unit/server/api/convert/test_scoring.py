@@ -45,7 +45,7 @@ class TestItems:
             ([item(str(n)) for n in range(6)], 2, "items"),
             ([item("1"), item("")], 1, "items[1].item_id"),
             ([item("1"), item("2"), item("1")], 1, "items[2].item_id"),
-            ([item("ü" * 5)], 1, "items[0].item_id"),
+            ([item("ü" * 513)], 1, "items[0].item_id"),
             ([item("1", answer="x" * 9)], 1, "items[0].answer"),
             ([item("1", references=["", "x" * 9])], 1, "items[0].references[1]"),
         ],

@@ -1,48 +1,102 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+
 import pytest
-from judged_server.api.listening.receiving import GROWTH, LARGE_SHARE, SMALL_BYTES, Admission
+from judged_server.api.listening.admission import (
+    GROWTH,
+    LARGE_SHARE,
+    SMALL_MEMORY,
+    Admission,
+    memory_of,
+)
 from judged_server.errors import Overloaded
 from judged_server.process.memory import Memory, Pressure
+from judged_server.tenant import ANYBODY, Sender, send_as
 
 MIB = 1 << 20
-LIMIT = 40 * GROWTH * MIB
-"""Room for requests of 40 MiB, and for large ones of 30 MiB."""
+LIMIT = 240 * MIB
+"""Room for requests of 240 MiB, and for large ones of 180 MiB."""
 
 
-def test_what_does_not_fit_is_turned_away_with_a_delay():
+@pytest.fixture(autouse=True)
+def nobody_else() -> Iterator[None]:
+    yield
+    send_as(ANYBODY)
+
+
+def fill(admission: Admission, name: str, memory: int, weight: float = 1.0) -> int:
+    """Admit requests of a sender until none goes in any more; return how many did."""
+    send_as(Sender(name, weight))
+    for count in range(100_000):
+        try:
+            admission.admit(memory)
+        except Overloaded:
+            return count
+    raise AssertionError
+
+
+def test_a_sender_alone_has_two_thirds_of_the_room():
     admission = Admission(LIMIT)
-    with admission.admit(20 * MIB):
-        with pytest.raises(Overloaded) as caught, admission.admit(11 * MIB):
-            pass
-        assert caught.value.retry_after_s > 0
-        with admission.admit(10 * MIB):
-            assert admission.pending_bytes == 30 * MIB * GROWTH == LIMIT * LARGE_SHARE
+    assert fill(admission, "a", 10 * MIB) == 12
+    assert admission.pending_bytes == LIMIT * LARGE_SHARE * 2 / 3
+
+
+def test_others_find_room_beside_a_sender_that_takes_all_it_can():
+    admission = Admission(LIMIT)
+    taken = [fill(admission, name, MIB) for name in "abc"]
+    assert taken == [120, 40, 13]
+    # Each holds its memory for as long as it likes, and a fourth one has room still.
+    assert fill(admission, "d", MIB) == 4
+    assert fill(admission, "e", SMALL_MEMORY) > 50
+
+
+def test_a_share_goes_by_weight():
+    admission = Admission(LIMIT)
+    assert fill(admission, "a", MIB, weight=0.5) == 90
+
+
+def test_what_ends_makes_room_again():
+    admission = Admission(LIMIT)
+    with ExitStack() as stack:
+        for _ in range(12):
+            stack.enter_context(admission.admit(10 * MIB))
+        with pytest.raises(Overloaded):
+            admission.admit(10 * MIB)
     assert admission.pending_bytes == 0
+    assert fill(admission, "", 10 * MIB) == 12
 
 
 def test_large_requests_leave_room_for_small_ones():
     admission = Admission(LIMIT)
-    with admission.admit(30 * MIB):
-        small = [admission.admit(SMALL_BYTES) for _ in range(10 * MIB // SMALL_BYTES)]
-        with pytest.raises(Overloaded):
-            admission.admit(SMALL_BYTES)
-        for held in small:
-            with held:
-                pass
-    assert admission.pending_bytes == 0
+    admission.admit(2 * LIMIT)  # no other large one is in work
+    assert fill(Admission(LIMIT), "a", SMALL_MEMORY) == LIMIT * 2 // 3 // SMALL_MEMORY
+    with pytest.raises(Overloaded):
+        admission.admit(SMALL_MEMORY + 1)
 
 
-@pytest.mark.parametrize("size", [1_000_000, SMALL_BYTES])
-def test_a_request_of_any_size_is_admitted_when_nothing_is_in_work(size: int):
-    with Admission(100).admit(size):
+@pytest.mark.parametrize("memory", [1_000_000, SMALL_MEMORY])
+def test_a_request_of_any_size_is_admitted_when_nothing_is_in_work(memory: int):
+    with Admission(100).admit(memory):
         pass
 
 
 def test_a_large_request_waits_for_large_ones_alone():
     admission = Admission(LIMIT)
-    with admission.admit(SMALL_BYTES), admission.admit(100 * MIB):
+    with admission.admit(SMALL_MEMORY), admission.admit(2 * LIMIT):
         pass
+
+
+def test_no_error_tells_what_others_do():
+    admission = Admission(LIMIT)
+    with (
+        admission.admit(LIMIT),
+        pytest.raises(Overloaded, match="no room for a request") as refused,
+    ):
+        admission.admit(LIMIT)
+    assert not any(map(str.isdigit, refused.value.message))
 
 
 def test_memory_is_given_back_when_a_call_fails():
@@ -66,21 +120,41 @@ def test_a_process_short_of_memory_takes_small_requests_and_at_last_none(
     process = Memory()
     process.pressure = pressure
     admission = Admission(LIMIT, process)
-    for size, fits in ((100, small), (MIB, large)):
+    for memory, fits in ((100, small), (MIB, large)):
         if fits:
-            with admission.admit(size):
+            with admission.admit(memory):
                 pass
         else:
             with pytest.raises(Overloaded, match="short of memory"):
-                admission.admit(size)
+                admission.admit(memory)
 
 
 def test_a_new_limit_holds_for_what_comes_next():
-    admission = Admission(GROWTH * 1000)
+    admission = Admission(1000)
     with admission.admit(600):
         with pytest.raises(Overloaded):
             admission.admit(600)
-        admission.limit(GROWTH * 2000)
+        admission.max_pending_bytes = 2000
         with admission.admit(600):
-            admission.limit(GROWTH * 1000)
+            admission.max_pending_bytes = 1000
     assert admission.pending_bytes == 0
+
+
+async def test_those_that_wait_hold_no_more_than_may_be_in_work():
+    admission = Admission(10 * MIB)
+
+    async def wait() -> None:
+        with await admission.wait_for_room(4 * MIB):
+            pass
+
+    with admission.admit(10 * MIB):
+        waiting = [asyncio.create_task(wait()) for _ in range(3)]
+        done, left = await asyncio.wait(waiting, return_when="FIRST_EXCEPTION", timeout=60)
+        assert [type(task.exception()) for task in done] == [Overloaded]
+    await asyncio.gather(*left)
+    assert admission.pending_bytes == 0
+
+
+def test_short_fields_take_more_than_their_bytes():
+    assert memory_of(100, 0) == 100 * GROWTH
+    assert memory_of(100, 25) > 6 * memory_of(100, 0)

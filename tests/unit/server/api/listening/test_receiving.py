@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
+from functools import partial
 from typing import Any
 
 import grpc
@@ -14,19 +15,23 @@ from hypothesis import strategies as st
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server import errors
+from judged_server.api.listening.admission import GROWTH, Admission
+from judged_server.api.listening.fields import count_fields
 from judged_server.api.listening.receiving import (
-    GROWTH,
     INLINE_BYTES,
-    Admission,
     Receiver,
     Unread,
     lenient,
     received_bytes,
+    received_memory,
 )
 from judged_server.process.memory import Memory, Pressure
 
 MOST = 1 << 20
-PARSE = lenient(pb.BatchJudgeRequest.FromString)
+PARSE = lenient(
+    pb.BatchJudgeRequest.FromString,
+    partial(count_fields, kind=pb.BatchJudgeRequest.DESCRIPTOR),
+)
 
 
 def request(characters: int = 10) -> pb.BatchJudgeRequest:
@@ -36,8 +41,8 @@ def request(characters: int = 10) -> pb.BatchJudgeRequest:
     )
 
 
-def receiver(admission: Admission | None = None, at_once: int = 4) -> Receiver:
-    return Receiver(admission or Admission(1 << 30), MOST, at_once)
+def receiver(admission: Admission | None = None) -> Receiver:
+    return Receiver(admission or Admission(1 << 30), MOST)
 
 
 async def received(raw: bytes, by: Receiver | None = None) -> Any:
@@ -123,7 +128,7 @@ async def test_a_message_without_room_is_refused_before_it_is_inflated():
     raw = gzip.compress(request(MOST // 2).SerializeToString())
     message = PARSE(raw)
     assert isinstance(message, Unread)
-    with admission.admit(MOST), pytest.raises(errors.Overloaded):
+    with admission.admit(MOST * GROWTH), pytest.raises(errors.Overloaded):
         await receiver(admission).parsed(message)
     assert message.size(MOST) == 0, "its bytes are let go of"
     assert await received(raw, receiver(admission))
@@ -137,7 +142,7 @@ async def test_a_message_of_a_stream_waits_for_room():
         yield PARSE(sent.SerializeToString())
 
     stream = receiver(admission).each(messages())
-    with admission.admit(MOST):
+    with admission.admit(MOST * GROWTH):
         waiting = asyncio.ensure_future(anext(stream))
         done, _ = await asyncio.wait({waiting}, timeout=0.3)  # a refusal would come at once
         assert not done
@@ -153,37 +158,23 @@ async def test_a_process_out_of_memory_receives_nothing():
         await receiver(admission).first(lambda: pytest.fail("received"))
 
 
-async def test_no_more_messages_are_received_at_once_than_there_are_slots():
-    by, now, most = receiver(at_once=2), 0, 0
-    gate, two = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+async def test_short_fields_count_with_the_memory_that_they_take(compress):
+    sent = request()
+    sent.groups[0].retrieved.extend(["ab"] * 10_000)
+    assert await received(compress(sent.SerializeToString())) == sent
+    assert received_memory() > sent.ByteSize() * GROWTH + 1_000_000
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+async def test_strangers_send_small_messages_alone(compress):
+    raw = request(INLINE_BYTES).SerializeToString()
 
     async def read() -> Any:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        if now == 2:
-            two.set()
-        await gate.wait()
-        now -= 1
-        return pb.BatchJudgeRequest()
+        return PARSE(compress(raw[:size]))
 
-    calls = [asyncio.create_task(by.first(read)) for _ in range(6)]
-    await two.wait()
-    gate.set()
-    await asyncio.gather(*calls)
-    assert most == 2
-
-
-async def test_slow_senders_do_not_hold_up_the_others_for_good(monkeypatch):
-    monkeypatch.setattr("judged_server.api.listening.receiving.WAIT_S", 0.01)
-    by, gate = receiver(at_once=1), asyncio.Event()
-
-    async def slow() -> Any:
-        await gate.wait()
-        return pb.BatchJudgeRequest()
-
-    held = asyncio.create_task(by.first(slow))
-    await asyncio.sleep(0)
-    assert await received(b"", by) == pb.BatchJudgeRequest()
-    gate.set()
-    await held
+    size = len(raw)
+    with pytest.raises(errors.LimitExceeded):
+        await receiver().strangers(read)
+    size = 0
+    assert await receiver().strangers(read) == pb.BatchJudgeRequest()
