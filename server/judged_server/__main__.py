@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -27,6 +28,15 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     )
 
 
+def _end_by_interrupt(*, quietly: bool) -> None:
+    """Let Ctrl-C end the process at once, without a traceback of imports; or raise, as ever."""
+    ways = signal.default_int_handler, signal.SIG_DFL
+    before, after = ways if quietly else reversed(ways)
+    if signal.getsignal(signal.SIGINT) is before:  # else it is passed over, or somebody else's
+        signal.signal(signal.SIGINT, after)
+
+
+_end_by_interrupt(quietly=True)
 try:
     import uvloop
 
@@ -37,11 +47,14 @@ try:
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
+_end_by_interrupt(quietly=False)
 
 if TYPE_CHECKING:
     from judged_server.embedding.models.store import ModelStore
 
 
+_INTERRUPTED = 128 + 2
+"""The exit status after Ctrl-C."""
 _HUNG_UP = 128 + 13
 """The exit status where nobody reads the output to its end, as that of SIGPIPE."""
 COMMANDS = frozenset({"cache", "tenants", "doctor", "models"})
@@ -168,6 +181,8 @@ def run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         print(_not_installed(error), file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except BrokenPipeError:  # whoever read the output has enough of it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _HUNG_UP
@@ -180,6 +195,7 @@ def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _write_no_core_dumps()
+    _end_by_interrupt(quietly=True)
     # Imported here, so that managing models does not pay for gRPC.
     from judged_server.app import App  # noqa: PLC0415
 

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -211,6 +212,9 @@ class App:
         signal.signal(signal.SIGHUP, hangs_up)
         # Where a server hangs, the stacks of all its threads say at what.
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+        if self._settings.stop_with_stdin:
+            ends = partial(loop.call_soon_threadsafe, asked.put_nowait, "end of standard input")
+            threading.Thread(target=_await_end_of_stdin, args=(ends,), daemon=True).start()
         await self.start()
         _log.info("draining", signal=await asked.get(), grace_s=self._reload.grace_s)
         drain = asyncio.create_task(self.stop(self._reload.grace_s))
@@ -364,6 +368,14 @@ class App:
         services.register_health(server)
         if self._settings.reflection:
             services.register_reflection(server, callers)
+
+
+def _await_end_of_stdin(ends: Callable[[], object]) -> None:
+    """Call `ends` once nobody holds the other end of standard input any more."""
+    with suppress(OSError, RuntimeError):  # it is closed; the event loop has ended
+        while os.read(0, 1 << 16):
+            pass
+        ends()
 
 
 def _write_port_file(path: Path, address: Address) -> None:

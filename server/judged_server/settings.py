@@ -48,6 +48,11 @@ class Settings(BaseSettings):
 
     listen: str = Field("127.0.0.1:8470", description="HOST:PORT (port 0 picks one) or unix:PATH")
     port_file: Path | None = Field(None, description="written with the address once ready")
+    stop_with_stdin: bool = Field(
+        False,
+        description="drain and end, as by SIGTERM, once standard input ends: it is a pipe of "
+        "whoever started the server for itself",
+    )
     socket_mode: str = Field(
         "0660", pattern=r"^0?[0-7]{3}$", description="permissions of a Unix socket, in octal"
     )

@@ -92,13 +92,15 @@ def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
         *("--port-file", str(folder / "address")),
         *("--log-level", "warning"),
         *("--grace-s", "1"),
+        "--stop-with-stdin",
     ]
     # What is set for servers that others call: this one has a socket that is nobody else's.
     environment = {name: value for name, value in os.environ.items() if name not in _SHARED}
     # A session of its own, so that Ctrl-C reaches the command alone, which then stops the server.
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         command,
-        stdin=subprocess.DEVNULL,
+        # Never written to: it ends with this process, however that ends, and so the server does.
+        stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
         start_new_session=True,
@@ -130,6 +132,8 @@ def _last_words(folder: Path) -> str:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
+    if server.stdin is not None:
+        server.stdin.close()
     server.terminate()
     try:
         server.wait(STOP_S)

@@ -150,7 +150,7 @@ def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa
     if field.is_repeated and not isinstance(part, list):
         raise errors.InvalidField(place, f"must be a JSON array{_of(field)}")
     if inner is None or inner.full_name.startswith("google.protobuf."):
-        if field.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}:
+        if field.type == FieldDescriptor.TYPE_STRING:
             _check_strings(part, place)
         if field.type == FieldDescriptor.TYPE_BYTES and not _is_base64(part):
             # Protobuf passes over what does not belong there.
@@ -186,9 +186,10 @@ def _check_strings(part: Any, place: str) -> None:  # noqa: ANN401 - JSON
             raise errors.InvalidField(f"{place}[{index}]", "must be a string")
 
 
-def _is_base64(text: str) -> bool:
-    digits = len(text.rstrip("="))
-    return digits % 4 != 1 and _BASE64.fullmatch(text) is not None
+def _is_base64(part: Any) -> bool:  # noqa: ANN401 - JSON
+    if not isinstance(part, str) or _BASE64.fullmatch(part) is None:
+        return False
+    return len(part.rstrip("=")) % 4 != 1
 
 
 def _above_doubles(value: Any, place: str) -> str:  # noqa: ANN401 - JSON

@@ -67,6 +67,9 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "letters that are no ASCII": (vectors("\u00e9AACAPw=="), 400, "must be base64"),
     "a space in it": (vectors("AAC APw=="), 400, "must be base64"),
     "a half of it": (vectors("AACAPw==AACAPw=="), 400, "must be base64"),
+    "a list of it": (
+        group('"embeddings": {"dimensions": 1, "expected": ["AA=="]}'), 400, "must be base64",
+    ),
     "one letter of it": (vectors("A"), 400, "must be base64"),
     "an origin that is none": (
         post("/v1/GetServerInfo", "{}", "Origin: http://["), 403, "origin: ",
