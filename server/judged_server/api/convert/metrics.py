@@ -13,7 +13,6 @@ from judged.v1 import metrics_pb2
 
 from judged_server import errors
 from judged_server.api.convert.embedded import measure_embedded
-from judged_server.api.convert.fields import write
 from judged_server.api.convert.golden import read_query_metadata
 from judged_server.api.convert.judging import read_grades, write_identity, write_usage
 from judged_server.api.convert.statistics.correction import with_correction, write_corrected
@@ -229,7 +228,8 @@ def write_table(
         ],
     )
     if table.id_fit is not None:
-        message.id_fit.CopyFrom(write(metrics_pb2.IdFit, table.id_fit))
+        for name in metrics_pb2.IdFit.DESCRIPTOR.fields_by_name:
+            setattr(message.id_fit, name, getattr(table.id_fit, name))
         if warning := table.id_fit.warning():
             message.warnings.append(warning)
     if verdicts is not None:
