@@ -44,7 +44,7 @@ _OBJECTS = {"doc_grades": dict, "expected_spans": list, "metadata": dict}
 _COLUMNS = ("query_id", "query_text", *("expected_answers", "expected_doc_ids"))
 _OPTIONAL = ("doc_grades", "expected_spans", "negative_answers", "metadata")
 _TEXT = ("query_text", "query")
-_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_SEPARATOR = re.compile(r'"?sep=([,;|:\t ])"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
 """The types of what pandas has in empty cells that hold no float."""
 _LARGEST_LIMIT = 2**31 - 1
@@ -67,14 +67,14 @@ def read_table(path: Path | str, delimiter: str | None = None) -> Table:
     """Return the table of a file; blank lines are no rows. Raises FileError.
 
     Without a delimiter it is what the header has most of: commas, semicolons as spreadsheets of
-    many languages write them, or tabs. Excel names it in a line above the header, `sep=;`.
+    many languages write them, tabs, or bars. Excel names it in a line above the header, `sep=;`.
     """
     name = str(path)
     text = decode(read_bytes(path), name, None)
     first = text.partition("\n")[0]
     if named := _SEPARATOR.fullmatch(first.strip("\r")):
         delimiter = named[1]
-    delimiter = delimiter or max(",;\t", key=first.count)
+    delimiter = delimiter or max(",;\t|", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[tuple[int, list[str]]] = []
     try:

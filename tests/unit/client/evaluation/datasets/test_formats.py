@@ -162,7 +162,7 @@ def test_an_answer_of_a_table_keeps_its_commas(tmp_path):
     assert list(second.expected_answers) == ["a, b", "c"]
 
 
-@pytest.mark.parametrize("divider", [",", ";", "\t"])
+@pytest.mark.parametrize("divider", [",", ";", "\t", "|"])
 def test_a_table_is_divided_by_what_its_header_has_most_of(tmp_path, divider: str):
     header, row = ("query", "expected_answers", "topic"), ("who?", "a", "x")
     text = "".join(divider.join(cells) + "\n" for cells in (header, row))
