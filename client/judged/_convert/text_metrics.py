@@ -121,6 +121,8 @@ def _joined(tables: Sequence[TextMetricTable]) -> list[TextMetricResult]:
                 values=[value for metric in same for value in metric.values],
                 precision=[value for metric in same for value in metric.precision],
                 recall=[value for metric in same for value in metric.recall],
+                without_value=sum(metric.without_value for metric in same),
+                unread=sum(metric.unread for metric in same),
             )
         )
     return joined

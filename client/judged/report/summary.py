@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from judged.report.content import VERDICT_STATUSES, Run
@@ -79,7 +80,7 @@ def took(run: Run) -> list[tuple[str, str]]:
 
 def number(value: float | None) -> str:
     """Return a number with four decimals, or a dash."""
-    return "-" if value is None else f"{value:.4f}"
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
 def signed(value: float | None) -> str:

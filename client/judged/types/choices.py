@@ -36,6 +36,7 @@ class Flag(IntFlag):
     RESERVED_TOKENS = 8
     FALLBACK = 16
     UNSETTLED = 32
+    UNKNOWN_TOKENS = 64
 
 
 class Matching(IntEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -194,7 +195,7 @@ class MetricTable(_Metrics[MetricResult]):
         names = [metric.name for metric in self.metrics]
         rows = zip(*(metric.per_query for metric in self.metrics), strict=False)
         for query_id, row in zip(self.query_ids, rows, strict=False):
-            yield query_id, dict(zip(names, row, strict=True))
+            yield query_id, {n: v for n, v in zip(names, row, strict=True) if not math.isnan(v)}
 
     def per_query_values(self) -> PerQueryValues:
         """Return each query's values as `compare_runs` and `compute_metrics` take them.
@@ -238,10 +239,12 @@ class TextItem:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextMetricResult(View):
-    """One metric over all items: its mean over `n`, in [0, 1].
+    """One metric over all items: its mean over `n`, those that have a value, in [0, 1].
 
     `interval` is None unless asked for, and for fewer than two items. `values`, one an item, are
-    empty unless asked for; so are `precision` and `recall`, also for metrics that have none.
+    empty unless asked for; so are `precision` and `recall`, also for metrics that have none. NaN is
+    no value: the metric reads no letter of a text, which `without_value` counts. `unread` counts
+    the items of which it does not read a good part, these among them.
     """
 
     name: str
@@ -252,6 +255,8 @@ class TextMetricResult(View):
     values: Sequence[float]
     precision: Sequence[float]
     recall: Sequence[float]
+    without_value: int = 0
+    unread: int = 0
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the mean, what it is of, and how sure it is."""

@@ -13,7 +13,7 @@ from judged.types.choices import Flag, Source, Status
 from judged.types.groups import QueryGroup
 from judged.types.judges import JudgeIdentity, Usage
 
-_RARE = {"flagged_reserved_tokens", "flagged_fallback"}
+_RARE = {"flagged_reserved_tokens", "flagged_fallback", "flagged_unknown_tokens"}
 _COLUMNS = ("relevant", "score", "status", "source", "flags")
 RARE_COLUMNS = ("agreement", "probability", "stage")
 """The columns of verdicts, and those that are empty unless the judge fills them."""
@@ -294,6 +294,7 @@ class VerdictCounts(View):
     flagged_truncated: int = 0
     flagged_reserved_tokens: int = 0
     flagged_fallback: int = 0
+    flagged_unknown_tokens: int = 0
 
     @classmethod
     def of(cls, verdicts: Verdicts | None) -> VerdictCounts:
@@ -312,6 +313,7 @@ class VerdictCounts(View):
             flagged_truncated=verdicts.count(Flag.TRUNCATED),
             flagged_reserved_tokens=verdicts.count(Flag.RESERVED_TOKENS),
             flagged_fallback=verdicts.count(Flag.FALLBACK),
+            flagged_unknown_tokens=verdicts.count(Flag.UNKNOWN_TOKENS),
         )
 
     def __add__(self, other: VerdictCounts) -> VerdictCounts:

@@ -679,9 +679,9 @@ class ComputeTextMetricsRequest(_message.Message):
     @_builtins.property
     def values(self) -> _containers.RepeatedCompositeFieldContainer[_metrics_pb2.ValueColumn]:
         """values of earlier calls in place of items: one column for each metric asked
-        for, all of the same length, each value in [0, 1]. The call then only
-        averages: clients that split their items over several calls merge the
-        results here.
+        for, all of the same length, each value in [0, 1], or NaN for an item that
+        has none. The call then only averages: clients that split their items over
+        several calls merge the results here.
         """
 
     def __init__(
@@ -769,29 +769,45 @@ class TextMetricResult(_message.Message):
     PRECISION_FIELD_NUMBER: _builtins.int
     RECALL_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    WITHOUT_VALUE_FIELD_NUMBER: _builtins.int
+    UNREAD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the metric."""
     mean: _builtins.float
-    """mean over the items, in [0, 1]."""
+    """mean over the items that have a value, in [0, 1]; NaN when n is 0."""
     n: _builtins.int
-    """n is the number of items."""
+    """n is the number of items that have a value."""
     signature: _builtins.str
     """signature says how the number was made."""
+    without_value: _builtins.int
+    """without_value is the number of items that have no value: the metric reads
+    no letter of the hypothesis, or none of any reference, and they differ.
+    """
+    unread: _builtins.int
+    """unread is the number of items of which the metric does not read more than a
+    third of the letters of the hypothesis, or of every reference, or reads
+    them as one word for want of spaces; with those that have no value. Always
+    0 for values of earlier calls.
+    """
     @_builtins.property
     def interval(self) -> _metrics_pb2.Interval:
         """interval of the mean, when asked for; unset when n is below 2."""
 
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """values holds the value of each item, when asked for."""
+        """values holds the value of each item, when asked for; NaN for one that has
+        none.
+        """
 
     @_builtins.property
     def precision(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """precision of each item, when asked for, where the metric has one."""
+        """precision of each item, when asked for, where the metric has one; NaN for an
+        item that has no value.
+        """
 
     @_builtins.property
     def recall(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """recall of each item, when asked for, where the metric has one."""
+        """recall of each item, as precision."""
 
     def __init__(
         self,
@@ -804,10 +820,12 @@ class TextMetricResult(_message.Message):
         precision: _abc.Iterable[_builtins.float] | None = ...,
         recall: _abc.Iterable[_builtins.float] | None = ...,
         signature: _builtins.str = ...,
+        without_value: _builtins.int = ...,
+        unread: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "mean", b"mean", "n", b"n", "name", b"name", "precision", b"precision", "recall", b"recall", "signature", b"signature", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "mean", b"mean", "n", b"n", "name", b"name", "precision", b"precision", "recall", b"recall", "signature", b"signature", "unread", b"unread", "values", b"values", "without_value", b"without_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

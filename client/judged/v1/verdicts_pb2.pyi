@@ -97,8 +97,8 @@ class _VerdictFlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerdictFl
     VERDICT_FLAG_UNSPECIFIED: _VerdictFlag.ValueType  # 0
     """VERDICT_FLAG_UNSPECIFIED means no remark."""
     VERDICT_FLAG_NO_TOKENS: _VerdictFlag.ValueType  # 1
-    """VERDICT_FLAG_NO_TOKENS: one of the texts has letters, but none that the
-    profile can read; the "unicode" profile of token_overlap can.
+    """VERDICT_FLAG_NO_TOKENS: one of the texts has letters or pictures, but none
+    that the profile can read; the "unicode" profile of token_overlap can.
     """
     VERDICT_FLAG_TRUNCATED: _VerdictFlag.ValueType  # 2
     """VERDICT_FLAG_TRUNCATED: a text was longer than the model's window and only
@@ -121,6 +121,12 @@ class _VerdictFlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerdictFl
     """VERDICT_FLAG_UNSETTLED: no stage of the cascade settled it, and the verdict
     is that of the last stage that had one, as was asked for.
     """
+    VERDICT_FLAG_UNKNOWN_TOKENS: _VerdictFlag.ValueType  # 64
+    """VERDICT_FLAG_UNKNOWN_TOKENS: the judge does not read a good part of a text,
+    since the vocabulary of its model, or its profile, lacks the characters.
+    Texts that differ only there are equal to it. docs/semantics.md has the
+    share.
+    """
 
 class VerdictFlag(_VerdictFlag, metaclass=_VerdictFlagEnumTypeWrapper):
     """VerdictFlag is a remark on a verdict. Values are bits, so that one number can
@@ -130,8 +136,8 @@ class VerdictFlag(_VerdictFlag, metaclass=_VerdictFlagEnumTypeWrapper):
 VERDICT_FLAG_UNSPECIFIED: VerdictFlag.ValueType  # 0
 """VERDICT_FLAG_UNSPECIFIED means no remark."""
 VERDICT_FLAG_NO_TOKENS: VerdictFlag.ValueType  # 1
-"""VERDICT_FLAG_NO_TOKENS: one of the texts has letters, but none that the
-profile can read; the "unicode" profile of token_overlap can.
+"""VERDICT_FLAG_NO_TOKENS: one of the texts has letters or pictures, but none
+that the profile can read; the "unicode" profile of token_overlap can.
 """
 VERDICT_FLAG_TRUNCATED: VerdictFlag.ValueType  # 2
 """VERDICT_FLAG_TRUNCATED: a text was longer than the model's window and only
@@ -153,6 +159,12 @@ because the provider of the requested model failed. The details name it.
 VERDICT_FLAG_UNSETTLED: VerdictFlag.ValueType  # 32
 """VERDICT_FLAG_UNSETTLED: no stage of the cascade settled it, and the verdict
 is that of the last stage that had one, as was asked for.
+"""
+VERDICT_FLAG_UNKNOWN_TOKENS: VerdictFlag.ValueType  # 64
+"""VERDICT_FLAG_UNKNOWN_TOKENS: the judge does not read a good part of a text,
+since the vocabulary of its model, or its profile, lacks the characters.
+Texts that differ only there are equal to it. docs/semantics.md has the
+share.
 """
 Global___VerdictFlag: _TypeAlias = VerdictFlag  # noqa: Y015
 
@@ -633,6 +645,7 @@ class VerdictCounts(_message.Message):
     FLAGGED_TRUNCATED_FIELD_NUMBER: _builtins.int
     FLAGGED_RESERVED_TOKENS_FIELD_NUMBER: _builtins.int
     FLAGGED_FALLBACK_FIELD_NUMBER: _builtins.int
+    FLAGGED_UNKNOWN_TOKENS_FIELD_NUMBER: _builtins.int
     ok: _builtins.int
     """ok is the number of verdicts that exist."""
     error: _builtins.int
@@ -651,6 +664,8 @@ class VerdictCounts(_message.Message):
     """flagged_reserved_tokens is the number with VERDICT_FLAG_RESERVED_TOKENS."""
     flagged_fallback: _builtins.int
     """flagged_fallback is the number with VERDICT_FLAG_FALLBACK."""
+    flagged_unknown_tokens: _builtins.int
+    """flagged_unknown_tokens is the number with VERDICT_FLAG_UNKNOWN_TOKENS."""
     def __init__(
         self,
         *,
@@ -663,10 +678,11 @@ class VerdictCounts(_message.Message):
         flagged_truncated: _builtins.int = ...,
         flagged_reserved_tokens: _builtins.int = ...,
         flagged_fallback: _builtins.int = ...,
+        flagged_unknown_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abstained", b"abstained", "error", b"error", "flagged_fallback", b"flagged_fallback", "flagged_no_tokens", b"flagged_no_tokens", "flagged_reserved_tokens", b"flagged_reserved_tokens", "flagged_truncated", b"flagged_truncated", "not_assessable", b"not_assessable", "ok", b"ok", "relevant", b"relevant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abstained", b"abstained", "error", b"error", "flagged_fallback", b"flagged_fallback", "flagged_no_tokens", b"flagged_no_tokens", "flagged_reserved_tokens", b"flagged_reserved_tokens", "flagged_truncated", b"flagged_truncated", "flagged_unknown_tokens", b"flagged_unknown_tokens", "not_assessable", b"not_assessable", "ok", b"ok", "relevant", b"relevant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

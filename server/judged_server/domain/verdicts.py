@@ -52,6 +52,7 @@ class Flag(IntFlag):
     RESERVED_TOKENS = 8
     FALLBACK = 16
     UNSETTLED = 32
+    UNKNOWN_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,7 @@ class VerdictCounts:
     flagged_truncated: int = 0
     flagged_reserved_tokens: int = 0
     flagged_fallback: int = 0
+    flagged_unknown_tokens: int = 0
 
     @classmethod
     def of(cls, verdicts: Verdicts) -> VerdictCounts:
@@ -223,7 +225,13 @@ class VerdictCounts:
         if statuses is not None:
             tally = np.bincount(statuses, minlength=len(Status) + 1).tolist()
             ok, error, abstained, not_assessable = tally[1:]
-        told = (Flag.NO_TOKENS, Flag.TRUNCATED, Flag.RESERVED_TOKENS, Flag.FALLBACK)
+        told = (
+            Flag.NO_TOKENS,
+            Flag.TRUNCATED,
+            Flag.RESERVED_TOKENS,
+            Flag.FALLBACK,
+            Flag.UNKNOWN_TOKENS,
+        )
         flagged = [0 if flags is None else int(np.count_nonzero(flags & flag)) for flag in told]
         relevant = int(np.count_nonzero(verdicts.relevant))
         return cls(ok, error, abstained, not_assessable, relevant, *flagged)

@@ -20,6 +20,8 @@ LONG_TEXT_POLICIES = (TRUNCATE, REJECT, WINDOW_MAX)
 
 TEXT_TOO_LONG = "TEXT_TOO_LONG"
 EMBEDDING_FAILED = "EMBEDDING_FAILED"
+UNSUPPORTED_TEXT = "UNSUPPORTED_TEXT"
+"""The model knows no word of the text: an abstention, not an error."""
 OVERLOADED = "OVERLOADED"
 """Memory did not suffice; the text may be sent again."""
 

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from judged_server.domain import Flag
+from judged_server.domain import ByteArray, Flag
+from judged_server.domain.text_form import plain_form
 from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     REJECT,
     TEXT_TOO_LONG,
     TRUNCATE,
+    UNSUPPORTED_TEXT,
     WINDOW_MAX,
 )
 
@@ -35,6 +37,18 @@ _CUT = re.compile(rf"[ \t\n\r]|{_MARK}(?={_MARK})|{_IDEOGRAPH}(?={_IDEOGRAPH})")
 (without brackets, which special tokens hold) and between two ideographs. All are boundaries of
 words, and no normalisation of Unicode joins or reorders across them."""
 
+UNKNOWN_SHARE = 0.1
+"""A text is flagged where the vocabulary lacks more of the tokens of its words than this."""
+SPELT_SHARE = 0.4
+"""Or where more than this are lacking, or single letters of another alphabet inside words.
+docs/models.md has what was measured of both."""
+_NO_WORD, _WORD, _LETTER, _UNKNOWN = range(4)
+_NOTHING_KNOWN = (
+    "the vocabulary of the model has no word of this text: name a model of its language in the "
+    "parameter model (judged-server models add), or take the judge token_overlap with the profile "
+    "unicode"
+)
+
 _PROBE = "a"
 _PAD_TOKENS = ("[PAD]", "<pad>")
 
@@ -45,7 +59,8 @@ logger = logging.getLogger(__name__)
 class TokenizedText:
     """One text's windows, special tokens included: one, or several under `window_max`.
 
-    A text with a `fault` (reason, message) has none.
+    A text with a `fault` (reason, message) has none. Windows of which the model knows no word are
+    left out, and a text of which they are all is a fault.
     """
 
     windows: tuple[TokenIds, ...]
@@ -70,6 +85,7 @@ class WindowTokenizer:
             raise ValueError("it is not a tokenizer this version of tokenizers reads") from error
         settings = json.loads(raw)
         self.pad_id = _pad_id(settings)
+        self._kinds = _kinds(settings["model"], self._tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._can_cut = _is_bert(settings)
@@ -88,12 +104,11 @@ class WindowTokenizer:
         stands whole in one of them."""
 
     def encode(self, texts: Sequence[str], long_text: str) -> list[TokenizedText]:
-        """Return the windows of each text; `long_text` is one of policy.LONG_TEXT_POLICIES.
+        """Return the windows of each text in plain form; `long_text` is of LONG_TEXT_POLICIES.
 
         A text that the tokenizer fails on gets a fault, its neighbours are not touched.
         """
-        if self._prefix:
-            texts = [self._prefix + text for text in texts]
+        texts = [self._prefix + plain_form(text) for text in texts]
         short = [i for i, text in enumerate(texts) if len(text) <= self._piece_chars]
         token_ids = dict(zip(short, self._encode_batch([texts[i] for i in short]), strict=True))
         wanted = None if long_text == WINDOW_MAX else self.capacity + 1
@@ -108,9 +123,9 @@ class WindowTokenizer:
         if token_ids is None:
             return TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on this text"))
         if len(token_ids) <= self.capacity:
-            return TokenizedText((self._wrap(token_ids),))
+            return self._known([token_ids], Flag.NONE)
         if long_text == TRUNCATE:
-            return TokenizedText((self._wrap(token_ids[: self.capacity]),), Flag.TRUNCATED)
+            return self._known([token_ids[: self.capacity]], Flag.TRUNCATED)
         if long_text == REJECT:
             message = (
                 f"the text has more than {self.max_tokens} tokens, the model's window, and "
@@ -121,10 +136,26 @@ class WindowTokenizer:
         body = token_ids[len(head) :]
         room = self.capacity - len(head)
         starts = range(0, len(body) - self.overlap, room - self.overlap)
-        windows = (
-            self._wrap(np.concatenate((head, body[start : start + room]))) for start in starts
-        )
-        return TokenizedText(tuple(windows), Flag.WINDOWED)
+        windows = [np.concatenate((head, body[start : start + room])) for start in starts]
+        return self._known(windows, Flag.WINDOWED)
+
+    def _known(self, windows: Sequence[TokenIds], flag: Flag) -> TokenizedText:
+        """Return the windows of which the model knows a word, flagged if it lacks many in one."""
+        known: list[TokenIds] = []
+        for token_ids in windows:
+            if self._kinds is not None:
+                own = token_ids[len(self._head(token_ids)) :]
+                _, words, letters, unknown = np.bincount(self._kinds[own], minlength=4).tolist()
+                if unknown and not words + letters:
+                    flag |= Flag.UNKNOWN_TOKENS
+                    continue
+                total = words + letters + unknown
+                if unknown > UNKNOWN_SHARE * total or unknown + letters > SPELT_SHARE * total:
+                    flag |= Flag.UNKNOWN_TOKENS
+            known.append(self._wrap(token_ids))
+        if not known:
+            return TokenizedText((), fault=(UNSUPPORTED_TEXT, _NOTHING_KNOWN))
+        return TokenizedText(tuple(known), flag)
 
     def _head(self, token_ids: TokenIds) -> TokenIds:
         """Return the tokens of the prefix alone: its last one may have grown into the text's."""
@@ -203,6 +234,31 @@ def _pad_id(settings: dict[str, Any]) -> int:
         return int(padding.get("pad_id", 0))
     added = settings.get("added_tokens") or []
     return next((int(token["id"]) for token in added if token["content"] in _PAD_TOKENS), 0)
+
+
+def _kinds(model: dict[str, Any], tokenizer: Tokenizer) -> ByteArray | None:
+    """Return what each token is, None where the vocabulary has a token for every text.
+
+    Letters beyond ASCII inside words are told apart where a vocabulary marks them, as WordPiece
+    does, and has longer pieces too.
+    """
+    name = model.get("unk_token")
+    unknown = tokenizer.token_to_id(name) if name else model.get("unk_id")
+    if unknown is None:
+        return None
+    inside = model.get("continuing_subword_prefix") or ""
+    vocabulary = tokenizer.get_vocab()
+    kinds = np.full(max(vocabulary.values()) + 1, _NO_WORD, np.uint8)
+    for token, number in vocabulary.items():
+        if any(map(str.isalnum, token)):
+            kinds[number] = _WORD
+    pieces = [token for token in vocabulary if inside and token.startswith(inside)]
+    pieces = [piece for piece in pieces if piece[len(inside) :].isalpha()]
+    if any(len(piece) > len(inside) + 1 for piece in pieces):
+        letters = [p for p in pieces if len(p) == len(inside) + 1 and not p[-1].isascii()]
+        kinds[[vocabulary[letter] for letter in letters]] = _LETTER
+    kinds[unknown] = _UNKNOWN
+    return kinds
 
 
 def _is_bert(settings: dict[str, Any]) -> bool:

@@ -48,8 +48,8 @@ class VectorRows:
         return VectorRows(numbers[self.texts], self.vectors, self.counts, self.flags)
 
 
-ENGINE_VERSION = 1
-"""Raised when a release makes other vectors of the same text, model and runtime."""
+ENGINE_VERSION = 3
+"""Raised when a release makes other vectors, or flags, of the same text, model and runtime."""
 
 
 class VectorKeys:

@@ -221,7 +221,7 @@ class Cascade:
         for place, stage in enumerate(self.stages):
             yield from stage.judge.planned_calls(left.groups)
             if left.groups and (pure := stage.pure) is not None:
-                best = best_scores(pure.score(left.groups), left)
+                best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
                 left = left.only(~self._settled(place, best))
 
     def estimate(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
@@ -236,7 +236,7 @@ class Cascade:
             signature = stage.judge.identity.signature
             asked = len(left.doubts)
             if left.groups and (pure := stage.pure) is not None:
-                best = best_scores(pure.score(left.groups), left)
+                best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
                 settled = self._settled(place, best)
                 counted.append(StageUsage(signature, asked, int(settled.sum())))
                 left = left.with_doubts(stage.probabilities(best)).only(~settled)
@@ -246,9 +246,12 @@ class Cascade:
             counted.append(StageUsage(signature, len(left.doubts), 0, None))
         return CascadeUsage(tuple(counted), None, self.guarantee)
 
+    def _is_last(self, place: int) -> bool:
+        return place + 1 == len(self.stages)
+
     def _settled(self, place: int, best: FloatArray) -> BoolArray:
         """Return which items a stage settles; none, where money alone says what goes on."""
-        if self._by_cost and place + 1 < len(self.stages):
+        if self._by_cost and not self._is_last(place):
             return np.zeros(len(best), np.bool_)
         return self.stages[place].settled(best)
 
@@ -285,7 +288,7 @@ class Cascade:
             if not now.groups:
                 break
             columns = await stage.judge.judge(now.groups, caller)
-            best = best_scores(columns, now)
+            best = best_scores(columns, now, last=self._is_last(place))
             settled = self._settled(place, best)
             merged.take(place + 1, stage, columns, settled[now.items], now.places)
             goes_on.append(now.with_doubts(stage.probabilities(best)).only(~settled))

@@ -14,6 +14,7 @@ import numpy as np
 from judged_server.domain import (
     BoolArray,
     Calibrator,
+    Flag,
     FloatArray,
     IntArray,
     QueryGroup,
@@ -129,11 +130,16 @@ class Left:
         )
 
 
-def best_scores(columns: ScoreColumns, left: Left) -> FloatArray:
-    """Return each item's best score; NaN where all its verdicts are missing."""
+def best_scores(columns: ScoreColumns, left: Left, *, last: bool) -> FloatArray:
+    """Return each item's best score; NaN where all its verdicts are missing.
+
+    NaN too where a stage before the `last` one did not read a text: others may.
+    """
     items, ok = left.items, columns.ok
     best = np.full(len(left.doubts), -1.0)
     np.maximum.at(best, items[ok], columns.scores[ok])
+    if columns.flags is not None and not last:
+        best[items[(columns.flags & (Flag.NO_TOKENS | Flag.UNKNOWN_TOKENS)) > 0]] = -1.0
     return np.where(best < 0, np.nan, best)
 
 

@@ -67,8 +67,7 @@ class MergedVerdicts:
             self._calibrated = False
         else:
             self._probabilities[at] = columns.probabilities[ok]
-        if columns.flags is not None:
-            self._flags[places] |= columns.flags
+        self._flags[at] = 0 if columns.flags is None else columns.flags[ok]
         if columns.sources is not None:
             self._sources[places] = columns.sources
         self._stages[at] = number

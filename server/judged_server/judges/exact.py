@@ -15,12 +15,13 @@ from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGrou
 from judged_server.judges.base import Profile, PureJudge
 from judged_server.judges.lexical.tokens import normalise
 
-VERSION = 1
-
 VERBATIM = Profile("verbatim", "the texts are equal, byte for byte", 0.5)
 NORMALIZED = Profile(
-    "normalized", "the texts are equal once lowered and stripped, white space run together", 0.5
+    "normalized",
+    "the texts are equal in one form of Unicode, lowered and stripped, white space run together",
+    0.5,
 )
+VERSIONS = {VERBATIM.name: 1, NORMALIZED.name: 2}
 
 
 @dataclass(frozen=True)
@@ -67,4 +68,5 @@ class ExactKind:
     def build(self, spec: JudgeSpec) -> ExactJudge:
         """Return the judge of a spec whose profile is set."""
         threshold = VERBATIM.min_score if spec.min_score is None else spec.min_score
-        return ExactJudge(JudgeIdentity.build(self.kind, spec.profile, threshold, [], VERSION))
+        version = VERSIONS[spec.profile]
+        return ExactJudge(JudgeIdentity.build(self.kind, spec.profile, threshold, [], version))

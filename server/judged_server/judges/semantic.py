@@ -26,6 +26,7 @@ from judged_server.embedding.base import (
     OVERLOADED,
     TEXT_TOO_LONG,
     TRUNCATE,
+    UNSUPPORTED_TEXT,
     Embedded,
     Embedder,
     Embedders,
@@ -36,7 +37,7 @@ from judged_server.embedding.runtime.backend import unit_rows
 from judged_server.judges.base import ANONYMOUS, Caller, LocalJudge, Parameter, Profile
 from judged_server.scheduling.concurrency import run_in_thread_if
 
-VERSION = 1
+VERSION = 2
 MIN_SCORE = 0.75
 """The judge's default. Metrics of the family `_similarity` bring a threshold of their own, which is
 in `metrics.families`."""
@@ -48,8 +49,8 @@ INLINE_COST = 1 << 19
 
 _GROUP_COST = 1 << 16
 _TEXT_COST = 1 << 9
-_CODES = {TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
-"""gRPC's INVALID_ARGUMENT, RESOURCE_EXHAUSTED and INTERNAL."""
+_CODES = {UNSUPPORTED_TEXT: 2, TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
+"""gRPC's UNKNOWN, INVALID_ARGUMENT, RESOURCE_EXHAUSTED and INTERNAL."""
 
 BLOCK_CELLS = 1 << 20
 """Cosines of one matrix product: 8 MB, however large the sides."""
@@ -141,7 +142,7 @@ def caller_identity(min_score: float) -> JudgeIdentity:
 
     Of vectors that are made elsewhere nothing is known here, and nothing is claimed.
     """
-    return JudgeIdentity.build("semantic", "", min_score, [("model", CALLER)], VERSION)
+    return JudgeIdentity.build("semantic", "", min_score, [("model", CALLER)], version=1)
 
 
 def score_vectors(groups: Sequence[QueryGroup]) -> ScoreColumns:
@@ -296,7 +297,9 @@ def _join(parts: Sequence[_GroupScores]) -> ScoreColumns:
     statuses = None
     if faults:
         statuses = np.full(len(scores), Status.OK, np.uint8)
-        statuses[[fault.index for fault in faults]] = Status.ERROR
+        for fault in faults:
+            abstains = fault.reason == UNSUPPORTED_TEXT
+            statuses[fault.index] = Status.ABSTAINED if abstains else Status.ERROR
     return ScoreColumns(scores, statuses, flags, faults)
 
 

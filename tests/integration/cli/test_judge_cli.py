@@ -20,7 +20,7 @@ class TestJudge:
         assert (second["relevant"], second["score"]) == (False, 0.0)
         assert done.stderr == (
             "judged: 2 verdicts, 1 relevant, coverage 1; token_overlap|profile:classic|"
-            "min_tokens:2|query_boost:true|min_score:0.6|v1\n"
+            "min_tokens:2|query_boost:true|min_score:0.6|v2\n"
         )
 
     def test_takes_profile_score_and_parameters(self, judged):

@@ -50,6 +50,34 @@ def test_an_answer_without_references_is_named(folder: Path, server_address: str
     assert "bad.jsonl:1: item '1' has no 'references'" in done.stderr
 
 
+def test_answers_in_scripts_that_a_metric_does_not_read_are_told(
+    tmp_path: Path, server_address: str
+):
+    pairs = [("order", "中国的首都是北京", "北京是中国的首都"), ("read", "Paris", "Paris")]
+    pairs += [("equal", "القاهرة عاصمة مصر", "القاهرة عاصمة مصر")]
+    lines = [
+        {"item_id": name, "query": "", "answer": answer, "references": [reference]}
+        for name, answer, reference in pairs
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    command = ["texts", "a.jsonl", "-m", "rouge1", "-m", "bleu", "--strict", "--json", "a.json"]
+    done = run_in(tmp_path, *command, "--target", server_address)
+    assert done.returncode == 1
+    assert (
+        "2 of 3 answers (or the references) are in a script that rouge1 does not read; 1 of them "
+        "has no value" in done.stderr
+    )
+    assert "1 of 3 answers (or the references) is in a script without spaces" in done.stderr
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["metrics"]["rouge1"]["mean"] == 1
+    assert found["metrics"]["rouge1"]["n"] == 2
+    assert found["per_query"]["order"] == {"bleu": 0}
+    (tmp_path / "one.jsonl").write_text(json.dumps(lines[0]))
+    done = run_in(tmp_path, "texts", "one.jsonl", "-m", "rouge1", "--target", server_address)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[2].split() == ["rouge1", "-", "0"]
+
+
 class TestSimilarity:
     lines = (
         {
@@ -67,6 +95,26 @@ class TestSimilarity:
             "negative_references": ["unrelated words", "The museum opens at noon."],
         },
     )
+
+    def test_texts_of_unknown_words_have_no_value(self, tmp_path: Path, server_address: str):
+        texts = {"thumbs": ("👍", "👎"), "seats": ("forty seats", "forty seats")}
+        lines = [
+            {"item_id": name, "query": "", "answer": answer, "references": [reference]}
+            for name, (answer, reference) in texts.items()
+        ]
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        command = ["texts", "a.jsonl", "-m", "semantic_similarity", "--json", "a.json", "--strict"]
+        done = run_in(tmp_path, *command, "--target", server_address)
+        assert done.returncode == 1
+        assert "does not know; 1 of them has no value; start the server with" in done.stderr
+        found = json.loads((tmp_path / "a.json").read_text())
+        assert found["metrics"]["semantic_similarity"]["n"] == 1
+        assert found["per_query"]["thumbs"] == {}
+        (tmp_path / "one.jsonl").write_text(json.dumps(lines[0]))
+        command = ["texts", "one.jsonl", "-m", "semantic_similarity", "--target", server_address]
+        done = run_in(tmp_path, *command)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[2].split() == ["semantic_similarity", "-", "0"]
 
     def test_answers_near_a_negative_are_flagged(self, tmp_path: Path, server_address: str):
         (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, self.lines)))

@@ -16,7 +16,13 @@ from judged.cli.output.usage import (
     split_warnings,
 )
 from judged.cli.output.writer import UNANSWERED, Output
-from judged.evaluation._steps.warnings import reason_warnings, reasons_of, verdict_warnings
+from judged.evaluation._steps.warnings import (
+    balance_of_lengths,
+    blind_warnings,
+    reason_warnings,
+    reasons_of,
+    verdict_warnings,
+)
 from judged.types import JudgeIdentity, Usage, VerdictCounts, VerdictError
 
 
@@ -30,6 +36,7 @@ class Tally:
     _said: Counter[str] = field(default_factory=Counter)
     _unanswered: list[VerdictError] = field(default_factory=list)
     _split: int = 0
+    _lengths: int = 0
     _stages: Counter[int] = field(default_factory=Counter)
 
     def add(self, verdicts: Verdicts) -> None:
@@ -44,6 +51,7 @@ class Tally:
         self._said.update(reasons_of(verdicts))
         self._unanswered += [e for e in verdicts.errors.values() if e.code == UNANSWERED]
         self._stages.update(count_stages(verdicts))
+        self._lengths += balance_of_lengths(verdicts.groups)
         self._split += sum(0 < agreement < 1 for agreement in verdicts.agreement)
 
     def tell(self, out: Output) -> None:
@@ -58,6 +66,7 @@ class Tally:
             out.note(line)
         out.warn(
             *verdict_warnings(self.counts),
+            *blind_warnings(self.judge, self.counts, self._lengths),
             *reason_warnings(self._said),
             *split_warnings(self._split, self.counts.total),
         )

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from judged._views import of_all, plural, word
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.results import Results
-from judged.types import Evaluation, MetricCounts, VerdictCounts, Verdicts
+from judged.types import (
+    Evaluation,
+    JudgeIdentity,
+    MetricCounts,
+    QueryGroup,
+    VerdictCounts,
+    Verdicts,
+)
 from judged.types.intervals import shared_warnings
 
 _SHOWN_REASONS = 3
+_MANY = 20
+"""Verdicts of which some would be relevant if the judge suited the texts."""
+_MUCH_LONGER = 8
+_SEMANTIC_SCORE = 0.75
+"""At this threshold, its default, semantic found 1 in 60 of the right texts of people's labels that
+were so many times as long as what was expected."""
 
 
 def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
@@ -28,12 +41,13 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
     yield from results.warnings
 
 
-def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:
+def evaluation_warnings(evaluation: Evaluation, groups: Iterable[QueryGroup]) -> Iterator[str]:
     """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts."""
     counts = evaluation.table.counts
     yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
+    yield from blind_warnings(evaluation.judge, counts.verdicts, balance_of_lengths(groups))
     intervals = {metric.name: metric.interval for metric in evaluation.table.metrics}
     yield from shared_warnings("interval", intervals)
     if evaluation.verdicts is not None:
@@ -72,6 +86,12 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
             f"{_of_verdicts(counts.flagged_no_tokens, counts.total)} about a text whose letters "
             "this profile can't read; token_overlap with profile unicode (--profile unicode) can"
         )
+    if counts.flagged_unknown_tokens:
+        yield (
+            f"{_of_verdicts(counts.flagged_unknown_tokens, counts.total)} about a text of which "
+            "the judge does not read a good part, such as emoji or letters of another script: ask "
+            "token_overlap with profile unicode, semantic with a model of its language, or llm"
+        )
     if counts.flagged_truncated:
         yield (
             f"{_of_verdicts(counts.flagged_truncated, counts.total)} about a text longer than "
@@ -88,6 +108,44 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
         yield (
             f"{verdicts} by a fallback: the provider of the model that was asked failed; details "
             "of the verdicts (--details) name the models"
+        )
+
+
+def balance_of_lengths(groups: Iterable[QueryGroup]) -> int:
+    """Return of how many more contexts the retrieved text is much longer than not, or less than 0.
+
+    Much longer is so many times as long as the expected text.
+    """
+    return sum(
+        1 if 0 < _MUCH_LONGER * expected <= retrieved else -1
+        for group in groups
+        for expected in map(len, group.expected)
+        for retrieved in map(len, group.retrieved)
+    )
+
+
+def blind_warnings(
+    judge: JudgeIdentity | None, counts: VerdictCounts | None, lengths: int
+) -> Iterator[str]:
+    """Yield what to take instead of a judge that calls nothing relevant, or hardly can.
+
+    `lengths` is the `balance_of_lengths` of what was judged.
+    """
+    if judge is None or counts is None or counts.ok < _MANY:
+        return
+    if judge.kind == "semantic" and judge.min_score >= _SEMANTIC_SCORE and lengths > 0:
+        yield (
+            f"most retrieved texts are {_MUCH_LONGER} times as long as the expected ones or more: "
+            f"semantic compares whole texts and hardly calls such pairs relevant at "
+            f"{judge.min_score:g} ({counts.relevant} of {counts.ok} are); for chunks take "
+            "token_overlap, a cascade or llm, for answers answer_equivalence, or a lower "
+            "--min-score by `judged calibrate`"
+        )
+    elif not counts.relevant:
+        yield (
+            f"none of {counts.ok} verdicts is relevant: if some texts are right, {judge.kind} at "
+            f"{judge.min_score:g} does not suit them; take token_overlap, answer_equivalence (for "
+            "short answers), a cascade or llm, or a lower --min-score by `judged calibrate`"
         )
 
 

@@ -6,6 +6,7 @@ its references, 0 where that is negative. No language model is asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +49,9 @@ class AnswerSimilarity:
     """The similarity of each answer, as a metric, and the answers that are near a negative.
 
     `with_negatives` counts the answers that have negative references; `truncated` those of which
-    only the beginning was compared, since a text is longer than the model's window.
+    only the beginning was compared, since a text is longer than the model's window. Of an answer
+    that is compared with words that the model does not know, `unread` counts one; where it knows
+    none the value is NaN, and `without_value` counts one.
     """
 
     metric: MetricResult
@@ -56,6 +59,8 @@ class AnswerSimilarity:
     with_negatives: int
     truncated: int
     judge: JudgeIdentity
+    unread: int = 0
+    without_value: int = 0
 
 
 def answer_similarity(
@@ -97,26 +102,32 @@ def similarity_steps(
         for place, (item, some) in enumerate(zip(given, against, strict=True))
     ]
     verdicts: Verdicts = yield lambda client: client.judge(groups, judge, timeout=timeout)
+    unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
     for place, error in verdicts.errors.items():
+        if place in unknown:
+            continue
         rule = f"could not be compared: {error.message}"
         group = next(g for g in range(len(given)) if verdicts.offsets[g + 1] > place)
         raise InvalidArgument.of_field(f"items[{group}]", rule)
     values: list[float] = []
     near: list[NearNegative] = []
-    truncated = 0
+    truncated = unread = 0
     for place, item in enumerate(given):
         first, last = verdicts.offsets[place], verdicts.offsets[place + 1]
-        scores = verdicts.score[first:last]
+        scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
         n = len(item.references)
-        best = max(scores[:n])
+        best = max((score for score in scores[:n] if not math.isnan(score)), default=math.nan)
         values.append(best)
-        truncated += any(flag & Flag.TRUNCATED for flag in verdicts.flags[first:last])
+        flags = verdicts.flags[first:last]
+        truncated += any(flag & Flag.TRUNCATED for flag in flags)
+        unread += any(map(math.isnan, scores)) or any(f & Flag.UNKNOWN_TOKENS for f in flags)
         near += [
             NearNegative(place, index, score, best)
             for index, score in enumerate(scores[n:])
             if score >= best
         ]
-    of_items = PerQueryValues([str(place) for place in range(len(given))], [values])
+    known = [place for place, value in enumerate(values) if not math.isnan(value)]
+    of_items = PerQueryValues([str(place) for place in known], [[values[p] for p in known]])
     options = MetricOptions(per_query=True, interval=interval)
     table: MetricTable = yield lambda client: client.compute_metrics(
         [METRIC], of_items, options, timeout=timeout
@@ -124,7 +135,7 @@ def similarity_steps(
     [found] = table.metrics
     metric = MetricResult(
         METRIC,
-        found.mean,
+        found.mean if known else None,
         found.n,
         None,
         None,
@@ -132,4 +143,8 @@ def similarity_steps(
         values,
         found.interval,
     )
-    return AnswerSimilarity(metric, near, sum(map(bool, against)), truncated, verdicts.judge)
+    without_value = len(given) - len(known)
+    with_negatives = sum(map(bool, against))
+    return AnswerSimilarity(
+        metric, near, with_negatives, truncated, verdicts.judge, unread, without_value
+    )

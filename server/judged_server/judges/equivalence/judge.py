@@ -14,6 +14,7 @@ import numpy as np
 
 from judged_server.domain import (
     BoolArray,
+    Flag,
     FloatArray,
     JudgeIdentity,
     JudgeSpec,
@@ -22,6 +23,7 @@ from judged_server.domain import (
     Status,
     VerdictFault,
 )
+from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share
 from judged_server.judges.base import (
     ANONYMOUS,
     SLICE_COST,
@@ -55,8 +57,8 @@ _TOO_LONG = (
     "use another judge, llm for instance"
 )
 _FOREIGN = (
-    "answer_equivalence was made for English and the text has no Latin letter: use another judge, "
-    "semantic with a model of many languages or llm for instance"
+    "answer_equivalence was made for English and the text has no Latin letter, only others or "
+    "pictures: use another judge, semantic with a model of many languages or llm for instance"
 )
 
 
@@ -104,6 +106,7 @@ class Batch:
         self.n_contexts = [len(g.expected) for g in groups for _ in g.retrieved if g.expected]
         self.n_items = len(self.n_contexts)
         self.judged: BoolArray = np.zeros(self.n_items, np.bool_)
+        self._in_part: BoolArray = np.zeros(self.n_items, np.bool_)
         self._faults: dict[int, tuple[Status, str, int, str]] = {}
         self._queries: list[int] = []
         self._answers: list[int] = []
@@ -117,8 +120,10 @@ class Batch:
             texts = sorted({text for text in group.expected if text.strip()})
             alternatives = [self._number(text) for text in texts if not self._misfit(text)]
             of_group = self._of_group(group.query, texts, alternatives)
+            in_part = all(map(_read_in_part, texts)) or _read_in_part(group.query)
             for answer in group.retrieved:
                 self._add(item, group.query, answer, alternatives, of_group)
+                self._in_part[item] = in_part or _read_in_part(answer)
                 item += 1
 
     def _number(self, text: str) -> int:
@@ -183,6 +188,7 @@ class Batch:
     def columns(self, scores: FloatArray, probabilities: FloatArray) -> ScoreColumns:
         """Return what is known of items as columns of contexts."""
         statuses = None
+        flags = np.where(self._in_part & self.judged, Flag.UNKNOWN_TOKENS, 0).astype(np.uint8)
         faults: list[VerdictFault] = []
         if self._faults:
             of_items = np.full(self.n_items, Status.OK, np.uint8)
@@ -195,7 +201,8 @@ class Batch:
         return ScoreColumns(
             np.repeat(scores, self.n_contexts),
             statuses,
-            faults=tuple(faults),
+            np.repeat(flags, self.n_contexts) if flags.any() else None,
+            tuple(faults),
             probabilities=np.repeat(probabilities, self.n_contexts),
         )
 
@@ -203,9 +210,15 @@ class Batch:
 def _misfit(text: str) -> str:
     if len(text) > MAX_CHARACTERS or (len(text) > MAX_WORDS and len(text.split()) > MAX_WORDS):
         return _TOO_LONG
-    if not text.isascii() and _LATIN.search(text) is None and _LETTER.search(text) is not None:
-        return _FOREIGN
-    return ""
+    text = plain_form(text)
+    if text.isascii() or _LATIN.search(text) is not None:
+        return ""
+    return _FOREIGN if _LETTER.search(text) is not None or unread_share(text) == 1 else ""
+
+
+def _read_in_part(text: str) -> bool:
+    """Tell whether a good part of a text is pictures, or letters that are not Latin."""
+    return not text.isascii() and unread_share(_LATIN.sub("a", plain_form(text))) > UNREAD_SHARE
 
 
 def shipped_calibration(kind: str, scoring_key: str) -> Platt | None:

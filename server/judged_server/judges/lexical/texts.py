@@ -9,7 +9,16 @@ from functools import cached_property
 
 import numpy as np
 
-from judged_server.domain import BoolArray, Flag, FloatArray, IntArray, QueryGroup, ScoreColumns
+from judged_server.domain import (
+    BoolArray,
+    ByteArray,
+    Flag,
+    FloatArray,
+    IntArray,
+    QueryGroup,
+    ScoreColumns,
+)
+from judged_server.domain.text_form import UNREAD_SHARE
 from judged_server.judges.lexical.tokens import HashIndex, TextForm, TokenTable, ranges
 
 TILE_CELLS = 1 << 18
@@ -71,26 +80,29 @@ class Texts:
         return known
 
     def score(self, score_batch: Callable[[Batch], FloatArray]) -> ScoreColumns:
-        """Return the scores of all contexts, flagged where a text has letters but no token.
+        """Return the scores of all contexts, flagged where a good part of a text is in no token.
 
         `score_batch` returns the scores of a batch's contexts: float64, in the batch's order.
         """
         scores = np.zeros(self.n_contexts)
         flags = np.zeros(self.n_contexts, np.uint8)
-        unread = self._without_tokens()
+        of_texts = self._flags()
         for batch in self._batches():
             scores[batch.target] = score_batch(batch)
-            if unread.any():
-                either = unread[batch.expected][batch.expected_of]
-                either |= unread[batch.retrieved][batch.retrieved_of]
-                flags[batch.target] = np.where(either, Flag.NO_TOKENS, Flag.NONE)
+            if of_texts.any():
+                either = of_texts[batch.expected][batch.expected_of]
+                flags[batch.target] = either | of_texts[batch.retrieved][batch.retrieved_of]
         return ScoreColumns(scores, flags=flags if flags.any() else None)
 
-    def _without_tokens(self) -> BoolArray:
-        """Return which texts have letters of some script, but no token: bool, one a text."""
-        result: BoolArray = self.tokens.counts == 0
-        for text in np.flatnonzero(result).tolist():
-            result[text] = any(character.isalpha() for character in self.texts[text])
+    def _flags(self) -> ByteArray:
+        """Return the flag of each text."""
+        result: ByteArray = np.zeros(len(self.texts), np.uint8)
+        for text, n_tokens in enumerate(self.tokens.counts.tolist()):
+            share = self._form.unread(self.texts[text])
+            if share and not n_tokens:
+                result[text] = Flag.NO_TOKENS
+            elif share > UNREAD_SHARE:
+                result[text] = Flag.UNKNOWN_TOKENS
         return result
 
     def _batches(self) -> Iterator[Batch]:

@@ -14,7 +14,7 @@ from judged_server.judges.lexical.tokens import PUBLISHED, TextForm
 from judged_server.judges.lexical.unicode_text import UNICODE
 from judged_server.judges.lexical.weighted_overlap import WeightedOverlapJudge
 
-VERSION = 1
+VERSION = 2
 
 QUERY_CREDIT = 0.75
 """A query that has a shared token lowers the threshold to this part of it. Scores are divided by it

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judged_server.domain import BoolArray, IntArray
+from judged_server.domain.text_form import plain_form, unread_share
 
 # The English list of NLTK as it stood at 179 words: what evret 0.0.3 leaves out of a comparison.
 _STOPWORDS = """
@@ -256,13 +257,14 @@ class TextForm:
     A token is a run of bytes that `alphabet` does not map to zero, in the text's UTF-8; texts
     beyond ASCII go through `prepare` first. Two texts are the same when `normalise` makes
     them equal. One contains the other when neither `extent` is empty and one is a substring of the
-    other.
+    other. `unread` returns the share of a text's letters that is in no token.
     """
 
     prepare: Callable[[str], str]
     alphabet: bytes
     normalise: Callable[[str], str]
     extent: Callable[[str], str]
+    unread: Callable[[str], float]
 
     def tokens(self, texts: Sequence[str]) -> TokenTable:
         """Return the tokens of `texts`."""
@@ -289,8 +291,8 @@ def alphabet(*, keep_high_bytes: bool) -> bytes:
 
 
 def normalise(text: str) -> str:
-    """Return the text lowered, stripped, and with one space for each run of white space."""
-    lowered = text.lower()
+    """Return the plain form lowered, stripped, with one space for each run of white space."""
+    lowered = plain_form(text).lower()
     # The space is the one white space that is printable, so most texts are in order already.
     if lowered.isprintable() and "  " not in lowered and lowered.strip(" ") == lowered:
         return lowered
@@ -298,13 +300,12 @@ def normalise(text: str) -> str:
 
 
 def spell_out(text: str) -> str:
-    """Return the text with the two characters lowered whose lower case has an ASCII letter in it.
+    """Return the plain form with the capital I with a dot lowered: i and a combining dot.
 
-    They are the Kelvin sign (k) and the capital I with a dot (i and a combining dot). No other
-    lowering beyond ASCII makes or breaks a token, and the alphabet lowers ASCII itself.
+    No other lowering beyond ASCII makes or breaks a token, and the alphabet lowers ASCII itself.
     """
-    return text.replace("\u212a", "k").replace("\u0130", "i\u0307")
+    return plain_form(text).replace("\u0130", "i\u0307")
 
 
-PUBLISHED = TextForm(spell_out, alphabet(keep_high_bytes=False), normalise, normalise)
+PUBLISHED = TextForm(spell_out, alphabet(keep_high_bytes=False), normalise, normalise, unread_share)
 """The form of the profiles `classic` and `weighted`."""

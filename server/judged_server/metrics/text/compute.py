@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import FloatArray
+from judged_server.domain.text_form import UNREAD_SHARE, plain_form
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.text.declaration import Score, TextMetric
 from judged_server.metrics.text.tokens import Tokens, TokenStore
@@ -29,18 +30,28 @@ class TextItem:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """One metric over all items: float64[n] in [0, 1], and the exact mean of the values."""
+    """One metric over all items: float64[n] in [0, 1], and the exact mean of the values.
+
+    NaN is no value. `unread` counts the items of which the metric does not read a good part.
+    """
 
     metric: TextMetric
     values: FloatArray
     precision: FloatArray | None
     recall: FloatArray | None
     signature: str
+    unread: int = 0
+
+    @property
+    def known(self) -> FloatArray:
+        """The values that there are."""
+        return self.values[~np.isnan(self.values)]
 
     @property
     def mean(self) -> float:
-        """The mean. The sum is exact, so no order of the items changes it."""
-        return math.fsum(self.values.tolist()) / len(self.values)
+        """The mean, NaN of nothing. The sum is exact, so no order of the items changes it."""
+        known = self.known.tolist()
+        return math.fsum(known) / len(known) if known else math.nan
 
 
 def measure_texts(
@@ -56,27 +67,46 @@ def measure_texts(
     repeated = _repeated(items)
     stores = {metric.form.name: TokenStore(metric.form, repeated) for metric in metrics}
     scores: list[list[Score]] = [[] for _ in metrics]
+    unread = [0] * len(metrics)
     pairs = 0
     for i, item in enumerate(items):
         references = list(dict.fromkeys(item.references))  # saying one twice changes nothing
         tokens: dict[str, tuple[Tokens, list[Tokens]]] = {}
         for name, store in stores.items():
             tokens[name] = (store.of(item.hypothesis), [store.of(text) for text in references])
-        for metric, column in zip(metrics, scores, strict=True):
+        beyond_ascii = not all(map(str.isascii, (item.hypothesis, *references)))
+        for place, (metric, column) in enumerate(zip(metrics, scores, strict=True)):
             hypothesis, found = tokens[metric.form.name]
             if metric.compares_all:
                 pairs += len(hypothesis) * sum(map(len, found))
                 if pairs > most_pairs:
                     what = f"pairs of tokens to compare for {metric.name} up to this item"
                     raise LimitExceeded(f"{field}[{i}]", what, most_pairs, pairs)
-            column.append(metric.function(hypothesis, found))
+            score = None
+            if beyond_ascii:
+                ours, *theirs = (metric.unread(text) for text in (item.hypothesis, *references))
+                unread[place] += max(ours, min(theirs)) > UNREAD_SHARE
+                blank = [lost > 0 and not some for lost, some in zip(theirs, found, strict=True)]
+                if (ours and not hypothesis) or all(blank):
+                    score = _unreadable(item.hypothesis, references)
+            column.append(score or metric.function(hypothesis, found))
             checkpoint()
     counted = {len(item.references) for item in items}
     n_references = str(counted.pop()) if len(counted) == 1 else "var"
     return tuple(
-        _column(metric, column, n_references)
-        for metric, column in zip(metrics, scores, strict=True)
+        _column(metric, column, n_references, n_unread)
+        for metric, column, n_unread in zip(metrics, scores, unread, strict=True)
     )
+
+
+def _unreadable(hypothesis: str, references: Sequence[str]) -> Score:
+    """Return the score where nothing of a side is in a token: none, but where texts tell.
+
+    Equal texts have 1, and an empty one has 0 beside those that are not.
+    """
+    ours, *theirs = (plain_form(text).lower().split() for text in (hypothesis, *references))
+    value = 1.0 if ours in theirs else math.nan if ours and any(theirs) else 0.0
+    return Score(value, value, value)
 
 
 def _repeated(items: Sequence[TextItem]) -> set[str]:
@@ -95,7 +125,7 @@ def merge_text_values(
     """Return columns of the values that earlier calls gave, so that their means are those of all.
 
     Raises InvalidField at `field` for a wrong number of columns, `field[i].values` for a length
-    that differs or is 0, `field[i].values[j]` for a value outside [0, 1].
+    that differs or is 0, `field[i].values[j]` for a value outside [0, 1]; NaN is no value.
     """
     if len(columns) != len(metrics):
         raise InvalidField(field, f"has {len(columns)} columns for {len(metrics)} metrics")
@@ -108,7 +138,7 @@ def merge_text_values(
             rule = f"has {len(column)} entries, the first column {len(columns[0])}"
             raise InvalidField(path, rule)
         values = np.array(column, np.float64)
-        good = (values >= 0) & (values <= 1)  # NaN is neither
+        good = ((values >= 0) & (values <= 1)) | np.isnan(values)
         if not good.all():
             raise InvalidField(f"{path}[{int(good.argmin())}]", "must lie in [0, 1]")
         signature = f"{metric.name}|source:values|v{metric.version}"
@@ -116,10 +146,12 @@ def merge_text_values(
     return tuple(merged)
 
 
-def _column(metric: TextMetric, scores: Sequence[Score], n_references: str) -> TextColumn:
+def _column(
+    metric: TextMetric, scores: Sequence[Score], n_references: str, unread: int
+) -> TextColumn:
     precision = recall = None
     if metric.has_parts:
         precision = np.array([score.precision for score in scores], np.float64)
         recall = np.array([score.recall for score in scores], np.float64)
     values = np.array([score.value for score in scores], np.float64)
-    return TextColumn(metric, values, precision, recall, metric.signature(n_references))
+    return TextColumn(metric, values, precision, recall, metric.signature(n_references), unread)

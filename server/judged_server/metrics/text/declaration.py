@@ -40,7 +40,8 @@ class TextMetric:
     in [0, 1], with precision and recall if `has_parts`. `settings` say how, for the signature;
     `counts_references` puts the number of references there too, since all of them count together.
     `compares_all` marks the metric whose work is the product of both lengths. `version` goes up
-    when a change of the function changes numbers.
+    when a change of the function changes numbers. `unread` returns the share of a text's letters
+    that the tokens leave out, or do not part into words.
     """
 
     name: str
@@ -52,7 +53,8 @@ class TextMetric:
     has_parts: bool = True
     counts_references: bool = False
     compares_all: bool = False
-    version: int = 1
+    unread: Callable[[str], float] = lambda _: 0.0
+    version: int = 2
 
     def signature(self, references: str) -> str:
         """Return one stable line that says how the number is made.

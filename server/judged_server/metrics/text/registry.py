@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from judged_server.domain.text_form import unread_share, unspaced_share
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.text.bleu import bleu
 from judged_server.metrics.text.declaration import TextMetric
@@ -30,9 +31,26 @@ _ALL = (
         "case:mixed|eff:yes|tok:13a|smooth:exp",
         has_parts=False,
         counts_references=True,
+        unread=unspaced_share,
     ),
-    TextMetric("rouge1", "Harmonic mean over shared stems.", _LIN, STEMS, rouge_1, _STEMS),
-    TextMetric("rouge2", "Harmonic mean over shared pairs of stems.", _LIN, STEMS, rouge_2, _STEMS),
+    TextMetric(
+        "rouge1",
+        "Harmonic mean over shared stems.",
+        _LIN,
+        STEMS,
+        rouge_1,
+        _STEMS,
+        unread=unread_share,
+    ),
+    TextMetric(
+        "rouge2",
+        "Harmonic mean over shared pairs of stems.",
+        _LIN,
+        STEMS,
+        rouge_2,
+        _STEMS,
+        unread=unread_share,
+    ),
     TextMetric(
         "rougeL",
         "Harmonic mean over the longest common subsequence of stems.",
@@ -41,6 +59,7 @@ _ALL = (
         rouge_l,
         _STEMS,
         compares_all=True,
+        unread=unread_share,
     ),
     TextMetric(
         "token_f1",
@@ -49,6 +68,7 @@ _ALL = (
         ANSWER,
         token_f1,
         _ANSWERS,
+        unread=unspaced_share,
     ),
     TextMetric(
         "exact_match",

@@ -1,4 +1,4 @@
-"""The tokens of texts, made once for each distinct word and text of a request."""
+"""The tokens of texts in plain form, made once for each distinct word and text of a request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from judged_server.domain.text_form import plain_form
 from judged_server.metrics.text import porter_stemmer, tokenizer_13a
 from judged_server.scheduling.checkpoint import checkpoint
 
@@ -18,7 +19,10 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way from text to tokens: `prepare` the text, split it at white space, `split` each word."""
+    """A way from text to tokens: `prepare` the text, split it at white space, `split` each word.
+
+    Texts come in `plain_form`.
+    """
 
     name: str
     prepare: Callable[[str], str]
@@ -91,7 +95,7 @@ class TokenStore:
         if tokens is not None:
             return tokens
         words = self._words
-        prepared = self._prepare(text)
+        prepared = self._prepare(plain_form(text))
         if len(prepared) <= self._piece_characters:
             tokens = [token for word in prepared.split() for token in words[word]]
         else:

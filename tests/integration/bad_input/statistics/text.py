@@ -62,7 +62,7 @@ CASES = [
     case("ComputeTextMetricsRequest.values", "values", lambda: values([1.0])),
     case("ComputeTextMetricsRequest.values", "values[0].values", lambda: values([], [])),
     case("ComputeTextMetricsRequest.values", "values[1].values", lambda: values([1.0], [1.0, 0.0])),
-    case("ComputeTextMetricsRequest.values", "values[1].values[0]", lambda: values([1.0], [NAN])),
+    case("ComputeTextMetricsRequest.values", "values[1].values[0]", lambda: values([1.0], [1.5])),
     case(
         "ComputeTextMetricsRequest.values", "values[0].values[1]", lambda: values([1, -0.1], [1, 1])
     ),

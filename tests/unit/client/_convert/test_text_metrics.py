@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from judged import InvalidArgument, TextItem, TextMetricTable
 from judged._convert.text_metrics import TextPart, merge_text_metrics, of_whole, split_items
@@ -45,6 +47,12 @@ def test_parts_are_merged_and_say_that_references_vary():
     assert (whole.mean, whole.values) == (0.5, [0.0, 0.5, 1.0])
     assert whole.signature == "bleu|nrefs:var|v1"
     assert not merge_text_metrics(table(result(0.5)), parts, per_item=False)["bleu"].values
+
+
+def test_items_without_a_value_are_counted_over_all_parts():
+    first, second = (replace(result(1.0, [1.0]), without_value=n, unread=n + 1) for n in (1, 2))
+    whole = merge_text_metrics(table(result(1.0)), [table(first), table(second)], per_item=False)
+    assert (whole["bleu"].without_value, whole["bleu"].unread) == (3, 5)
 
 
 def test_an_error_of_a_part_speaks_of_the_whole():

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Flag
+from judged_server.domain.text_form import plain_form
 from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     REJECT,
     TEXT_TOO_LONG,
     TRUNCATE,
+    UNSUPPORTED_TEXT,
     WINDOW_MAX,
 )
 from judged_server.embedding.tokenizer import PIECE_CHARS, WindowTokenizer
@@ -23,7 +25,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from tests.fakes.models import tiny_model
 from tests.fakes.models.tiny_model import CAPACITY, VOCABULARY, WINDOW
 
-CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
+CLS, SEP, UNK = (VOCABULARY.index(name) for name in ("[CLS]", "[SEP]", "[UNK]"))
 TINY = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
 PREFIX = "ab: "
 PREFIXED = WindowTokenizer(tiny_model.tokenizer(), 2 * WINDOW, PREFIX)
@@ -77,17 +79,23 @@ def _cpu_s(tokenizer: WindowTokenizer, text: str) -> float:
     begun = time.process_time()
     (encoded,) = tokenizer.encode([text], WINDOW_MAX)
     took = time.process_time() - begun
-    assert encoded.fault is None
+    assert encoded.fault is None or encoded.fault[0] == UNSUPPORTED_TEXT
     return took
 
 
 class TestWindows:
     @given(st.text(max_size=60))
     def test_truncation_is_what_the_library_does(self, text):
-        whole, cut = _library().encode(text).ids, _library(WINDOW).encode(text).ids
+        form = plain_form(text)
+        whole, cut = _library().encode(form).ids, _library(WINDOW).encode(form).ids
         encoded = _encode(text)
+        if encoded.fault is not None:
+            assert encoded.fault[0] == UNSUPPORTED_TEXT
+            assert UNK in cut
+            return
         assert [window.tolist() for window in encoded.windows] == [cut]
-        assert encoded.flag == (Flag.TRUNCATED if len(whole) > WINDOW else Flag.NONE)
+        flag = Flag.TRUNCATED if len(whole) > WINDOW else Flag.NONE
+        assert encoded.flag & ~Flag.UNKNOWN_TOKENS == flag
 
     def test_the_files_own_truncation_and_padding_are_off(self):
         assert len(_encode("abc").windows[0]) == 3 + 2
@@ -123,13 +131,105 @@ class TestWindows:
         assert _encode("").windows[0].tolist() == [CLS, SEP]
 
 
+@functools.cache
+def _words(window: int = 16, prefix: str = "") -> WindowTokenizer:
+    """A tokenizer of words and of pieces of them, as BERT's."""
+    words = ["deploy", "status", "build", "account", "the", "is", "open", ":", ".", "?", "query"]
+    letters = [*string.ascii_lowercase, *"абвгдежзиклмнопрстуя", "的"]
+    vocabulary = [*tiny_model.VOCABULARY[:5], *words, *letters, *(f"##{i}" for i in letters)]
+    vocabulary += ["##ing", "##ed"]
+    model = json.loads(tiny_model.tokenizer())["model"]
+    model["vocab"] = {token: number for number, token in enumerate(vocabulary)}
+    return WindowTokenizer(_changed(model=model), window, prefix)
+
+
+class TestUnknownTokens:
+    """Of a text that the vocabulary does not know little is read, and texts seem to be equal."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "👍",
+            "婚礼",
+            "如何重置密码?",
+            "ราคาห้องพัก",
+            "አዲስ አበባ.",
+            "x" * 120,
+            "🟢 🔴!",
+            "ភ្នំពេញ ជារាជធានី",
+        ],
+    )
+    def test_a_text_without_a_known_word_has_a_fault(self, text):
+        for prefix in ("", "query: "):
+            encoded = _encode(text, tokenizer=_words(prefix=prefix))
+            assert encoded.windows == ()
+            assert encoded.fault[0] == UNSUPPORTED_TEXT
+            assert text not in encoded.fault[1]
+
+    @pytest.mark.parametrize(
+        ("text", "flagged"),
+        [
+            ("deploy status: ✅", True),
+            ("build 🟢", True),
+            (f"the account is {'x' * 101}", True),
+            ("москва", True),
+            ("да", True),  # every letter is known, and no longer piece
+            ("the 的 账户 is open", True),
+            ("the account is open. the build is open. status: open 👍", False),
+            ("opened building", False),
+            ("...?", False),
+            ("", False),
+        ],
+    )
+    def test_a_text_with_many_unknown_words_is_flagged(self, text, flagged):
+        for prefix in ("", "query: "):
+            encoded = _encode(text, tokenizer=_words(24, prefix))
+            assert encoded.fault is None
+            assert encoded.flag == (Flag.UNKNOWN_TOKENS if flagged else Flag.NONE)
+
+    def test_windows_without_a_known_word_are_left_out(self):
+        tokenizer = _words(8)
+        encoded = _encode("the account is open. " * 3 + "👍 " * 20, WINDOW_MAX, tokenizer)
+        assert encoded.flag == Flag.WINDOWED | Flag.UNKNOWN_TOKENS
+        whole = _encode("the account is open. " * 3 + "open " * 20, WINDOW_MAX, tokenizer)
+        assert whole.flag == Flag.WINDOWED
+        assert 2 <= len(encoded.windows) < len(whole.windows)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "the ac\u00adcount is open",
+            "the\u200baccount is\ufeff open",
+            "\uff54\uff48\uff45\u3000account is open",
+        ],
+    )
+    def test_a_text_in_another_form_has_the_same_tokens(self, text):
+        (window,) = _encode(text, tokenizer=_words()).windows
+        (same,) = _encode("the account is open", tokenizer=_words()).windows
+        assert window.tolist() == same.tolist()
+
+    def test_only_what_is_judged_counts(self):
+        encoded = _encode("the account is open. " * 3 + "👍 " * 20, TRUNCATE, _words(8))
+        assert encoded.flag == Flag.TRUNCATED
+
+    def test_a_vocabulary_of_bytes_knows_all(self):
+        library = Tokenizer(models.BPE({"a": 0, "Ġ": 1, "b": 2, "Ð": 3, "Ł": 4}, []))
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer = WindowTokenizer(library.to_str().encode(), 8)
+        assert _encode("\u041aaa", tokenizer=tokenizer).fault is None
+
+
 class TestPrefix:
     """A prefix is set before a text, and stands in each of its windows."""
 
     @given(st.text(max_size=60))
     def test_a_text_has_the_tokens_of_the_library_for_prefix_and_text(self, text):
-        (window,) = PREFIXED.encode([text], TRUNCATE)[0].windows
-        assert window.tolist() == _library(2 * WINDOW).encode(PREFIX + text).ids
+        expected = _library(2 * WINDOW).encode(PREFIX + plain_form(text)).ids
+        encoded = PREFIXED.encode([text], TRUNCATE)[0]
+        if encoded.fault is not None:
+            assert UNK in expected
+            return
+        assert [window.tolist() for window in encoded.windows] == [expected]
 
     @given(st.integers(0, 200))
     def test_every_window_begins_with_it(self, words):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 
 from hypothesis import strategies as st
-from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
+from judged_server.domain import Flag, FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
@@ -104,8 +105,12 @@ def tokens(text: str) -> list[str]:
     return re.findall("[a-z0-9]+", text.lower())
 
 
-def unread(text: str) -> bool:
-    return not tokens(text) and any(character.isalpha() for character in text)
+def flag_of(text: str) -> Flag:
+    letters = [c for c in unicodedata.normalize("NFKC", text) if c.isalnum()]
+    lost = [c for c in letters if not c.isascii()]
+    if lost and not tokens(text):
+        return Flag.NO_TOKENS
+    return Flag.UNKNOWN_TOKENS if len(lost) * 3 > len(letters) else Flag.NONE
 
 
 def contains(one: str, other: str) -> bool:

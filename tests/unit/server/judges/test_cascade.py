@@ -147,6 +147,21 @@ def test_an_item_goes_on_with_all_its_expected_texts() -> None:
     assert found.columns.stages.tolist() == [1, 2, 1, 2, 2, 1, 1]
 
 
+def test_what_a_stage_did_not_read_goes_on() -> None:
+    """It is no doubt that a stage has of letters that it drops: it knows nothing of them."""
+    groups = [
+        QueryGroup("1", "", ["北京"], ["天津", "x y"]),
+        QueryGroup("2", "", ["Deploy status: ✅"], ["Deploy status: ❌", "Deploy now"]),
+    ]
+    model = ModelKind(yes)
+    found = judge(cascade(OVERLAP, MODEL), model, groups)
+    assert model.judge.asked == ["天津", "x y", "Deploy status: ❌", "Deploy now"]
+    assert found.columns.flags is None  # the model has read them
+    alone = judge(cascade(OVERLAP), model, groups)
+    assert alone.columns.flags is not None
+    assert alone.columns.flags.tolist() == [1, 1, 64, 64]
+
+
 def test_what_no_stage_settles_abstains_or_is_flagged() -> None:
     found = judge(cascade(OVERLAP), ModelKind(yes))
     assert found.columns.statuses is not None

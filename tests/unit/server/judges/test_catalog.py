@@ -27,7 +27,7 @@ def bad(catalog: JudgeCatalog, **spec: object) -> errors.InvalidField:
 
 
 def test_an_empty_spec_is_the_default_judge(catalog: JudgeCatalog):
-    signature = "token_overlap|profile:classic|min_tokens:2|query_boost:true|min_score:0.6|v1"
+    signature = "token_overlap|profile:classic|min_tokens:2|query_boost:true|min_score:0.6|v2"
     assert catalog.choose(JudgeSpec()).identity.signature == signature
 
 

@@ -243,7 +243,7 @@ class TestIdentity:
     def test_the_signature_says_which_model_and_how(self, judge):
         assert judge.identity.signature == (
             "semantic|model:fake|sha:aaaaaaaa|max_tokens:8|long_text:truncate|precision:fp32"
-            "|provider:CPUExecutionProvider|min_score:0.75|v1"
+            "|provider:CPUExecutionProvider|min_score:0.75|v2"
         )
 
     @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation import Evaluator
 from judged.evaluation._steps.warnings import (
+    balance_of_lengths,
+    blind_warnings,
     count_warnings,
     reason_warnings,
     reasons_of,
@@ -207,6 +209,8 @@ def command(
         write_query(query_result(query, group, place, ranked, found.verdicts))
         for place, (query, group, ranked) in enumerate(queries.queries())
     )
+    counts = found.table.counts.verdicts
+    out.warn(*blind_warnings(found.judge, counts, balance_of_lengths(groups)))
     report(out, found, asked, per_query=per_query, gates=gates, means=means, queries=details)
 
 

@@ -5,12 +5,13 @@ The document has the shape of that of `judged metrics`: `--baseline` and `judged
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from judged import MetricTable, TextItem, TextMetricTable
-from judged._views import of_all, plural
+from judged._views import of_all, plural, word
 from judged.cli.connection import connect
 from judged.cli.inputs.answers import AnswerFile, read_answers
 from judged.cli.options import common, intervals
@@ -87,10 +88,12 @@ def command(
         texts = [TextItem(item.answer, item.references) for item in read.items]
         found: dict[str, MetricResult] = {}
         similarity = None
+        measured = TextMetricTable([])
         if by_words:
-            found = _results(
-                server.client.compute_text_metrics(by_words, texts, per_item=True, interval=made)
+            measured = server.client.compute_text_metrics(
+                by_words, texts, per_item=True, interval=made
             )
+            found = _results(measured)
         if METRIC in metric:
             similarity = answer_similarity(
                 texts, read.negatives, client=server.client, interval=made
@@ -102,6 +105,7 @@ def command(
         [item.item_id for item in read.items],
         MetricCounts(queries=n, evaluated=n),
     )
+    out.warn(*_unread_warnings(measured, similarity, n))
     if similarity is not None and similarity.truncated:
         some = of_all(similarity.truncated, n, "answer", "answers")
         out.warn(
@@ -132,9 +136,38 @@ def command(
 def _results(measured: TextMetricTable) -> dict[str, MetricResult]:
     """Return metrics of texts by name, as those of rankings, an item in place of a query."""
     return {
-        m.name: MetricResult(m.name, m.mean, m.n, None, None, m.signature, m.values, m.interval)
+        m.name: MetricResult(
+            m.name, m.mean if m.n else None, m.n, None, None, m.signature, m.values, m.interval
+        )
         for m in measured
     }
+
+
+def _unread_warnings(
+    measured: TextMetricTable, similarity: AnswerSimilarity | None, n: int
+) -> Iterator[str]:
+    """Yield of how many answers each metric does not read a good part."""
+    alike: dict[tuple[int, int, bool], list[str]] = {}
+    for metric in measured:
+        if metric.unread:
+            key = metric.unread, metric.without_value, metric.name.startswith("rouge")
+            alike.setdefault(key, []).append(metric.name)
+    for (unread, without, dropped), names in alike.items():
+        some = f"{of_all(unread, n, 'answer', 'answers')} (or the references)"
+        which = f"{', '.join(names)} {word(len(names), 'does', 'do')} not"
+        what = f"that {which} read" if dropped else f"without spaces, which {which} part into words"
+        yield f"{some} {word(unread, 'is', 'are')} in a script {what}{_missing(without)}"
+    if similarity is not None and similarity.unread:
+        some = of_all(similarity.unread, n, "answer", "answers")
+        yield (
+            f"{some} (or the references) {word(similarity.unread, 'has', 'have')} many words that "
+            f"the model of {METRIC} does not know{_missing(similarity.without_value)}; start the "
+            "server with a model of their language (judged-server models add)"
+        )
+
+
+def _missing(n: int) -> str:
+    return f"; {n} of them {word(n, 'has', 'have')} no value" if n else ""
 
 
 def _near(most: int | None, found: AnswerSimilarity | None, read: AnswerFile) -> list[Outcome]:

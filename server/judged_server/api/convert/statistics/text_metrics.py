@@ -71,8 +71,14 @@ def write_text_metrics(
     """Return the reply: means, with intervals and values where they were asked for."""
     intervals: tuple[Interval | None, ...] = (None,) * len(columns)
     if asked.interval is not None:
-        values = np.stack([column.values for column in columns])
-        intervals = mean_intervals(values, asked.interval, "interval", unit="items")
+        known = [column.known for column in columns]
+        alike = len({len(values) for values in known}) == 1
+        together = [np.stack(known)] if alike else [values[np.newaxis] for values in known]
+        intervals = tuple(
+            interval
+            for values in together
+            for interval in mean_intervals(values, asked.interval, "interval", unit="items")
+        )
     return statistics_service_pb2.ComputeTextMetricsResponse(
         metrics=[
             _write_column(column, interval, per_item=asked.per_item)
@@ -87,9 +93,11 @@ def _write_column(
     message = statistics_service_pb2.TextMetricResult(
         name=column.metric.name,
         mean=column.mean,
-        n=len(column.values),
+        n=len(column.known),
         interval=None if interval is None else write_interval(interval),
         signature=column.signature,
+        without_value=len(column.values) - len(column.known),
+        unread=column.unread,
     )
     if per_item:
         message.values.extend(column.values.tolist())

@@ -1,8 +1,10 @@
 """What is said of an evaluation beside its numbers."""
 
 import pytest
-from judged import Verdicts
+from judged import QueryGroup, Verdicts
 from judged.evaluation._steps.warnings import (
+    balance_of_lengths,
+    blind_warnings,
     count_warnings,
     reason_warnings,
     reasons_of,
@@ -32,6 +34,12 @@ class TestWarnings:
         assert "--profile unicode" in second
         assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
 
+    def test_tell_of_what_was_read_in_part(self):
+        (warning,) = verdict_warnings(VerdictCounts(ok=3, flagged_unknown_tokens=2))
+        assert warning.startswith(
+            "2 of 3 verdicts are about a text of which the judge does not read"
+        )
+
     def test_tell_of_one_in_the_singular(self):
         (first,) = verdict_warnings(VerdictCounts(error=1))
         assert first == "1 of 1 verdict is missing: 1 failed"
@@ -42,6 +50,46 @@ class TestWarnings:
     def test_tell_of_texts_that_may_be_meant_for_the_model(self, flagged, said):
         (warning,) = verdict_warnings(VerdictCounts(ok=3, flagged_reserved_tokens=flagged))
         assert warning.startswith(f"{said} RESERVED_TOKENS: ")
+
+
+def judge(kind, min_score=0.75):
+    return JudgeIdentity(kind, "", min_score, "", "", "")
+
+
+LONG = [QueryGroup("", ["Paris"], ["x" * 40] * 19 + ["x" * 39])]
+ALIKE = [QueryGroup("", ["It is the city of Paris."], ["x" * 40] * 20)]
+
+
+class TestBlindJudges:
+    @pytest.mark.parametrize(
+        ("kind", "min_score", "counts", "groups", "said"),
+        [
+            ("semantic", 0.75, VerdictCounts(ok=20), LONG, "most retrieved texts are 8 times"),
+            ("semantic", 0.75, VerdictCounts(ok=20, relevant=1), LONG, "(1 of 20 are)"),
+            ("semantic", 0.8, VerdictCounts(ok=20), LONG, "at 0.8"),
+            ("semantic", 0.75, VerdictCounts(ok=20), ALIKE, "none of 20 verdicts is relevant"),
+            ("token_overlap", 0.6, VerdictCounts(ok=20), LONG, "token_overlap at 0.6"),
+            ("llm", 0.5, VerdictCounts(ok=30, abstained=9), ALIKE, "none of 30 verdicts"),
+            # And these are well, or too few to say.
+            ("semantic", 0.75, VerdictCounts(ok=20, relevant=1), ALIKE, None),
+            ("semantic", 0.3, VerdictCounts(ok=20, relevant=1), LONG, None),
+            ("token_overlap", 0.6, VerdictCounts(ok=20, relevant=1), LONG, None),
+            ("semantic", 0.75, VerdictCounts(ok=19), LONG, None),
+            ("semantic", 0.75, VerdictCounts(error=20), LONG, None),
+        ],
+    )
+    def test_are_told_of_once(self, kind, min_score, counts, groups, said):
+        lengths = balance_of_lengths(groups)
+        found = list(blind_warnings(judge(kind, min_score), counts, lengths))
+        assert len(found) == (said is not None)
+        assert all(said in warning and "judged calibrate" in warning for warning in found)
+
+    def test_nothing_is_said_without_a_judge_or_verdicts(self):
+        assert list(blind_warnings(None, VerdictCounts(ok=20), 1)) == []
+        assert list(blind_warnings(judge("semantic"), None, 1)) == []
+
+    def test_empty_texts_are_not_much_longer(self):
+        assert balance_of_lengths([QueryGroup("", [""], ["", "x"])]) == -2
 
 
 def test_the_commonest_reasons_of_missing_verdicts_are_told():

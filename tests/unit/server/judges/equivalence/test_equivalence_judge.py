@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Status, Verdicts
+from judged_server.domain import Flag, JudgeSpec, QueryGroup, ScoreColumns, Status, Verdicts
 from judged_server.judges.equivalence import model as model_file
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.equivalence.words import MAX_WORDS
@@ -101,6 +101,8 @@ def test_all_alternatives_are_seen_at_once() -> None:
         ("q", ["Paris"], "Париж", Status.ABSTAINED, "UNSUPPORTED_TEXT"),
         ("q", ["東京"], "Tokyo", Status.ABSTAINED, "UNSUPPORTED_TEXT"),
         ("東京は", ["Tokyo"], "Tokyo", Status.ABSTAINED, "UNSUPPORTED_TEXT"),
+        ("q", ["👍"], "👎", Status.ABSTAINED, "UNSUPPORTED_TEXT"),
+        ("q", ["Paris"], "🗼 🇫🇷", Status.ABSTAINED, "UNSUPPORTED_TEXT"),
         ("q", ["Paris"], "word " * (MAX_WORDS + 1), Status.ABSTAINED, "UNSUPPORTED_TEXT"),
         ("q", ["Paris"], "x" * 5000, Status.ABSTAINED, "UNSUPPORTED_TEXT"),
         ("q", ["Paris"], " \n", Status.NOT_ASSESSABLE, "EMPTY_ANSWER"),
@@ -118,6 +120,13 @@ def test_what_it_was_not_made_for_has_no_verdict(
     assert [fault.reason for fault in faults] == [reason] * n
     assert all(len(fault.message) > 20 and answer[:50] not in fault.message for fault in faults)
     assert columns.scores.tolist()[:n] == [0.0] * n
+
+
+def test_what_it_reads_in_part_is_flagged() -> None:
+    for expected, answer in (("Deploy status: ✅", "Deploy status: ❌"), ("Tokyo", "T 東京タワー")):
+        assert judge("", [expected], answer).flags.tolist() == [Flag.UNKNOWN_TOKENS]
+    for expected, answer in (("Škoda", "Škoda Auto"), ("Tokyo", "Tokyo (東京)"), ("14", "14")):
+        assert judge("", [expected, "東京"], answer).flags is None
 
 
 def test_numbers_and_foreign_aliases_are_judged() -> None:

@@ -9,11 +9,11 @@ from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from tests.unit.server.judges.reference import (
     classic,
     contexts,
+    flag_of,
     group_lists,
     judge_of,
     one,
     scores_of,
-    unread,
 )
 
 RAG = "rag combines retrieval with generation for better accuracy"
@@ -39,7 +39,7 @@ def test_kind() -> None:
 def test_identity_names_all_that_can_change_a_score() -> None:
     judge = judge_of("token_overlap", "classic")
     assert judge.identity.signature == (
-        "token_overlap|profile:classic|min_tokens:2|query_boost:true|min_score:0.6|v1"
+        "token_overlap|profile:classic|min_tokens:2|query_boost:true|min_score:0.6|v2"
     )
     others = [
         judge_of("token_overlap", "unicode"),
@@ -93,11 +93,33 @@ def test_classic_agrees_with_the_definition(asked, min_tokens: int, boost: bool)
 @given(asked=group_lists)
 def test_letters_without_tokens_are_flagged(profile: str, asked) -> None:
     flags = judge_of("token_overlap", profile).score(asked).flags
-    expected = [unread(e) or unread(r) for _, e, r in contexts(asked)]
+    expected = [flag_of(e) | flag_of(r) for _, e, r in contexts(asked)]
     assert (flags is not None) == any(expected)
     if flags is not None:
         assert flags.dtype == "uint8"
-        assert flags.tolist() == [Flag.NO_TOKENS if flag else Flag.NONE for flag in expected]
+        assert flags.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("Deploy status: ✅", Flag.UNKNOWN_TOKENS),
+        ("👍", Flag.NO_TOKENS),
+        ("iPhone 15 の価格は999ドル", Flag.UNKNOWN_TOKENS),
+        ("Berlin Берлин", Flag.UNKNOWN_TOKENS),
+        ("\uff21\uff22\u3000\uff11", Flag.NONE),
+        ("Le café près de l'hôtel est fermé à Noël", Flag.NONE),
+        ("Die Größe", Flag.NONE),
+        ("Praha je hlavní město České republiky", Flag.NONE),
+        ("Thanks for the quick reply, it works now 👍", Flag.NONE),
+    ],
+)
+def test_texts_that_are_read_in_part_are_flagged(text: str, flag: Flag) -> None:
+    group = QueryGroup("", "", [text], ["an answer in English"])
+    for profile in ("classic", "weighted"):
+        flags = judge_of("token_overlap", profile).score([group]).flags
+        assert (0 if flags is None else flags[0]) == flag
+    assert judge_of("token_overlap", "unicode").score([group]).flags is None
 
 
 def test_the_query_is_not_flagged() -> None:

@@ -21,7 +21,7 @@ def score(expected: str, retrieved: str, query: str = "", *, min_tokens: int = 1
 
 def test_signature() -> None:
     assert judge_of("token_overlap", "weighted").identity.signature == (
-        "token_overlap|profile:weighted|min_tokens:15|query_boost:true|min_score:0.6|v1"
+        "token_overlap|profile:weighted|min_tokens:15|query_boost:true|min_score:0.6|v2"
     )
 
 
