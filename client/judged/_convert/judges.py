@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import NoneType
 
-from judged._convert.fields import read_fields, write_fields, write_optional
+from judged._convert.fields import read_fields, write_fields
 from judged._inputs import need_each, need_kind
 from judged.errors import JudgedError
 from judged.types.calibrators import Calibrator, ErrorGuarantee
@@ -41,8 +41,15 @@ def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
         parameters={name: write_value(value) for name, value in judge.parameters.items()},
         members=map(_write_member, judge.members),
         calibration=write_calibration(judge.calibration),
-        guarantee=write_optional(groups_pb2.ErrorGuarantee, judge.guarantee),
+        guarantee=_write_guarantee(judge.guarantee),
     )
+
+
+def _write_guarantee(guarantee: ErrorGuarantee | None) -> groups_pb2.ErrorGuarantee | None:
+    if guarantee is None:
+        return None
+    data = [write_fields(groups_pb2.ItemShares, each) for each in guarantee.data]
+    return write_fields(groups_pb2.ErrorGuarantee, guarantee, data=data)
 
 
 def write_calibration(calibration: Calibrator | str | None) -> groups_pb2.JudgeCalibration | None:

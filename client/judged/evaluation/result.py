@@ -84,7 +84,8 @@ class EvaluationResult(View):
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document that `judged compare`, `--baseline` and `judged report` read."""
         document = write_head(self.name, self.k, self.table, self.judge, self.warnings)
-        told = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
+        usage = None if self.usage is None else self.usage.reported
+        told = {"usage": usage, "negatives": self.negatives, "failures": self.failures}
         document |= {name: plain(value) for name, value in told.items() if value}
         document["queries"] = [write_query(query) for query in self.queries]
         return document

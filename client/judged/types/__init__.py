@@ -3,7 +3,7 @@
 How they travel is up to `_convert`.
 """
 
-from judged.types.calibrators import Calibrator, ErrorGuarantee
+from judged.types.calibrators import Calibrator, ErrorGuarantee, ItemShares
 from judged.types.choices import Flag, Matching, NoGold, Source, Status, Unjudged
 from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
 from judged.types.evaluation import Evaluation, NegativeMatch, NegativeReport
@@ -71,6 +71,7 @@ from judged.types.server_info import (
     RubricInfo,
     ServerInfo,
 )
+from judged.types.shift import Shift
 from judged.types.statistics.agreement import (
     Agreement,
     CalibrateOptions,
@@ -168,6 +169,7 @@ __all__ = [
     "Interval",
     "IntervalMethod",
     "IntervalOptions",
+    "ItemShares",
     "Judge",
     "JudgeIdentity",
     "JudgeInfo",
@@ -215,6 +217,7 @@ __all__ = [
     "ScoredDocuments",
     "ScoredStage",
     "ServerInfo",
+    "Shift",
     "Source",
     "Span",
     "Spans",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,26 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class ItemShares:
+    """The shares of labelled items in the bins between `edges`, with their variances.
+
+    `name` is "score" (of the first stage), "length" (of retrieved texts) or "flags".
+    """
+
+    name: str
+    edges: Sequence[float]
+    shares: Sequence[float]
+    variances: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorGuarantee:
-    """How seldom what a whole cascade settles contradicts people.
+    """How seldom what a whole cascade settles contradicts people, of data like the labels.
 
     At most `max_error` of it, with `confidence`. `n_labels` of `n_clusters` queries say so, of
     which the cascade contradicted `n_wrong`; they count as `labels_counted` independent ones by
-    `method`. `stages_sha256` says of which stages.
+    `method`. `stages_sha256` says of which stages. `data` says how the labelled items are spread,
+    and `labels_needed` how many labels of other data would make the guarantee for those.
     """
 
     max_error: float
@@ -31,6 +46,14 @@ class ErrorGuarantee:
     labels_counted: float
     method: str
     stages_sha256: str
+    data: Sequence[ItemShares] = ()
+    labels_needed: int = 0
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> ErrorGuarantee:
+        """Return the guarantee of a document; old ones have no data."""
+        data = tuple(ItemShares(**each) for each in fields.get("data", ()))
+        return cls(**{**fields, "data": data})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from judged._inputs import as_list, need_choices, need_numbers, set_fields
 from judged._views import View
 from judged.types.calibrators import Calibrator, ErrorGuarantee
+from judged.types.shift import Shift, find_shift
 
 Scalar = bool | int | float | str
 Counts = TypeVar("Counts", "Usage", "CostEstimate")
@@ -110,12 +112,14 @@ class CascadeUsage:
     """What a cascade did as a whole, or would do.
 
     `avoided_cost` is what the calls that it did not make would have cost at most, None where a
-    price is not configured. `guarantee` is the one that it was asked with.
+    price is not configured. `guarantee` is the one that it was asked with; `shift` says whether it
+    holds for these data, by the `counts` of their items.
     """
 
     stages: Sequence[StageUsage]
     avoided_cost: float | None = None
     guarantee: ErrorGuarantee | None = None
+    counts: Sequence[int] = field(default=(), repr=False)
 
     def __add__(self, other: CascadeUsage) -> CascadeUsage:
         """Return both together, which are of the same cascade."""
@@ -124,7 +128,14 @@ class CascadeUsage:
             StageUsage(a.judge, a.asked + b.asked, a.settled + b.settled, _added(a.cost, b.cost))
             for a, b in pairs
         ]
-        return CascadeUsage(stages, _added(self.avoided_cost, other.avoided_cost), self.guarantee)
+        counts = [sum(each) for each in zip_longest(self.counts, other.counts, fillvalue=0)]
+        cost = _added(self.avoided_cost, other.avoided_cost)
+        return CascadeUsage(stages, cost, self.guarantee, counts)
+
+    @property
+    def shift(self) -> Shift | None:
+        """Whether these data are unlike the labels of the guarantee; None without one."""
+        return None if self.guarantee is None else find_shift(self.guarantee, self.counts)
 
     @property
     def unsettled(self) -> int:
@@ -139,7 +150,8 @@ class CascadeUsage:
         return cls(
             [StageUsage(**stage) for stage in fields["stages"]],
             fields.get("avoided_cost"),
-            None if promised is None else ErrorGuarantee(**promised),
+            None if promised is None else ErrorGuarantee.from_dict(promised),
+            fields.get("counts", ()),
         )
 
 
@@ -197,6 +209,14 @@ class Usage:
             cascade=_together(self.cascade, other.cascade),
             left_out=tuple(sorted({*self.left_out, *other.left_out})),
         )
+
+    @property
+    def reported(self) -> Usage:
+        """The usage as documents have it: without a guarantee that does not hold for the data."""
+        cascade = self.cascade
+        if cascade is None or cascade.shift is None or not cascade.shift.unlike:
+            return self
+        return replace(self, cascade=replace(cascade, guarantee=None))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -405,7 +405,9 @@ Global___JudgeSpec: _TypeAlias = JudgeSpec  # noqa: Y015
 
 @_typing.final
 class ErrorGuarantee(_message.Message):
-    """ErrorGuarantee says how seldom verdicts contradict people."""
+    """ErrorGuarantee says how seldom verdicts contradict people. It holds for data
+    like those that were labelled, and for no others.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -417,6 +419,8 @@ class ErrorGuarantee(_message.Message):
     LABELS_COUNTED_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     STAGES_SHA256_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    LABELS_NEEDED_FIELD_NUMBER: _builtins.int
     max_error: _builtins.float
     """max_error is the share of what the whole cascade settles that may be wrong."""
     confidence: _builtins.float
@@ -437,6 +441,16 @@ class ErrorGuarantee(_message.Message):
     """stages_sha256 is the SHA-256, in hex, over the stages that it is of: the
     scoring key and the calibration of each, in order.
     """
+    labels_needed: _builtins.int
+    """labels_needed is how many labels of other data would make a guarantee of the
+    same error for those, if the cascade errs as often there.
+    """
+    @_builtins.property
+    def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemShares]:
+        """data says how the labelled items are spread, so that other data can be held
+        against them by CascadeUsage.counts. Empty in guarantees made before.
+        """
+
     def __init__(
         self,
         *,
@@ -448,14 +462,61 @@ class ErrorGuarantee(_message.Message):
         labels_counted: _builtins.float = ...,
         method: _builtins.str = ...,
         stages_sha256: _builtins.str = ...,
+        data: _abc.Iterable[Global___ItemShares] | None = ...,
+        labels_needed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "labels_counted", b"labels_counted", "max_error", b"max_error", "method", b"method", "n_clusters", b"n_clusters", "n_labels", b"n_labels", "n_wrong", b"n_wrong", "stages_sha256", b"stages_sha256"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "data", b"data", "labels_counted", b"labels_counted", "labels_needed", b"labels_needed", "max_error", b"max_error", "method", b"method", "n_clusters", b"n_clusters", "n_labels", b"n_labels", "n_wrong", b"n_wrong", "stages_sha256", b"stages_sha256"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ErrorGuarantee: _TypeAlias = ErrorGuarantee  # noqa: Y015
+
+@_typing.final
+class ItemShares(_message.Message):
+    """ItemShares is a histogram of items. An item is one retrieved text with all
+    expected ones.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EDGES_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    VARIANCES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name of what is counted: "score" is the best score of the first stage,
+    "length" that of the retrieved text in characters, "flags" is 0 for a verdict
+    without flags, 1 for one with any, and 2 where there is none.
+    """
+    @_builtins.property
+    def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """edges between the bins, ascending; a value at an edge is above it."""
+
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """shares of the items in each bin: one more than edges."""
+
+    @_builtins.property
+    def variances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """variances of the shares, over clusters."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        edges: _abc.Iterable[_builtins.float] | None = ...,
+        shares: _abc.Iterable[_builtins.float] | None = ...,
+        variances: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["edges", b"edges", "name", b"name", "shares", b"shares", "variances", b"variances"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ItemShares: _TypeAlias = ItemShares  # noqa: Y015
 
 @_typing.final
 class JudgeCalibration(_message.Message):

@@ -1704,6 +1704,7 @@ class CalibrateCascadeRequest(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     GUARANTEE_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
     max_error: _builtins.float
     """max_error of what a cascade settles, above 0 and below 0.5. Unset means 0.05."""
     max_share: _builtins.float
@@ -1741,6 +1742,12 @@ class CalibrateCascadeRequest(_message.Message):
         query); empty when all items are independent. There must be 4 at least.
         """
 
+    @_builtins.property
+    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """lengths of the retrieved texts in characters, one for each item; empty when
+        they are not known. Guarantees then see no shift in them.
+        """
+
     def __init__(
         self,
         *,
@@ -1754,10 +1761,11 @@ class CalibrateCascadeRequest(_message.Message):
         confidence: _builtins.float | None = ...,
         guarantee: Global___CascadeGuarantee.ValueType | None = ...,
         seed: _builtins.int | None = ...,
+        lengths: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_guarantee", b"_guarantee", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "confidence", b"confidence", "guarantee", b"guarantee", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "seed", b"seed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_guarantee", b"_guarantee", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "clusters", b"clusters", "confidence", b"confidence", "guarantee", b"guarantee", "labels", b"labels", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "may_abstain", b"may_abstain", "seed", b"seed", "stages", b"stages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_guarantee", b"_guarantee", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "clusters", b"clusters", "confidence", b"confidence", "guarantee", b"guarantee", "labels", b"labels", "lengths", b"lengths", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "may_abstain", b"may_abstain", "seed", b"seed", "stages", b"stages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__confidence: _TypeAlias = _typing.Literal["confidence"]  # noqa: Y015
     _WhichOneofArgType__confidence: _TypeAlias = _typing.Literal["_confidence", b"_confidence"]  # noqa: Y015
@@ -1796,6 +1804,7 @@ class ScoredStage(_message.Message):
     SCORES_FIELD_NUMBER: _builtins.int
     MISSING_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    FLAGGED_FIELD_NUMBER: _builtins.int
     cost: _builtins.float
     """cost of asking the judge about one item, 0 or more."""
     @_builtins.property
@@ -1814,6 +1823,12 @@ class ScoredStage(_message.Message):
         on, ascending; their scores are not read.
         """
 
+    @_builtins.property
+    def flagged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """flagged holds the 0-based indices of the items whose verdicts have a flag,
+        ascending.
+        """
+
     def __init__(
         self,
         *,
@@ -1821,10 +1836,11 @@ class ScoredStage(_message.Message):
         scores: _abc.Iterable[_builtins.float] | None = ...,
         missing: _abc.Iterable[_builtins.int] | None = ...,
         cost: _builtins.float = ...,
+        flagged: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "judge", b"judge", "missing", b"missing", "scores", b"scores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "flagged", b"flagged", "judge", b"judge", "missing", b"missing", "scores", b"scores"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

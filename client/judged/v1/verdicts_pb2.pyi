@@ -525,6 +525,7 @@ class CascadeUsage(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     AVOIDED_COST_FIELD_NUMBER: _builtins.int
     GUARANTEE_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     avoided_cost: _builtins.float
     """avoided_cost is what Usage.avoided_calls would have cost at most; unset when
     a price is not configured.
@@ -535,7 +536,19 @@ class CascadeUsage(_message.Message):
 
     @_builtins.property
     def guarantee(self) -> _groups_pb2.ErrorGuarantee:
-        """guarantee that the request brought; unset when it brought none."""
+        """guarantee that the request brought; unset when it brought none. It holds for
+        data like the labels: see counts.
+        """
+
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """counts of the items in the bins of guarantee.data, all bins of the first of
+        64 buckets of queries, then those of the next; empty without data. Add those
+        of all messages of a run. Where the share of a bin is farther from that in
+        guarantee.data than chance explains, the guarantee does not hold: the
+        variance of the share is that over buckets, and the variance in
+        guarantee.data is added to it.
+        """
 
     def __init__(
         self,
@@ -543,10 +556,11 @@ class CascadeUsage(_message.Message):
         stages: _abc.Iterable[Global___StageUsage] | None = ...,
         avoided_cost: _builtins.float | None = ...,
         guarantee: _groups_pb2.ErrorGuarantee | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_avoided_cost", b"_avoided_cost", "avoided_cost", b"avoided_cost", "guarantee", b"guarantee"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_avoided_cost", b"_avoided_cost", "avoided_cost", b"avoided_cost", "guarantee", b"guarantee", "stages", b"stages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_avoided_cost", b"_avoided_cost", "avoided_cost", b"avoided_cost", "counts", b"counts", "guarantee", b"guarantee", "stages", b"stages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__avoided_cost: _TypeAlias = _typing.Literal["avoided_cost"]  # noqa: Y015
     _WhichOneofArgType__avoided_cost: _TypeAlias = _typing.Literal["_avoided_cost", b"_avoided_cost"]  # noqa: Y015

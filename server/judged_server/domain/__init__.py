@@ -16,6 +16,7 @@ from judged_server.domain.groups import CallerEmbeddings, GroupSpans, QueryGroup
 from judged_server.domain.judges import (
     Calibrator,
     ErrorGuarantee,
+    ItemShares,
     JudgeIdentity,
     JudgeSpec,
     PanelMember,
@@ -52,6 +53,7 @@ __all__ = [
     "FloatArray",
     "GroupSpans",
     "IntArray",
+    "ItemShares",
     "JudgeIdentity",
     "JudgeSpec",
     "PanelMember",

@@ -35,12 +35,23 @@ class Calibrator:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemShares:
+    """The shares of items in the bins between `edges`, and their variances over clusters."""
+
+    name: str
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+    variances: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorGuarantee:
-    """How seldom what a whole cascade settles contradicts people.
+    """How seldom what a whole cascade settles contradicts people, of data like the labels.
 
     `max_error` holds with `confidence`, by `n_labels` of `n_clusters` queries, of which `n_wrong`
     were contradicted and which count as `labels_counted` independent ones by `method`.
-    `stages_sha256` says of which stages.
+    `stages_sha256` says of which stages. `data` says how the labelled items are spread, and
+    `labels_needed` how many labels of other data would make the guarantee for those.
     """
 
     max_error: float
@@ -51,6 +62,8 @@ class ErrorGuarantee:
     labels_counted: float
     method: str
     stages_sha256: str
+    data: tuple[ItemShares, ...] = ()
+    labels_needed: int = 0
 
 
 def stages_sha256(stages: Sequence[tuple[str, Calibrator | None]]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import IntEnum
 from functools import lru_cache
+from itertools import zip_longest
 
 from judged_server.domain.judges import ErrorGuarantee
 
@@ -42,19 +43,21 @@ class CascadeUsage:
     """What a cascade did as a whole.
 
     `avoided_cost` is what the calls that it did not make would have cost at most, None where a
-    price is not known; `guarantee` is that of the request.
+    price is not known; `guarantee` is that of the request, and `counts` are of the items in the
+    bins of its data.
     """
 
     stages: tuple[StageUsage, ...]
     avoided_cost: float | None = 0.0
     guarantee: ErrorGuarantee | None = None
+    counts: tuple[int, ...] = ()
 
     def __add__(self, other: CascadeUsage) -> CascadeUsage:
         """Return both together, which are of the same cascade."""
         stages = tuple(a + b for a, b in zip(self.stages, other.stages, strict=True))
-        return replace(
-            self, stages=stages, avoided_cost=_added(self.avoided_cost, other.avoided_cost)
-        )
+        cost = _added(self.avoided_cost, other.avoided_cost)
+        counts = tuple(map(sum, zip_longest(self.counts, other.counts, fillvalue=0)))
+        return replace(self, stages=stages, avoided_cost=cost, counts=counts)
 
 
 def _added(one: float | None, other: float | None) -> float | None:

@@ -36,6 +36,7 @@ from judged_server.judges.cascade_items import (
     affordable,
     avoided_by,
     best_scores,
+    count_left,
     money_left,
 )
 from judged_server.judges.cascade_verdicts import MergedVerdicts
@@ -290,6 +291,12 @@ class Cascade:
             columns = await stage.judge.judge(now.groups, caller)
             best = best_scores(columns, now, last=self._is_last(place))
             settled = self._settled(place, best)
+            if place == 0 and self.guarantee is not None and self.guarantee.data:
+                large = len(best) > LARGE_ITEMS
+                counts = await run_in_thread_if(
+                    large, count_left, self.guarantee.data, columns, now, best
+                )
+                told.counts = tuple(counts.tolist())
             merged.take(place + 1, stage, columns, settled[now.items], now.places)
             goes_on.append(now.with_doubts(stage.probabilities(best)).only(~settled))
             gone = now.only(settled)
@@ -314,6 +321,7 @@ class _Told:
     def __init__(self, cascade: Cascade) -> None:
         self._stages = [StageUsage(s.judge.identity.signature) for s in cascade.stages]
         self._guarantee = cascade.guarantee
+        self.counts: tuple[int, ...] = ()
         self._avoided_cost: int | None = 0
         self._sum = Usage()
 
@@ -348,6 +356,7 @@ class _Told:
     def usage(self) -> Usage:
         """What all of them took."""
         avoided = None if self._avoided_cost is None else to_amount(self._avoided_cost)
+        stages = tuple(self._stages)
         return replace(
-            self._sum, cascade=CascadeUsage(tuple(self._stages), avoided, self._guarantee)
+            self._sum, cascade=CascadeUsage(stages, avoided, self._guarantee, self.counts)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from judged_server.domain import (
     Flag,
     FloatArray,
     IntArray,
+    ItemShares,
     QueryGroup,
     ScoreColumns,
 )
@@ -27,6 +29,13 @@ from judged_server.llm.budget.pricing import estimate_calls
 from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration.cascade import settled_by
 from judged_server.statistics.calibration.reliability import Platt
+from judged_server.statistics.calibration.shift import (
+    BUCKETS,
+    FLAGGED,
+    MISSING,
+    PLAIN,
+    count_items,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,21 @@ def best_scores(columns: ScoreColumns, left: Left, *, last: bool) -> FloatArray:
     if columns.flags is not None and not last:
         best[items[(columns.flags & (Flag.NO_TOKENS | Flag.UNKNOWN_TOKENS)) > 0]] = -1.0
     return np.where(best < 0, np.nan, best)
+
+
+def count_left(
+    data: Sequence[ItemShares], columns: ScoreColumns, left: Left, best: FloatArray
+) -> IntArray:
+    """Return the items in the bins of a guarantee's data, by buckets of their queries."""
+    flagged = np.zeros(len(best), np.bool_)
+    if columns.flags is not None:
+        flagged[left.items[columns.flags != 0]] = True
+    flags = np.where(np.isnan(best), MISSING, np.where(flagged, FLAGGED, PLAIN))
+    names = [group.query or group.query_id or "".join(group.expected[:1]) for group in left.groups]
+    buckets = np.array([crc32(name.encode()) % BUCKETS for name in names], np.int64)
+    lengths = [len(text) for group in left.groups for text in group.retrieved]
+    of_each = np.repeat(buckets, [group.n_retrieved for group in left.groups])
+    return count_items(data, of_each, best, flags, np.array(lengths, np.float64))
 
 
 def affordable(judge: Judge, left: Left, limit: int) -> BoolArray:

@@ -34,6 +34,7 @@ def write_calibrate_cascade(
             judge=write_identity(stage.judge),
             scores=[0.0 if score is None else score for score in stage.scores],
             missing=[i for i, score in enumerate(stage.scores) if score is None],
+            flagged=[i for i, flagged in enumerate(stage.flagged) if flagged],
         )
         for stage in items.stages
     ]
@@ -43,6 +44,7 @@ def write_calibrate_cascade(
         stages=stages,
         labels=[bool(label) for label in items.labels],
         clusters=numbers_of(items.clusters),
+        lengths=items.lengths,
     )
 
 

@@ -19,6 +19,7 @@ from judged.cli.output.writer import UNANSWERED, Output
 from judged.evaluation._steps.warnings import (
     balance_of_lengths,
     blind_warnings,
+    guarantee_warnings,
     reason_warnings,
     reasons_of,
     verdict_warnings,
@@ -69,5 +70,6 @@ class Tally:
             *blind_warnings(self.judge, self.counts, self._lengths),
             *reason_warnings(self._said),
             *split_warnings(self._split, self.counts.total),
+            *guarantee_warnings(self.usage),
         )
         out.count(failed=self.counts.error, total=self.counts.total, errors=iter(self._unanswered))

@@ -71,7 +71,10 @@ def cascade_table(cascade: CascadeUsage) -> Table:
 
 
 def describe_cascade(usage: Usage) -> list[str]:
-    """Return what a cascade saved and what is promised of it, a line each."""
+    """Return what a cascade saved and what is promised of it, a line each.
+
+    Of data unlike the labels nothing is: `guarantee_warnings` say so.
+    """
     cascade = usage.cascade
     if cascade is None:
         return []
@@ -85,16 +88,20 @@ def describe_cascade(usage: Usage) -> list[str]:
         lines.append(saved)
     if cascade.unsettled:
         lines.append(f"{plural(cascade.unsettled, 'item', 'items')} settled by no stage")
-    if cascade.guarantee is not None:
-        lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}")
+    shift = cascade.shift
+    if cascade.guarantee is not None and shift is not None and not shift.unlike:
+        checked = "these data are like them, by a test with 1 % of false alarms"
+        if shift.not_checked:
+            checked = f"whether these are like them is not checked: {shift.not_checked}"
+        lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}; {checked}")
     return lines
 
 
 def describe_guarantee(guarantee: ErrorGuarantee) -> str:
     """Return what is promised of a cascade, with the numbers behind it, as a line."""
     return (
-        f"at most {guarantee.max_error:.4g} of what it settles contradicts people, with a "
-        f"confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
+        f"of data like the labels at most {guarantee.max_error:.4g} of what it settles contradicts "
+        f"people, with a confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
         f"{plural(guarantee.n_labels, 'label', 'labels')} of "
         f"{plural(guarantee.n_clusters, 'query', 'queries')} that made nothing, which count as "
         f"{guarantee.labels_counted:.1f} ({guarantee.method})"
@@ -116,7 +123,14 @@ def split_warnings(split: int, total: int) -> Iterator[str]:
 
 def usage_document(usage: Usage | None) -> dict[str, Any]:
     """Return the entry of a JSON document that tells what asking took, if anybody was asked."""
-    return {} if usage is None else {"usage": asdict(usage)}
+    if usage is None:
+        return {}
+    document = asdict(usage.reported)
+    if usage.cascade is not None:
+        del document["cascade"]["counts"]
+        shift = usage.cascade.shift
+        document["cascade"]["shift"] = None if shift is None else asdict(shift)
+    return {"usage": document}
 
 
 def detail_document(detail: VerdictDetail) -> dict[str, Any]:

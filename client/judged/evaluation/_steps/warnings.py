@@ -15,6 +15,7 @@ from judged.types import (
     JudgeIdentity,
     MetricCounts,
     QueryGroup,
+    Usage,
     VerdictCounts,
     Verdicts,
 )
@@ -52,6 +53,7 @@ def evaluation_warnings(evaluation: Evaluation, groups: Iterable[QueryGroup]) ->
     yield from shared_warnings("interval", intervals)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
+    yield from guarantee_warnings(evaluation.usage)
 
 
 def count_warnings(counts: MetricCounts) -> Iterator[str]:
@@ -152,6 +154,26 @@ def blind_warnings(
 def reasons_of(verdicts: Verdicts) -> Counter[str]:
     """Return the reasons why verdicts are missing, with how often each was given."""
     return Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
+
+
+_UNLIKE = {
+    "score": "the scores of the first stage",
+    "length": "the lengths of the retrieved texts",
+    "flags": "flags and missing verdicts",
+}
+
+
+def guarantee_warnings(usage: Usage | None) -> Iterator[str]:
+    """Yield that a cascade's guarantee is withdrawn, where the data are unlike its labels."""
+    cascade = None if usage is None else usage.cascade
+    shift = None if cascade is None else cascade.shift
+    if cascade is not None and cascade.guarantee is not None and shift is not None and shift.unlike:
+        yield (
+            f"no guarantee: {' and '.join(_UNLIKE[name] for name in shift.unlike)} are "
+            "not those of the labels that the cascade was made of; label about "
+            f"{cascade.guarantee.labels_needed:,} items like these, and make it anew with "
+            "`judged frontier`"
+        )
 
 
 def reason_warnings(reasons: Counter[str]) -> Iterator[str]:

@@ -23,7 +23,8 @@ from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Judge, JudgeIdentity, PanelMember
 from judged.types.statistics.agreement import CascadeGuarantee
 
-_FORMAT = 1
+_FORMAT, _FORMATS = 2, (1, 2)
+"""Files of 1 have no data to hold others against."""
 _KIND = "cascade"
 
 
@@ -31,15 +32,18 @@ _KIND = "cascade"
 class ScoredStage:
     """A judge that may be a stage, and its scores of all labelled items; None where it has none.
 
-    `cost` is that of asking it about one item, 0 or more.
+    `cost` is that of asking it about one item, 0 or more. `flagged` says which verdicts have a
+    flag; empty for none.
     """
 
     judge: JudgeIdentity
     scores: Sequence[float | None]
     cost: float = 0.0
+    flagged: Sequence[bool] = ()
 
     def __post_init__(self) -> None:
-        set_fields(self, scores=need_column(self.scores, "scores"))
+        flagged = need_column(self.flagged, "flagged")
+        set_fields(self, scores=need_column(self.scores, "scores"), flagged=flagged)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,15 +51,22 @@ class StagedLabels(View):
     """Labels of items, and several judges' scores of them.
 
     `clusters` names what each item belongs to, a query say; empty when every item stands alone.
+    `lengths` are those of the retrieved texts in characters: with them the guarantee sees when
+    other data have longer or shorter ones.
     """
 
     stages: Sequence[ScoredStage]
     labels: Sequence[bool]
     clusters: Sequence[str] = ()
+    lengths: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         labels = need_column(self.labels, "labels")
-        set_fields(self, labels=labels, clusters=need_ids(self.clusters, "clusters"))
+        clusters, lengths = (
+            need_ids(self.clusters, "clusters"),
+            need_column(self.lengths, "lengths"),
+        )
+        set_fields(self, labels=labels, clusters=clusters, lengths=lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +200,7 @@ def load_cascade(path: str | Path) -> Judge:
         fields = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError:
         fields = None
-    if not isinstance(fields, dict) or fields.get("judged_cascade") != _FORMAT:
+    if not isinstance(fields, dict) or fields.get("judged_cascade") not in _FORMATS:
         raise errors.InvalidArgument.of_field(
             "cascade", f"{path} is no file that `judged frontier -o` wrote"
         )
@@ -199,7 +210,7 @@ def load_cascade(path: str | Path) -> Judge:
             _KIND,
             parameters=dict(fields.get("parameters", {})),
             members=tuple(_read(stage, path) for stage in fields["stages"]),
-            guarantee=None if promised is None else ErrorGuarantee(**promised),
+            guarantee=None if promised is None else ErrorGuarantee.from_dict(promised),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.InvalidArgument.of_field(

@@ -17,12 +17,13 @@ cascades may abstain the first ones settle little; then several walks share the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from judged_server.domain import IntArray
+from judged_server.domain import IntArray, ItemShares
 from judged_server.errors import InvalidField
 from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.cascade import (
@@ -41,6 +42,7 @@ from judged_server.statistics.calibration.proposals import (
     best_cascades,
     run,
 )
+from judged_server.statistics.calibration.shift import PLAIN, describe
 from judged_server.statistics.calibration.staged_items import StagedItems
 from judged_server.statistics.calibration.thresholds import cluster_folds
 
@@ -85,7 +87,8 @@ class FrontierPoint:
     """A cascade, with what one item costs in the mean and what the held-out labels say of it.
 
     `error` is the share of what is `settled` that the labels contradict, None where nothing is;
-    `upper` bounds it. `certified` says that the walk reached it.
+    `upper` bounds it. `data` says how all items are spread, and `labels_needed` how many labels of
+    others would bound it as well. `certified` says that the walk reached it.
     """
 
     stages: tuple[FrontierStage, ...]
@@ -97,6 +100,8 @@ class FrontierPoint:
     upper: float
     n_clusters: int
     labels_counted: float
+    data: tuple[ItemShares, ...] = ()
+    labels_needed: int = 0
     certified: bool = False
 
 
@@ -191,6 +196,8 @@ def _tested(
     if n:
         counted = count_labels(clusters, wrong, options.guarantee)
         upper = upper_bound(n_wrong / n, counted, 1 - options.confidence)
+    first = items.stages[stages[0].place]
+    flags = np.full(len(items.labels), PLAIN) if first.flags is None else first.flags
     reached = zip(stages, everything.reached, strict=True)
     return FrontierPoint(
         tuple(replace(stage, share=share) for stage, share in reached),
@@ -202,7 +209,23 @@ def _tested(
         upper,
         len(np.unique(clusters)),
         counted,
+        describe(items.clusters, first.scores, flags, items.lengths),
+        _labels_needed(n_wrong, n, counted, upper, options),
     )
+
+
+def _labels_needed(
+    n_wrong: int, n: int, counted: float, upper: float, options: FrontierOptions
+) -> int:
+    """Return how many labels, half of them to make a cascade, would test one as good as this."""
+    if not n or upper >= 1:
+        return 0
+    error, risk = n_wrong / n, 1 - options.confidence
+    target = max(options.max_error, upper)
+    enough = 1.0
+    while upper_bound(error, enough, risk) > target and enough < counted:
+        enough *= 1.1
+    return math.ceil(2 * min(enough, counted) * n / counted)
 
 
 def _certified(

@@ -21,26 +21,35 @@ MAX_LABELS = 20_000
 class ScoredStage:
     """A judge's scores float64[n] of all items, NaN where it has none, and what one item costs.
 
-    `shipped` is the calibration that comes with the judge.
+    `shipped` is the calibration that comes with the judge, `flags` as `shift` counts them.
     """
 
     name: str
     scores: FloatArray
     cost: float
     shipped: Platt | None = None
+    flags: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StagedItems:
-    """Labels bool[n] of items, and the scores of each judge; `clusters` as of ScoredItems."""
+    """Labels bool[n] of items, and the scores of each judge; `clusters` as of ScoredItems.
+
+    `lengths` float64[n] are those of the retrieved texts, None where they are not known.
+    """
 
     stages: tuple[ScoredStage, ...]
     labels: BoolArray
     clusters: IntArray
+    lengths: FloatArray | None = None
 
     @classmethod
     def build(
-        cls, stages: Sequence[ScoredStage], labels: Sequence[bool], clusters: Sequence[int]
+        cls,
+        stages: Sequence[ScoredStage],
+        labels: Sequence[bool],
+        clusters: Sequence[int],
+        lengths: Sequence[int] = (),
     ) -> StagedItems:
         """Return the items.
 
@@ -56,6 +65,8 @@ class StagedItems:
             raise InvalidField("stages", f"{len(stages)} judges; give 1 to {MAX_STAGES}")
         if clusters and len(clusters) != n:
             raise InvalidField("clusters", f"has {len(clusters)} entries for {n} labels")
+        if lengths and len(lengths) != n:
+            raise InvalidField("lengths", f"has {len(lengths)} entries for {n} labels")
         for place, stage in enumerate(stages):
             field_ = f"stages[{place}]"
             if len(stage.scores) != n:
@@ -68,4 +79,5 @@ class StagedItems:
             if not (math.isfinite(stage.cost) and stage.cost >= 0):
                 raise InvalidField(f"{field_}.cost", "must be a number, 0 or more")
         groups = number_clusters(clusters) if clusters else np.arange(n)
-        return cls(tuple(stages), np.fromiter(labels, np.bool_, n), groups)
+        known = np.array(lengths, np.float64) if lengths else None
+        return cls(tuple(stages), np.fromiter(labels, np.bool_, n), groups, known)

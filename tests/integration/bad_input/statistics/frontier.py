@@ -35,6 +35,11 @@ def promised(kind: str = "cascade", **fields: object) -> pb.BatchJudgeRequest:
     return batch(kind=kind, members=members if kind == "cascade" else [], guarantee=guarantee)
 
 
+def promised_of(**fields: object) -> pb.BatchJudgeRequest:
+    good = {"name": "score", "edges": [0.5], "shares": [0.5, 0.5], "variances": [0.0, 0.0]}
+    return promised(data=[groups_pb2.ItemShares(**{**good, **fields})])
+
+
 _PROMISE = "judge.guarantee"
 
 CASES = [
@@ -53,6 +58,7 @@ CASES = [
             ("max_cost", NAN),
             ("confidence", 1.0),
             ("guarantee", 9),
+            ("lengths", [1]),
         )
     ],
     case(
@@ -65,6 +71,7 @@ CASES = [
     case("ScoredStage.scores", "stages[1].scores[0]", lambda: of_stage(scores=[1.1] * _N)),
     case("ScoredStage.missing", "stages[1].missing[0]", lambda: of_stage(missing=[_N])),
     case("ScoredStage.missing", "stages[1].missing[1]", lambda: of_stage(missing=[1, 1])),
+    case("ScoredStage.flagged", "stages[1].flagged[0]", lambda: of_stage(flagged=[_N])),
     case("ScoredStage.cost", "stages[1].cost", lambda: of_stage(cost=-1.0)),
     case("JudgeSpec.guarantee", _PROMISE, lambda: promised("exact")),
     case("ErrorGuarantee.max_error", f"{_PROMISE}.max_error", lambda: promised(max_error=NAN)),
@@ -75,12 +82,30 @@ CASES = [
         lambda: promised(labels_counted=10.0),
     ),
     case("ErrorGuarantee.method", f"{_PROMISE}.method", lambda: promised(method="faith")),
+    *[
+        case(
+            f"ItemShares.{name}",
+            f"{_PROMISE}.data[0].{name}",
+            partial(promised_of, **{name: value}),
+        )
+        for name, value in (
+            ("name", "colour"),
+            ("edges", [0.5, 0.5]),
+            ("edges", [NAN]),
+            ("shares", [1.0]),
+            ("shares", [NAN, 0.5]),
+            ("variances", [0.1]),
+            ("variances", [-1.0, 0.0]),
+        )
+    ],
     case("ErrorGuarantee.stages_sha256", f"{_PROMISE}.stages_sha256", promised),
 ]
 
 HARMLESS = {
     "CalibrateCascadeRequest.may_abstain": "both values are legal",
     "CalibrateCascadeRequest.seed": "every value is legal",
+    "ErrorGuarantee.data": "see its fields",
+    "ErrorGuarantee.labels_needed": "a count that is repeated",
     "ErrorGuarantee.n_labels": "a count that is repeated; see labels_counted",
     "ErrorGuarantee.n_wrong": "a count that is repeated",
     "ErrorGuarantee.n_clusters": "a count that is repeated",

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated
 
 import typer
@@ -280,13 +281,19 @@ def _scored(
         raise Problem(f"--stage {stage.name}: has no verdict on any line{why}")
     if missing:
         out.warn(f"--stage {stage.name}: has no verdict on {missing} of {len(scores)} lines")
+    ends = list(accumulate(len(line.contexts) for line in contexts))
+    flagged = [
+        any(verdicts.flags[end - len(line.contexts) : end])
+        for line, end in zip(contexts, ends, strict=True)
+    ]
     spent = 0.0 if verdicts.usage is None else verdicts.usage.cost or 0.0
-    return ScoredStage(verdicts.judge, scores, cost), spent
+    return ScoredStage(verdicts.judge, scores, cost, flagged), spent
 
 
 def _labelled(lines: Sequence[LabelledLine], stages: Sequence[ScoredStage]) -> StagedLabels:
     clusters = [cluster_of(line) or f"line {line.number}" for line in lines]
-    return StagedLabels(stages, [bool(line.label) for line in lines], clusters)
+    lengths = [len(line.contexts[0].retrieved_text) for line in lines]
+    return StagedLabels(stages, [bool(line.label) for line in lines], clusters, lengths)
 
 
 def _report(

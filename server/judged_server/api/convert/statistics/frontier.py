@@ -14,6 +14,7 @@ from judged_server.domain import Calibrator, ErrorGuarantee, stages_sha256
 from judged_server.errors import InvalidField
 from judged_server.statistics.calibration.frontier import FrontierOptions, FrontierPoint, frontier
 from judged_server.statistics.calibration.reliability import Platt
+from judged_server.statistics.calibration.shift import FLAGGED, MISSING, PLAIN
 from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
 
 
@@ -30,7 +31,7 @@ def calibrate_cascade(
         _read_stage(stage, f"stages[{place}]", shipped)
         for place, stage in enumerate(request.stages)
     ]
-    items = StagedItems.build(stages, request.labels, request.clusters)
+    items = StagedItems.build(stages, request.labels, request.clusters, request.lengths)
     found = frontier(items, options)
     keys = [stage.judge.scoring_key for stage in request.stages]
     return write(
@@ -81,17 +82,20 @@ def _read_stage(
         raise InvalidField(
             f"{field}.scores[{wrong[0]}]", "must be a number; name it in missing if there is none"
         )
-    before = -1
-    for place, index in enumerate(message.missing):
-        if not before < index < len(scores):
-            raise InvalidField(
-                f"{field}.missing[{place}]",
-                f"must be above the entry before it, and below {len(scores)}",
-            )
-        before = index
-        scores[index] = np.nan
+    flags = np.full(len(scores), PLAIN)
+    for listed, flag in (("flagged", FLAGGED), ("missing", MISSING)):
+        before = -1
+        for place, index in enumerate(getattr(message, listed)):
+            if not before < index < len(scores):
+                raise InvalidField(
+                    f"{field}.{listed}[{place}]",
+                    f"must be above the entry before it, and below {len(scores)}",
+                )
+            before = index
+            flags[index] = flag
+    scores[flags == MISSING] = np.nan
     name = judge.kind or f"stage {field}"
-    return ScoredStage(name, scores, message.cost, shipped(judge.kind, judge.scoring_key))
+    return ScoredStage(name, scores, message.cost, shipped(judge.kind, judge.scoring_key), flags)
 
 
 def _write_point(
@@ -118,6 +122,8 @@ def _write_point(
         point.labels_counted,
         options.guarantee.name.lower(),
         of,
+        point.data,
+        point.labels_needed,
     )
     stages = [
         statistics_service_pb2.FrontierStage(

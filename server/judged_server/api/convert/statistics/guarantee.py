@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import inf
+
 from judged.v1 import groups_pb2
 
 from judged_server.api.convert.fields import write
-from judged_server.domain import ErrorGuarantee
+from judged_server.domain import ErrorGuarantee, ItemShares
 from judged_server.errors import InvalidField
+from judged_server.statistics.calibration.shift import FLAGS, LENGTH, SCORE
 
+MAX_EDGES = 16
 METHODS = ("design_effect", "kish", "items")
 
 
@@ -29,9 +34,26 @@ def read_error_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> Erro
         message.labels_counted,
         message.method,
         message.stages_sha256,
+        tuple(_read_shares(each, f"{field}.data[{i}]") for i, each in enumerate(message.data)),
+        message.labels_needed,
     )
+
+
+def _read_shares(message: groups_pb2.ItemShares, field: str) -> ItemShares:
+    if message.name not in (SCORE, LENGTH, FLAGS):
+        raise InvalidField(f"{field}.name", f"must be one of {SCORE}, {LENGTH}, {FLAGS}")
+    edges = list(message.edges)
+    if len(edges) > MAX_EDGES or not all(a < b for a, b in pairwise([-inf, *edges, inf])):
+        raise InvalidField(f"{field}.edges", f"must be up to {MAX_EDGES} numbers, ascending")
+    for name in ("shares", "variances"):
+        values = getattr(message, name)
+        if len(values) != len(edges) + 1 or not all(0 <= each <= 1 for each in values):
+            rule = f"must be {len(edges) + 1} numbers from 0 to 1, one more than edges"
+            raise InvalidField(f"{field}.{name}", rule)
+    return ItemShares(message.name, tuple(edges), tuple(message.shares), tuple(message.variances))
 
 
 def write_error_guarantee(guarantee: ErrorGuarantee) -> groups_pb2.ErrorGuarantee:
     """Return the message of a guarantee."""
-    return write(groups_pb2.ErrorGuarantee, guarantee)
+    data = [write(groups_pb2.ItemShares, each) for each in guarantee.data]
+    return write(groups_pb2.ErrorGuarantee, guarantee, data=data)
