@@ -118,9 +118,13 @@ class TestEvaluateGroups:
         assert [list(group.retrieved) for group in groups] == [["x", "e"], ["?"], ["x", "e"]]
         assert rubrics == ["a rubric"]
         ((_, rankings, _, metadata),) = client.asked
-        assert rankings.rankings == [JudgedRanking("q0", 1, 2), JudgedRanking("q1", 2, 1)]
-        assert list(rankings.relevant) == [False, True, False, True]
-        assert list(rankings.source) == [4, 4, 1, 1]
+        # The server matches what has ids.
+        assert rankings.rankings == [
+            JudgedRanking("q0", 1, 2),
+            JudgedRanking("q1", 0, 1, ["d"], ["c", "d"]),
+        ]
+        assert list(rankings.relevant) == [False, True]
+        assert list(rankings.source) == [4, 4]
         assert metadata == {"q1": {"k": "v"}}
         assert found.judge == IDENTITY
         assert found.table.counts.duplicates == 1
