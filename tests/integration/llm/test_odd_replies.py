@@ -223,6 +223,8 @@ BROKEN: dict[str, tuple[str, object, str]] = {
         openai([{"type": "text", "text": 5}]),
         "a number as its text",
     ),
+    "no part of text": ("openai", openai([{"type": "image_url"}]), "no text in its content"),
+    "content in an object": ("openai", openai({"answer": "YES"}), "no text in its content"),
     "half a character": ("openai", b'{"choices": "\\ud800"}', "bytes that are no JSON"),
     "anthropic: no content": ("anthropic", {"model": "m"}, "lacks content"),
     "anthropic: a number": ("anthropic", anthropic([{"type": "text", "text": 5}]), "as its text"),

@@ -213,8 +213,11 @@ def text_of(content: object, odd: list[str]) -> str:
     """Return the text of a reply's content: itself, or that of its parts, thoughts left out."""
     if content is None or isinstance(content, str):
         return content or ""
-    parts = content if isinstance(content, list) else [content]
-    return "".join(_part_text(part, odd) for part in parts)
+    parts, told = content if isinstance(content, list) else [content], len(odd)
+    said = "".join(_part_text(part, odd) for part in parts)
+    if not said and len(odd) > told:
+        raise broken("has no text in its content, but other parts")
+    return said
 
 
 def _part_text(part: object, odd: list[str]) -> str:

@@ -65,15 +65,27 @@ def test_a_place_with_a_logarithm_that_can_not_be_tells_nothing(value, kept):
     assert likeliest("x", [{"token": "x", "p": None}], "p", odd) == ()
 
 
+TEXT = {"type": "text", "text": "c"}
+
+
 def test_the_text_of_parts():
     odd: list[str] = []
     thought = {"type": "thinking", "thinking": []}
     assert text_of(None, odd) == ""
-    assert text_of([thought, "a", {"text": "b"}, {"type": "text", "text": "c"}], odd) == "abc"
+    assert text_of([thought, "a", {"text": "b"}, TEXT], odd) == "abc"
     assert odd == []
-    assert text_of([{"type": "image_url"}, {"new": 1}], odd) == ""
+    assert text_of([{"type": "image_url"}, {"new": 1}, TEXT], odd) == "c"
     assert len(odd) == 2
-    for bad in (5, True, [5], [[]], [{"type": "text"}], [{"text": 5}]):
+    for bad in (
+        {"new": 1},
+        [{"type": "image_url"}, thought],
+        5,
+        True,
+        [5],
+        [[]],
+        [{"type": "text"}],
+        [{"text": 5}],
+    ):
         with pytest.raises(UnreadableReply):
             text_of(bad, odd)
 
