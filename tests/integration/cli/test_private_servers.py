@@ -87,9 +87,11 @@ def test_a_server_ends_with_its_process_and_not_before(name: str, tmp_path: Path
         answered = subprocess.run(asked, capture_output=True, timeout=100, check=False)
         assert answered.returncode == 0, "it goes on while its process does"
         owner.kill()
-    until(lambda: not runs(server), 100)
-    for pid in set(started) - {server}:
-        os.kill(pid, signal.SIGKILL)
+    try:
+        until(lambda: not runs(server), 100)
+    finally:
+        for pid in filter(runs, started):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("library", ["cygrpc", "_hashlib", "orjson"])
