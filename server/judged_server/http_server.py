@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import LineTooLong
 
 from judged_server.errors import InternalFault, printable
 from judged_server.telemetry import logger
@@ -47,7 +46,10 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        super().handle_error(request, status, exc, message)
+        del message  # aiohttp quotes tokens and texts in it
+        if request.writer.output_size:
+            raise ConnectionError("the reply has begun")
+        _log.info("no HTTP", error=type(exc).__name__)
         told = f"this is no request of HTTP/1.1: {type(exc).__name__}"
         if isinstance(exc, LineTooLong):
             told = f"the first line and each header may have {_HEADER_BYTES} bytes"
@@ -111,7 +113,6 @@ def runner_of(
     application.router.add_get("/healthz", tell_health, allow_head=False)
     application.router.add_get("/readyz", tell_ready, allow_head=False)
     application.on_response_prepare.append(_make_safe)
-    logging.getLogger("aiohttp.server").addFilter(_without_quotes)
     return _Runner(
         application,
         access_log=None,
@@ -144,16 +145,3 @@ def wrong_host(request: web.Request) -> str:
 async def _make_safe(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_SAFE)
     response.headers.popall("Server", None)
-
-
-def _without_quotes(record: logging.LogRecord) -> bool:
-    """Take from the line of what is no HTTP all but that: aiohttp quotes tokens and texts in it.
-
-    It is the fault of whoever sent it, so no error either.
-    """
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.msg = f"{record.getMessage()}: what it sent is no HTTP ({type(error).__name__})"
-        record.args = record.exc_info = None
-        record.levelno, record.levelname = logging.INFO, "INFO"
-    return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -35,6 +34,8 @@ _OF = {
     FieldDescriptor.CPPTYPE_UINT32: " of whole numbers from 0",
     FieldDescriptor.CPPTYPE_UINT64: " of whole numbers from 0",
 }
+_NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|Infinity)|NaN", re.ASCII)
+_NUMBERS = _OF.keys() - {FieldDescriptor.CPPTYPE_STRING, FieldDescriptor.CPPTYPE_BOOL}
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _ANY = "type.googleapis.com/google.rpc."
 
@@ -54,8 +55,6 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
         raise errors.MalformedMessage("the body is nested too deeply") from None
     except ParseError as error:
         raise _misfit(str(error), kind) from None
-    except OverflowError:
-        raise errors.InvalidField(_above_doubles(found, ""), "is no number of 64 bits") from None
     # Numbers may take more bytes than their digits.
     size = message.ByteSize()
     if size > max_bytes:
@@ -145,13 +144,15 @@ def _check(value: dict[str, Any], kind: Descriptor, path: str) -> None:
 def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa: ANN401 - JSON
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
-        _check_map(part, inner.fields_by_name["value"].message_type, place)
+        _check_map(part, inner.fields_by_name["value"], place)
         return
     if field.is_repeated and not isinstance(part, list):
         raise errors.InvalidField(place, f"must be a JSON array{_of(field)}")
     if inner is None or inner.full_name.startswith("google.protobuf."):
         if field.type == FieldDescriptor.TYPE_STRING:
             _check_strings(part, place)
+        if field.cpp_type in _NUMBERS:
+            _check_numbers(part if isinstance(part, list) else [part], field, place)
         if field.type == FieldDescriptor.TYPE_BYTES and not _is_base64(part):
             # Protobuf passes over what does not belong there.
             raise errors.InvalidField(place, "must be base64, without spaces and line ends")
@@ -163,11 +164,16 @@ def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa
         _check_object(item, inner, f"{place}[{index}]")
 
 
-def _check_map(part: Any, kind: Descriptor | None, place: str) -> None:  # noqa: ANN401 - JSON
+def _check_map(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa: ANN401 - JSON
     if not isinstance(part, dict):
         raise errors.InvalidField(place, "must be a JSON object")
+    kind = field.message_type
+    if kind is None:
+        if field.cpp_type in _NUMBERS:
+            _check_numbers(list(part.values()), field, place)
+        return
     for name, value in part.items():
-        if kind is None or value is None:
+        if value is None:
             continue
         at = f'{place}["{name[:80]}"]'
         if not isinstance(value, dict):
@@ -192,16 +198,13 @@ def _is_base64(part: Any) -> bool:  # noqa: ANN401 - JSON
     return len(part.rstrip("=")) % 4 != 1
 
 
-def _above_doubles(value: Any, place: str) -> str:  # noqa: ANN401 - JSON
-    """Return the place of a whole number that no double holds; "" for none."""
-    if isinstance(value, int) and abs(value) > sys.float_info.max:
-        return place
-    parts: Iterable[tuple[str, Any]] = ()
-    if isinstance(value, dict):
-        parts = ((f"{place}.{name[:80]}".removeprefix("."), part) for name, part in value.items())
-    elif isinstance(value, list):
-        parts = ((f"{place}[{index}]", part) for index, part in enumerate(value))
-    return next(filter(None, (_above_doubles(part, at) for at, part in parts)), "")
+def _check_numbers(parts: list[Any], field: FieldDescriptor, place: str) -> None:
+    """Raise InvalidField for what Python takes for a number and JSON does not, as "1_0"."""
+    for part in parts:
+        if isinstance(part, str) and not _NUMBER.fullmatch(part):
+            raise errors.InvalidField(place, f"takes{_of(field)[3:]}, as JSON has them")
+        if isinstance(part, int) and abs(part) > sys.float_info.max:
+            raise errors.InvalidField(place, "is no number of 64 bits")
 
 
 def _check_object(part: Any, kind: Descriptor, place: str) -> None:  # noqa: ANN401 - JSON

@@ -58,10 +58,17 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     ),
     "one in a map": (
         group("", f'"kind": "exact", "parameters": {{"a": {{"double_value": {LARGE}}}}}'), 400,
-        "judge.parameters.a.double_value: ",
+        "judge.parameters[\"a\"].double_value: ",
     ),
+    **{
+        f"a number as {text!r}": (
+            group("", f'"kind": "exact", "min_score": "{text}"'), 400,
+            "judge.min_score: takes numbers,",
+        )
+        for text in ("1_0", "\u0665", "1 ", "+1", "inf", "")
+    },
     "one for a whole number": (
-        post("/v1/GetUsage", f'{{"days": {LARGE}}}'), 400, "days: takes whole numbers",
+        post("/v1/GetUsage", f'{{"days": {LARGE}}}'), 400, "days: is no number of 64 bits",
     ),
     "a sign that base64 has not": (vectors("AAC?APw=="), 400, "expected: must be base64"),
     "letters that are no ASCII": (vectors("\u00e9AACAPw=="), 400, "must be base64"),
