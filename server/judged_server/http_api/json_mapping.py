@@ -53,7 +53,7 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
         ParseDict(found, message)
     except RecursionError:
         raise errors.MalformedMessage("the body is nested too deeply") from None
-    except ParseError as error:
+    except (ParseError, OverflowError) as error:
         raise _misfit(str(error), kind) from None
     # Numbers may take more bytes than their digits.
     size = message.ByteSize()
@@ -151,8 +151,11 @@ def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa
     if inner is None or inner.full_name.startswith("google.protobuf."):
         if field.type == FieldDescriptor.TYPE_STRING:
             _check_strings(part, place)
+        parts = part if isinstance(part, list) else [part]
         if field.cpp_type in _NUMBERS:
-            _check_numbers(part if isinstance(part, list) else [part], field, place)
+            _check_numbers(parts, field, place)
+        if field.enum_type is not None and any(isinstance(each, float) for each in parts):
+            raise errors.InvalidField(place, f"takes{_of(field)[3:]}")  # Python cuts 1.5 to 1
         if field.type == FieldDescriptor.TYPE_BYTES and not _is_base64(part):
             # Protobuf passes over what does not belong there.
             raise errors.InvalidField(place, "must be base64, without spaces and line ends")

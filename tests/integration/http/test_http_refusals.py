@@ -67,6 +67,13 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
         )
         for text in ("1_0", "\u0665", "1 ", "+1", "inf", "")
     },
+    **{
+        f"{number} for a name": (
+            post("/v1/BatchJudge", f'{{"asking": {{"cache": {number}}}}}'), 400,
+            "asking.cache: takes CACHE_MODE_USE",
+        )
+        for number in ("1.5", "-Infinity", "1e400", "NaN")
+    },
     "one for a whole number": (
         post("/v1/GetUsage", f'{{"days": {LARGE}}}'), 400, "days: is no number of 64 bits",
     ),
