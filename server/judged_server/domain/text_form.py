@@ -58,8 +58,10 @@ class _Forms(dict[int, str]):
             form = ""
         else:
             tag, *codes = unicodedata.decomposition(character).split() or [""]
-            # What begins with a space is an accent that stands alone.
-            if tag[:1] == "<" and tag not in _KEPT_TAGS and (codes[0] != "0020" or not codes[1:]):
+            # Punctuation, such as an ellipsis, is what it is, and an accent that stands alone too.
+            kept = tag == "<compat>" and unicodedata.category(character)[0] == "P"
+            alone = codes[:1] == ["0020"] and len(codes) > 1
+            if tag[:1] == "<" and tag not in _KEPT_TAGS and not kept and not alone:
                 form = "".join(self[int(part, 16)] for part in codes)
         self[code] = form
         return form

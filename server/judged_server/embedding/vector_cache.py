@@ -48,7 +48,7 @@ class VectorRows:
         return VectorRows(numbers[self.texts], self.vectors, self.counts, self.flags)
 
 
-ENGINE_VERSION = 3
+ENGINE_VERSION = 4
 """Raised when a release makes other vectors, or flags, of the same text, model and runtime."""
 
 

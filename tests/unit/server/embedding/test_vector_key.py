@@ -53,4 +53,4 @@ def test_parts_do_not_run_into_each_other():
 
 
 def test_the_key_is_the_same_in_every_version_and_on_every_machine():
-    assert _key().hex() == ("26f179248863e75de099ecdb5be741fd3539f4b5de69cde73579921b4a9e6d35")
+    assert _key().hex() == ("4fbe18e938dd67df60060672ed106b07c6e7f20169b3a5aef044f827e80a6394")

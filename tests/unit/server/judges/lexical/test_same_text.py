@@ -37,7 +37,7 @@ SAME = {
     "half-width kana": ("ガスの会社", "ｶﾞｽの会社"),
     "Kangxi radicals": ("一人の日本人", "⼀⼈の⽇本⼈"),
     "mathematical letters": ("the big sale", "𝐭𝐡𝐞 𝒃𝒊𝒈 𝖘𝖆𝖑𝖊"),
-    "long s and ellipsis": ("Congress must wait...", "Congreſs muſt wait…"),
+    "long s and Roman numerals": ("Congress must act IV", "Congreſs muſt act Ⅳ"),
     "hyphens": ("a well-known co-op", "a well\u2011known co\u2010op"),
     "narrow spaces": ("12 000 km", "12\u202f000\u2009km"),
     "emoji as text or picture": ("done ✔ well", "done ✔\ufe0f well"),
