@@ -161,7 +161,7 @@ CASES = [
     case("VerdictColumns.status", "judged.verdicts.status[0]", lambda: judged(status=[77, 1])),
     case("VerdictColumns.status", "judged.verdicts.relevant", lambda: judged(status=[2, 1])),
     case("VerdictColumns.source", "judged.verdicts.source[0]", lambda: judged(source=[0, 1])),
-    case("VerdictColumns.flags", "judged.verdicts.flags[1]", lambda: judged(flags=[1, 64])),
+    case("VerdictColumns.flags", "judged.verdicts.flags[1]", lambda: judged(flags=[1, 128])),
     case(
         "VerdictColumns.group_offsets",
         "judged.verdicts.group_offsets",
