@@ -29,6 +29,6 @@ def test_a_misspelt_option_is_told_and_a_harness_is_left_alone() -> None:
     assert said.endswith("did you mean JUDGED_METRIC?")
 
 
-def test_an_option_under_another_prefix_is_told():
+def test_an_option_under_another_prefix_is_told() -> None:
     (said,) = command.misspelt_variables(COMMANDS, {"VERDICT_TARGET": "x", "VERDICT_X": "y"})
     assert said == "VERDICT_TARGET is not read; did you mean JUDGED_TARGET?"

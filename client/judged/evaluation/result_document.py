@@ -156,8 +156,10 @@ def read_negatives(record: Record) -> NegativeReport:
 def read_flat(kind: type[Value], record: Record) -> Value:
     """Return a value of a type whose fields stand in the record under their own names."""
     known = {part.name for part in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
+    held = {name: value for name, value in record.fields.items() if name in known}
+    lists = {name: tuple(value) for name, value in held.items() if isinstance(value, list)}
     try:
-        return kind(**{name: value for name, value in record.fields.items() if name in known})
+        return kind(**{**held, **lists})
     except TypeError:
         raise record.error(f"lacks a field of {kind.__name__}; the file was changed") from None
 

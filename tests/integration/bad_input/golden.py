@@ -77,6 +77,9 @@ CASES = [
         "groups[0].spans.expected[1].end",
         lambda: spans(GOOD, groups_pb2.Span(file="f")),
     ),
+    case(
+        "QueryGroup.grades", "groups[0].grades", lambda: batch(group(expected=[], grades={"a": 1}))
+    ),
     case("QueryGroup.negatives", "groups[0].negatives", lambda: batch(group(negatives=["n"]))),
     case(
         "QueryGroup.negatives",
@@ -163,6 +166,8 @@ CASES = [
 ]
 
 HARMLESS = {
+    "QueryGroup.GradesEntry.key": "see QueryGroup.grades",
+    "QueryGroup.GradesEntry.value": "see QueryGroup.grades",
     "QueryGroup.MetadataEntry.key": "see QueryGroup.metadata",
     "QueryGroup.MetadataEntry.value": "see QueryGroup.metadata",
 }

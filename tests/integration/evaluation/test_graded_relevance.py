@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judged import (
@@ -248,7 +249,7 @@ class TestCommand:
         {"query_id": "8", "doc_id": "a", "query": "r", "retrieved_text": "1 c"},
     )
 
-    def judge(self, folder: Path, server: ServerProcess, *more: str, lines: object = LINES):
+    def judge(self, folder: Path, server: ServerProcess, *more: str, lines: Any = LINES):
         (folder / "pool.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return run_in(folder, "judge", "pool.jsonl", "--target", server.address, *more)
 

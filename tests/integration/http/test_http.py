@@ -167,6 +167,7 @@ class TestErrors:
     def test_a_name_that_was_made_to_stand_for_this_machine_is_refused(
         self, address: str, path: str
     ):
+        body: dict[str, object] | None
         body, method = ({}, "POST") if path.startswith("/v1") else (None, "GET")
         for host in ("rebound.example:8471", "localhost.rebound.example", "10.0.0.1", "[", ""):
             told = ask(address, path, body, {"Host": host}, method=method)

@@ -29,6 +29,15 @@ def graded(max_grade: int, labelled: bool = False, **columns: object) -> pb.Comp
     return request
 
 
+def by_id(labelled: bool = False, relevant: list[bool] = [], **ranking: Any) -> Any:  # noqa: B006
+    one = metrics_pb2.JudgedRanking(query_id="1", retrieved=1, **ranking)
+    verdicts = verdicts_pb2.VerdictColumns(relevant=relevant)
+    rankings = metrics_pb2.JudgedRankings(rankings=[one], verdicts=verdicts)
+    if labelled:
+        rankings.human_labels.SetInParent()
+    return compute(metrics=("mrr",), judged=rankings)
+
+
 def _options(**options: Any) -> metrics_pb2.MetricOptions:
     """Options of which some may be for qrels."""
     qrels = {
@@ -150,6 +159,26 @@ CASES = [
                 verdicts=verdicts_pb2.VerdictColumns(relevant=[True]),
             )
         ),
+    ),
+    case(
+        "JudgedRanking.document_ids",
+        "judged.rankings[0].document_ids",
+        lambda: by_id(relevant_document_ids=["a"], document_ids=["b", "c"]),
+    ),
+    case(
+        "JudgedRanking.relevant_document_ids",
+        "judged.rankings[0].relevant_document_ids",
+        lambda: by_id(True, relevant_document_ids=["a"], document_ids=["b"]),
+    ),
+    case(
+        "JudgedRanking.grades",
+        "judged.rankings[0].grades",
+        lambda: by_id(True, grades={"a": 2}, document_ids=["b"]),
+    ),
+    case(
+        "JudgedRanking.open_ended",
+        "judged.rankings[0].expected",
+        lambda: by_id(relevant=[True, True], expected=2, open_ended=True),
     ),
     case(
         "VerdictColumns.relevant", "judged.verdicts.relevant", lambda: judged(relevant=[True] * 3)
@@ -320,4 +349,13 @@ CASES = [
     ),
 ]
 
-HARMLESS = {"VerdictColumns.errors": "ComputeMetrics reads the status column only"}
+HARMLESS = {
+    "VerdictColumns.errors": "ComputeMetrics reads the status column only",
+    "JudgedRanking.GradesEntry.key": "see JudgedRanking.grades",
+    "JudgedRanking.GradesEntry.value": "see JudgedRanking.grades",
+    "PerQueryValues.id_fits": "callers send back what they got; a warning is made of it",
+    **{
+        f"IdFit.{field.name}": "see PerQueryValues.id_fits"
+        for field in metrics_pb2.IdFit.DESCRIPTOR.fields
+    },
+}

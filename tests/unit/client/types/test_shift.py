@@ -55,7 +55,7 @@ class Items:
 
     def usage(self, guarantee: ErrorGuarantee) -> CascadeUsage:
         columns = (self.buckets, self.scores, self.flags, self.lengths)
-        counts = server.count_items(guarantee.data, *columns)  # type: ignore[arg-type]  # same fields
+        counts = server.count_items(guarantee.data, *columns)  # the same fields
         return CascadeUsage([StageUsage("exact")], 0.0, guarantee, counts.tolist())
 
 

@@ -76,7 +76,7 @@ def test_the_text_of_parts():
     assert odd == []
     assert text_of([{"type": "image_url"}, {"new": 1}, TEXT], odd) == "c"
     assert len(odd) == 2
-    for bad in (
+    unreadable: tuple[object, ...] = (
         {"new": 1},
         [{"type": "image_url"}, thought],
         5,
@@ -85,7 +85,8 @@ def test_the_text_of_parts():
         [[]],
         [{"type": "text"}],
         [{"text": 5}],
-    ):
+    )
+    for bad in unreadable:
         with pytest.raises(UnreadableReply):
             text_of(bad, odd)
 
