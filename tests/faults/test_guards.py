@@ -42,7 +42,7 @@ TESTS = {
     "::TestHealthAndReflection::test_reflection_is_off_unless_asked_for",
     "repeated_requests": f"{UNIT}/api/test_idempotency.py",
     "usable_tenants": f"{UNIT}/tenants/test_directory.py"
-    "::test_a_bad_file_changes_nothing_and_is_told_once",
+    "::test_a_file_counts_once_it_is_found_again_as_it_was",
     "numbers_of_settings": f"{UNIT}/test_settings.py::test_numbers_that_are_none_are_refused",
     "stacks_of_a_standing_loop": f"{UNIT}/process/test_watchdog.py"
     "::test_the_stacks_of_a_loop_that_stands_are_written_once",

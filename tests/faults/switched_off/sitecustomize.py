@@ -131,22 +131,16 @@ def repeated_requests() -> None:
 
 
 def usable_tenants() -> None:
-    """Take a file that can't be read for one without tenants."""
-    import judged_server.tenants.directory
-    from judged_server.settings import SettingsError
-    from judged_server.tenants.tenants_file import Tenants
+    """Take a file of tenants at the first look, though it may be half written."""
+    from judged_server.tenants.directory import FileDirectory
 
-    directory: Any = judged_server.tenants.directory
-    read = directory.read_tenants
+    refresh = FileDirectory.refresh
 
-    def forgiving(*arguments: Any) -> Tenants:
-        try:
-            found: Tenants = read(*arguments)
-        except SettingsError:
-            return Tenants({}, {}, {})
-        return found
+    def at_once(self: FileDirectory) -> bool:
+        self._before = self._look()
+        return refresh(self)
 
-    directory.read_tenants = forgiving
+    FileDirectory.refresh = at_once  # type: ignore[method-assign]
 
 
 def numbers_of_settings() -> None:

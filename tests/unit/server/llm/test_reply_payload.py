@@ -12,11 +12,15 @@ replies = st.builds(
     ChatReply,
     text=words,
     finish_reason=st.sampled_from(FinishReason),
-    usage=st.builds(TokenUsage, st.integers(0, 1 << 40), st.integers(0, 1 << 40)),
+    usage=st.builds(
+        TokenUsage, st.integers(0, 1 << 40), st.integers(0, 1 << 40), estimated=st.just(False)
+    ),  # what a kept reply took was told when it came
     model=words,
     refusal=st.none(),  # such a reply is no verdict, and never kept
     system_fingerprint=words,
     logprobs=st.lists(places, max_size=3).map(tuple),
+    left_out=st.just(()),  # told when it came, as what was estimated
+    unreadable=st.just(""),  # such a reply is never kept
 )
 
 
