@@ -126,6 +126,8 @@ class Purse:
     """
 
     def __init__(self, asking: Asking | None) -> None:
+        if asking is not None:
+            need_kind(asking, "asking", Asking, "an Asking")
         self._asking = asking
         self.limited = asking is not None and asking.max_cost is not None
         self._spent: list[float] = []

@@ -21,6 +21,8 @@ def main() -> None:
             "judged: the command line is not installed; run: pip install 'judged[cli]'\n"
         )
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     try:
         if raises:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -140,7 +140,7 @@ def usable_tenants() -> None:
         self._before = self._look()
         return refresh(self)
 
-    FileDirectory.refresh = at_once  # type: ignore[method-assign]
+    FileDirectory.refresh = at_once
 
 
 def numbers_of_settings() -> None:

@@ -20,7 +20,7 @@ from judged.types import (
     VerdictCounts,
 )
 
-INTERVAL = Interval(0.1, 0.9, 0.95, 0.2, "percentile|v1", ["few queries"])
+INTERVAL = Interval(0.1, 0.9, 0.95, 0.2, "percentile|v1", ("few queries",))
 TABLE = MetricTable(
     [
         MetricResult("mrr@2", 0.75, 2, None, None, "mrr|v1", [1.0, 0.5], INTERVAL),
