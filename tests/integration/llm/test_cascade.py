@@ -162,7 +162,7 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
     judging = ("judge", str(DATA), "--cascade", "my.cascade.json")
     done = run_in(tmp_path, *judging, "--json", "j.json", **there)
     assert done.returncode == 0, done.stderr
-    assert "guarantee: at most" in done.stderr
+    assert "guarantee: of data like the labels at most" in done.stderr
     told = json.loads((tmp_path / "j.json").read_text())["usage"]["cascade"]
     assert told["guarantee"] == point["guarantee"]
     lines = json.loads((tmp_path / "j.json").read_text())["verdicts"]
