@@ -54,6 +54,10 @@ LARGE_GROUPS = 200
 LARGE_VERDICTS = 20_000
 """and so are more verdicts than this: about 2 ms."""
 
+_KEPT_IDS = 2_000
+_Known = tuple[Sequence[str], Sequence[str], Mapping[str, int]]
+"""The ids that a group retrieved, the relevant ones, and their grades."""
+
 Once = Callable[[Callable[[Caller], Coroutine[Any, Any, Verdicts]]], Awaitable[Verdicts]]
 """Gives the verdicts that a piece of work returns, or those that it returned before."""
 FaultOf = Callable[[Exception], tuple[errors.JudgedError, VerdictFault]]
@@ -122,6 +126,7 @@ class PartedEvaluation:
         self._families: Sequence[FamilyJudge] = ()
         self._groups = DistinctGroups(strict=options.strict_duplicates)
         self._id_fit = IdFit()
+        self._last_known: _Known | None = None
         self._continued: list[bool] = []
         self._judged: list[Sequence[JudgedResults]] = []
         self._metadata: list[Mapping[str, str]] = []
@@ -224,6 +229,7 @@ class PartedEvaluation:
             raise self._failure
         if self._judge is None:
             self._settle(())
+        self._see_last()
         n_verdicts = self._counts.total
         large = len(self._groups.query_ids) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
         if large or self._options.interval is not None:  # an interval takes 5 ms and more
@@ -249,8 +255,33 @@ class PartedEvaluation:
                 for i, group in enumerate(part.groups)
             ]
             part.judged_ids = JudgedIds.of(known)
-            self._id_fit.see(known)
+            self._see_ids(known, continues=continues)
+        else:
+            self._see_last()
         return part
+
+    def _see_ids(self, known: Sequence[_Known], *, continues: bool) -> None:
+        """Look at the ids of groups, of the last one when it is known where it ends.
+
+        One with very many results is not looked at if it comes in parts: they are not kept.
+        """
+        begun = self._last_known if continues else None
+        if begun is None:
+            self._see_last()
+        else:
+            known = [([*begun[0], *known[0][0]], *known[0][1:]), *known[1:]]
+        self._last_known = None
+        *whole, last = known
+        self._id_fit.see(whole)
+        if len(last[0]) <= _KEPT_IDS:
+            self._last_known = last
+        else:
+            self._id_fit.see([last])
+
+    def _see_last(self) -> None:
+        if self._last_known is not None:
+            self._id_fit.see([self._last_known])
+            self._last_known = None
 
     def _settle(self, groups: Sequence[QueryGroup]) -> None:
         """Choose the judges; `groups` show whether they are to compare the caller's vectors."""

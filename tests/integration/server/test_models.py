@@ -174,7 +174,9 @@ class TestOddTexts:
 
     def test_odd_texts_are_judged(self, client):
         verdicts = client.judge([QueryGroup("q", ["a cat"], list(self.ODD))], "semantic")
-        assert {verdict.status.name for verdict in verdicts} == {"OK"}
+        reasons = {verdict.error.reason for verdict in verdicts if verdict.error is not None}
+        assert reasons <= {"UNSUPPORTED_TEXT"}  # of texts without a word of the vocabulary
+        assert any(verdict.status.name == "OK" for verdict in verdicts)
         assert client.judge([QueryGroup("q", ["", "a"], [""])], "semantic").coverage == 1
 
     def test_an_empty_side_has_no_verdicts_and_no_groups_are_refused(self, client):
