@@ -278,10 +278,9 @@ async def test_one_that_goes_down_in_the_middle_and_comes_back_loses_nothing():
         reasons = await fault_reasons(models, ITEMS, 60.0)
         await models.close()
     assert reasons.total() == 0
-    per_item = counts["requests"] / ITEMS
-    print(f"{counts['requests']} calls for {ITEMS} items: {per_item:.4f} an item")
-    # The slower this machine, the more calls are on their way when the outage begins and ends.
-    assert per_item <= 1.5
+    print(f"{counts['requests']} calls for {ITEMS} items")
+    # Those under way when the outage begins are asked again, and there are some probes.
+    assert counts["requests"] <= ITEMS + 2 * ROOM
 
 
 @pytest.mark.timeout(300)

@@ -58,9 +58,11 @@ def items(n: int = N) -> list[AnswerItem]:
 def limit_for(client: Client, about: int) -> Asking:
     """A limit that pays for about so many of the groups, and for some of the answers."""
     one = client.judge(groups(1), "llm", asking=Asking(CacheMode.REFRESH)).usage
-    most = client.estimate_scores(items(1), ["helpfulness"]).cost
+    never_asked = AnswerItem("n", "q?", "an answer that no test asks about")
+    most = client.estimate_scores([never_asked], ["helpfulness"]).cost
     assert one is not None
-    return Asking(CacheMode.REFRESH, (one.cost or 0) * about + (most or 0))
+    assert most
+    return Asking(CacheMode.REFRESH, (one.cost or 0) * about + most)
 
 
 @pytest.fixture

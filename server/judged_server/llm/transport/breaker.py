@@ -7,9 +7,9 @@
         between 1 and 15 s
     any --the key is refused--> refusing: requests fail at once, for 5 s and then up to 60 s
 
-Requests are counted in the order in which they were sent, and those under way count as good: a
-failure comes sooner than an answer, so that the first outcomes of a burst are nearly all failures
-even where one request in five fails. Once closed, requests begin at 50 a second, twice as many
+The last 16 requests are those sent up to the latest that has ended, and what is under way among
+them counts as good: a failure comes sooner than an answer, so that the first outcomes of a burst
+are nearly all failures even where one request in five fails. Once closed, requests begin at 50 a second, twice as many
 every tenth of a second, so that a limit that the provider has is met by few of them.
 """
 
@@ -57,6 +57,7 @@ class Breaker:
         self._state = _State.UNKNOWN
         self._generation = 0
         self._begun = 0
+        self._latest_ended = 0
         self._failed = [False] * WINDOW
         self._open_until = 0.0
         self._failing_since = 0.0
@@ -108,7 +109,6 @@ class Breaker:
             if self._growth.per_second() > FULL_RATE:
                 self._growth = None
         self._begun += 1
-        self._failed[self._begun % WINDOW] = False
         return Permit(self._generation, self._begun, probe)
 
     def stop_waiting_for_first(self) -> None:
@@ -118,6 +118,7 @@ class Breaker:
 
     def succeeded(self, permit: Permit) -> None:
         """Note that the provider works."""
+        self._end(permit)
         if permit.probe and permit.generation == self._generation:
             if self._state is not _State.UNKNOWN:
                 _log.info("breaker closed", provider=self._provider)
@@ -132,7 +133,8 @@ class Breaker:
             return  # a request from before the last change says nothing of the time after it
         refuse = refuse or fault.reason is Reason.PROVIDER_REFUSED_KEY
         if not permit.probe and not refuse:
-            if permit.number > self._begun - WINDOW:
+            self._end(permit)
+            if permit.number > self._latest_ended - WINDOW:
                 self._failed[permit.number % WINDOW] = True
             if sum(self._failed) < FAILED_OF_WINDOW:
                 return
@@ -168,6 +170,13 @@ class Breaker:
         self._failed = [False] * WINDOW
         self._growth = GrowingRate(FIRST_RATE, RATE_DOUBLES_S, self._clock)
         self.cause = None
+
+    def _end(self, permit: Permit) -> None:
+        """Move the window up to a request that has ended."""
+        first = max(self._latest_ended + 1, permit.number - WINDOW + 1)
+        for number in range(first, permit.number + 1):
+            self._failed[number % WINDOW] = False
+        self._latest_ended = max(self._latest_ended, permit.number)
 
     def _enter(self, state: _State) -> None:
         self._state = state

@@ -68,6 +68,28 @@ def test_fast_failures_do_not_outrun_answers_that_are_under_way():
         assert not breaker.is_open
 
 
+@pytest.mark.parametrize("together", [1, 15, 17, 32, 512])
+def test_failures_that_take_as_long_as_answers_open_it_however_many_are_under_way(together: int):
+    breaker, _ = closed()
+    under_way = [breaker.begin() for _ in range(together)]
+    for _ in range(WINDOW):
+        breaker.failed(under_way.pop(0), DOWN)
+        if breaker.is_open:
+            break
+        under_way.append(breaker.begin())
+    assert breaker.is_open
+
+
+def test_late_failures_count_for_nothing_beside_later_answers():
+    breaker, _ = closed()
+    late = [breaker.begin() for _ in range(WINDOW)]
+    for _ in range(WINDOW):
+        breaker.succeeded(breaker.begin())
+    for permit in late:
+        breaker.failed(permit, DOWN)
+    assert not breaker.is_open
+
+
 def test_one_request_finds_out_about_a_provider_that_nobody_has_asked():
     breaker = Breaker("p", StillClock())
     first = breaker.begin()
