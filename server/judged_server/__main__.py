@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:
@@ -67,9 +67,32 @@ class _Help(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
+class _Once(argparse.Action):
+    """Keeps the value of an option, and refuses another one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse hands it over
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string and getattr(namespace, self.dest, self.default) is not self.default:
+            raise argparse.ArgumentError(self, "is there twice; leave one of them out")
+        setattr(namespace, self.dest, values)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes an option by its whole name, and its value once; so do the parsers of commands."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as those of argparse
+        super().__init__(**options, allow_abbrev=False)
+        self.register("action", None, _Once)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="judged-server",
         formatter_class=_Help,
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
@@ -134,7 +157,7 @@ def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
     flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public list
     for word in itertools.takewhile(lambda word: word not in COMMANDS, argv):
         flag = word.partition("=")[0]
-        if flag.startswith("--") and not any(known.startswith(flag) for known in flags):
+        if flag.startswith("--") and flag not in flags:
             hint = errors.did_you_mean(flag, flags, "judged-server --help lists them")
             raise SettingsError(f"{flag} is no setting; {hint}")
     arguments, unread = parser.parse_known_args(argv)

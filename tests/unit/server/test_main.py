@@ -37,6 +37,7 @@ runpy.run_module("judged_server", run_name="__main__")
     [
         (["--lisen", "127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
         (["--lisen=127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
+        (["--port", "50051"], "--port is no setting; did you mean --port-file?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
         (
             ["doctor", "--hub", "x"],
@@ -49,10 +50,22 @@ def test_a_flag_that_is_misspelt_or_misplaced_is_named(words, said, capsys):
     assert capsys.readouterr().err == f"judged-server: {said}\n"
 
 
-def test_the_beginning_of_a_setting_stands_for_it_and_other_words_are_refused(capsys):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2"],
+        ["--listen=127.0.0.1:1", "--log-level", "info", "--listen=127.0.0.1:1", "doctor"],
+        ["models", "add", "n", "folder", "--name", "a", "--name", "b"],
+    ],
+)
+def test_an_option_that_is_there_twice_is_refused(words, capsys):
     with pytest.raises(SystemExit) as left:
-        run(["--vers"])
-    assert left.value.code == 0
+        run(words)
+    assert left.value.code == 2
+    assert "is there twice" in capsys.readouterr().err
+
+
+def test_other_words_are_refused(capsys):
     with pytest.raises(SystemExit) as left:
         run(["doctor", "--all"])
     assert left.value.code == 2
