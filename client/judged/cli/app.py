@@ -128,9 +128,6 @@ _add(doctor.command, "doctor")
 _add(demo.command, "demo")
 _add(data.convert, "convert")
 _add(data.validate, "validate")
-_add(data.split, "split")
-_add(data.slice_command, "slice")
-_add(data.merge, "merge")
 
 
 def run(arguments: Sequence[str]) -> int:

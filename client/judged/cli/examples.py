@@ -80,9 +80,6 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "judged convert dataset.json dataset.csv --json converted.json",
     ),
     "validate": ("judged validate dataset.json --strict",),
-    "split": ("judged split dataset.json tune.json test.json --share 0.3",),
-    "slice": ("judged slice dataset.json python.json --where topic=python",),
-    "merge": ("judged merge all.json first.json second.json",),
 }
 
 

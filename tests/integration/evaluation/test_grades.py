@@ -77,28 +77,6 @@ def test_ragas_says_that_it_holds_none(folder):
     assert "grades of documents: those of 3 queries are left out" in done.stderr
 
 
-def test_merge_split_and_slice_keep_them(client, folder, expected):
-    for command in (
-        ["split", "trec.qrels", "a.json", "b.json", "--share", "0.5"],
-        ["merge", "all.json", "a.json", "b.json"],
-    ):
-        assert run_in(folder, *command).returncode == 0
-    assert values(client, Dataset.load(folder / "all.json"), folder) == expected
-    queries = [
-        Query(q.query_id, q.text, metadata={"kind": q.query_id}, grades=q.grades)
-        for q in Dataset.load(folder / "given").queries
-    ]
-    Dataset(queries).save(folder / "kinds.json")
-    done = run_in(folder, "slice", "kinds.json", "third.json", "--where", "kind=3")
-    assert done.returncode == 0
-    assert Dataset.load(folder / "third.json").queries[0].grades == {"d2": 0}
-    # What contradicts is told, not dropped.
-    Dataset([Query("3", "text 3", grades={"d2": 1, "d1": 0})]).save(folder / "other.json")
-    done = run_in(folder, "merge", "all2.json", "all.json", "other.json")
-    assert done.returncode == 2
-    assert "query '3' differs from an earlier one" in done.stderr
-
-
 def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, server_address):
     assert values(client, Dataset.from_beir(folder / "given"), folder) == expected
     assert run_in(folder, "convert", "given", "set.json").returncode == 0

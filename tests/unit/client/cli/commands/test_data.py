@@ -28,36 +28,6 @@ def test_convert_goes_there_and_back(folder, capsys):
     assert run(["convert", "set.json", "set.json"]) == 2
 
 
-def test_split_is_by_ids_and_merge_puts_together(folder, capsys):
-    assert run(["split", "set.json", "x.jsonl", "y.jsonl", "--share", "0.6"]) == 0
-    first = {query.query_id for query in Dataset.load("x.jsonl").queries}
-    second = {query.query_id for query in Dataset.load("y.jsonl").queries}
-    assert (len(first | second), first & second) == (40, set())
-    assert 15 < len(first) < 33
-    larger = Dataset([*Dataset.load("set.json").queries, Query("more", "m", ["a"])])
-    larger.save("larger.json")
-    assert run(["split", "larger.json", "x2.json", "y2.json", "--share", "0.6"]) == 0
-    assert first <= {query.query_id for query in Dataset.load("x2.json").queries}
-    assert run(["merge", "all.json", "x.jsonl", "y.jsonl"]) == 0
-    assert len(Dataset.load("all.json").queries) == 40
-    Dataset([Query("q1", "another")]).save("other.json")
-    assert run(["merge", "all.json", "x.jsonl", "y.jsonl", "other.json"]) == 2
-    assert "query 'q1' differs from an earlier one" in capsys.readouterr().err
-
-
-def test_split_warns_of_a_side_without_a_query(folder, capsys):
-    assert run(["split", "set.json", "none.json", "rest.json", "--share", "0"]) == 0
-    assert "none.json: has no query; take more queries" in capsys.readouterr().err
-
-
-def test_slice_takes_queries_by_their_metadata(folder, capsys):
-    assert run(["slice", "set.json", "odd.json", "--where", "kind=1"]) == 0
-    assert len(Dataset.load("odd.json").queries) == 20
-    assert run(["slice", "set.json", "none.json", "--where", "kind=7"]) == 2
-    assert "no query has kind=7; the keys of metadata are: kind" in capsys.readouterr().err
-    assert run(["slice", "set.json", "none.json", "--where", "kind"]) == 2
-
-
 def test_the_json_document_says_what_was_read_and_written(folder, capsys):
     def document(*arguments, status=0):
         assert run([*arguments, "--json", "-"]) == status
@@ -77,50 +47,19 @@ def test_the_json_document_says_what_was_read_and_written(folder, capsys):
     assert found["written"][0].items() >= {"path": "r.run", "format": "trec", **counts}.items()
     assert any("texts" in text for text in found["written"][0]["cannot_hold"])
 
-    found = document("split", "set.json", "x.jsonl", "y.csv")
-    assert found["read"] == [whole]
-    assert [(file["path"], file["format"]) for file in found["written"]] == [
-        ("x.jsonl", "jsonl"),
-        ("y.csv", "csv"),
-    ]
-    sizes = [len(Dataset.load(name).queries) for name in ("x.jsonl", "y.csv")]
-    assert [file["queries"] for file in found["written"]] == sizes
 
-    found = document("merge", "all.json", "x.jsonl", "y.csv")
-    assert [file["queries"] for file in found["read"]] == sizes
-    assert found["written"] == [{**whole, "path": "all.json", "cannot_hold": []}]
-
-    found = document("slice", "set.json", "odd.json", "--where", "kind=1")
-    assert (found["read"], found["written"][0]["queries"]) == ([whole], 20)
-    assert found["warnings"] == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (("convert", "set.json", "a.csv"), "a.csv"),
-        (("split", "set.json", "x.json", "y.json"), "y.json"),
-        (("slice", "set.json", "odd.json", "--where", "kind=1"), "set.json"),
-        (("merge", "all.json", "set.json"), "set.json"),
-    ],
-)
-def test_the_json_document_replaces_no_file_of_the_command(folder, capsys, arguments, name):
+@pytest.mark.parametrize("name", ["set.json", "a.csv"])
+def test_the_json_document_replaces_no_file_of_the_command(folder, capsys, name):
     before = (folder / "set.json").read_bytes()
-    assert run([*arguments, "--json", name]) == 2
+    assert run(["convert", "set.json", "a.csv", "--json", name]) == 2
     assert f"--json {name}: is the file of" in capsys.readouterr().err
     assert (folder / "set.json").read_bytes() == before
 
 
-def test_split_needs_two_files(folder, capsys):
-    assert run(["split", "set.json", "x.json", "x.json"]) == 2
-    assert "x.json: is OUT1 too" in capsys.readouterr().err
-    assert not (folder / "x.json").exists()
-
-
-def test_a_field_with_nearly_a_known_name_is_a_warning_of_each_command(folder, capsys):
+def test_a_field_with_nearly_a_known_name_is_a_warning(folder, capsys):
     line = {"query_id": "q", "query": "who", "expected_answer": ["a"]}
     (folder / "set.jsonl").write_text(json.dumps(line) + "\n")
-    assert run(["split", "set.jsonl", "x.json", "y.json", "--json", "-", "--strict"]) == 1
+    assert run(["convert", "set.jsonl", "x.json", "--json", "-", "--strict"]) == 1
     warning, *_ = json.loads(capsys.readouterr().out)["warnings"]
     assert "expected_answer" in warning
 
