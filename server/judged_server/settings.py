@@ -135,8 +135,8 @@ class Settings(BaseSettings):
         description="folder of NAME.calibration.json, made by `judged calibrate -o`, which "
         "requests may name",
     )
-    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda", "tensorrt"] = Field(
-        "auto", description="what runs models: auto, onnxruntime, openvino, cuda or tensorrt"
+    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = Field(
+        "auto", description="what runs models: auto, onnxruntime, openvino or cuda"
     )
     embedding_precision: Literal["auto", "fp32", "bf16", "fp16", "int8_by_group"] = Field(
         "auto",
@@ -149,9 +149,6 @@ class Settings(BaseSettings):
     )
     embedding_batch_tokens: int = Field(
         0, ge=0, le=1 << 16, description="tokens in a batch, padding counted, 0 = by the backend"
-    )
-    engine_cache_dir: Path | None = Field(
-        None, description="folder of engines that TensorRT builds; default: the user's cache"
     )
     vector_cache: Literal["disk", "memory", "off"] = Field(
         "disk", description="where the vectors of texts are kept: disk is memory and a file"

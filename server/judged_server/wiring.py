@@ -20,11 +20,9 @@ from judged_server.domain import Calibrator
 from judged_server.domain.usage import nano_within
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import (
-    TENSORRT,
     Machine,
     RuntimeConfig,
     choose,
-    default_engines,
 )
 from judged_server.embedding.vector_cache import VectorCaches
 from judged_server.judges.calibration_files import load_calibrations
@@ -217,15 +215,11 @@ def calibrations(settings: Settings) -> Mapping[str, Calibrator]:
 def runtime_config(settings: Settings) -> RuntimeConfig:
     """Return how models are run here; raises SettingsError when that can't be as it was set."""
     backend = choose(settings.embedding_backend, settings.embedding_precision, Machine.here())
-    engines = settings.engine_cache_dir
-    if engines is None and backend.name == TENSORRT:  # only then is a home folder needed
-        engines = default_engines(os.environ)
     return RuntimeConfig(
         backend,
         settings.embedding_threads,
         settings.embedding_batch_threads,
         settings.embedding_batch_tokens,
-        engines,
         settings.max_queue_delay_s,
     )
 

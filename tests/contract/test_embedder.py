@@ -20,7 +20,7 @@ from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.manifest import DEFAULT_MODEL
 from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.embedding.runtime.backend_selection import (
-    ON_GPU,
+    CUDA,
     PROVIDERS,
     Backend,
     Machine,
@@ -42,8 +42,6 @@ BACKENDS = {
     "openvino-int8-by-group": ("openvino", "int8_by_group"),
     "cuda-fp32": ("cuda", "fp32"),
     "cuda-fp16": ("cuda", "fp16"),
-    "tensorrt-fp32": ("tensorrt", "fp32"),
-    "tensorrt-fp16": ("tensorrt", "fp16"),
 }
 TO_FP32 = {
     "fp32": (TOLERANCE, 1e-5),
@@ -96,7 +94,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     try:
         return choose(*BACKENDS[request.param], Machine.here())
     except SettingsError as error:
-        gpu = "no NVIDIA GPU: " if BACKENDS[request.param][0] in ON_GPU else ""
+        gpu = "no NVIDIA GPU: " if BACKENDS[request.param][0] == CUDA else ""
         pytest.skip(f"not run: {gpu}{error}")
 
 
@@ -112,9 +110,8 @@ def embedder(
     else:
         root = tmp_path_factory.mktemp(request.param)
         files = tiny_model.stored_files(root, pooling=request.param.removeprefix("tiny-"))
-    engines = tmp_path_factory.mktemp("engines")
     try:
-        loaded = load_embedder(files, RuntimeConfig(backend, threads=2, engines=engines))
+        loaded = load_embedder(files, RuntimeConfig(backend, threads=2))
     except SettingsError as error:
         # An ONNX Runtime for GPUs on a machine without one.
         pytest.skip(f"not run: {error}")

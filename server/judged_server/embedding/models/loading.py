@@ -15,11 +15,10 @@ from judged_server.embedding.runtime.backend import (
     pad,
 )
 from judged_server.embedding.runtime.backend_selection import (
+    CUDA,
     FP16,
     FP32,
-    ON_GPU,
     OPENVINO,
-    PROVIDERS,
     RuntimeConfig,
 )
 from judged_server.embedding.runtime.cores import available_cores
@@ -92,7 +91,7 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
         from judged_server.embedding.runtime.openvino_session import OpenVinoSession  # noqa: PLC0415
 
         return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
-    if backend.name in ON_GPU:
+    if backend.name == CUDA:
         return _on_gpu(files, running)
     return EncoderSession(path, manifest.pooling, precision, workers, running.batch_threads)
 
@@ -109,16 +108,11 @@ def _on_gpu(files: ModelFiles, running: RuntimeConfig) -> Session:
     precision = backend.precision_of(manifest.precision)
     path = str(files.graph)
     convert = precision == FP16 and manifest.precision == FP32
-    # An engine is of one model at one precision; TensorRT tells versions and devices apart itself.
-    engines = running.engines and running.engines / f"{manifest.model_sha256[:32]}-{precision}"
     return GpuSession(
         to_fp16(path) if convert else path,
         manifest.pooling,
         precision,
-        manifest.max_tokens,
         running.threads or WORKERS,
-        PROVIDERS[backend.name],
-        engines,
     )
 
 

@@ -6,15 +6,15 @@ What was asked for and can't be had stops the start: nothing is replaced in sile
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged_server.embedding.base import ModelCard
 from judged_server.embedding.models.manifest import Manifest
-from judged_server.settings import SettingsError, cache_folder
+from judged_server.settings import SettingsError
 
-ONNXRUNTIME, OPENVINO, CUDA, TENSORRT = "onnxruntime", "openvino", "cuda", "tensorrt"
+ONNXRUNTIME, OPENVINO, CUDA = "onnxruntime", "openvino", "cuda"
 AUTO, FP32, BF16, FP16 = "auto", "fp32", "bf16", "fp16"
 INT8_BY_GROUP = "int8_by_group"
 """int8 weights, activations quantised in groups, the rest in bf16: by name only."""
@@ -23,11 +23,8 @@ PROVIDERS = {
     ONNXRUNTIME: "CPUExecutionProvider",
     OPENVINO: "OpenVINO:CPU",
     CUDA: "CUDAExecutionProvider",
-    TENSORRT: "TensorrtExecutionProvider",
 }
 """What GetServerInfo calls each backend."""
-
-ON_GPU = frozenset({CUDA, TENSORRT})
 
 _IN_BF16 = frozenset({BF16, INT8_BY_GROUP})
 """What OpenVINO alone computes, on CPUs with bf16; all of those multiply int8 too (VNNI, AMX)."""
@@ -67,16 +64,14 @@ class RuntimeConfig:
     """How the models of a server are run: the backend, and how its work is cut.
 
     `threads` compute at a time, 0: one a core; `batch_threads` of them share a batch;
-    `batch_tokens`, padding included, are at most in one, 0: what suits the backend. TensorRT keeps
-    what it builds under `engines`, if that is a folder. Interactive calls wait `max_delay_s` at
-    most.
+    `batch_tokens`, padding included, are at most in one, 0: what suits the backend. Interactive
+    calls wait `max_delay_s` at most.
     """
 
     backend: Backend = Backend()
     threads: int = 0
     batch_threads: int = 1
     batch_tokens: int = 0
-    engines: Path | None = None
     max_delay_s: float = 0.4
 
 
@@ -87,17 +82,11 @@ class Machine:
     has_bf16: Callable[[], bool]
     has_openvino: Callable[[], bool]
     has_cuda: Callable[[], bool]
-    has_tensorrt: Callable[[], bool]
 
     @classmethod
     def here(cls) -> Machine:
         """Return this machine."""
-        return cls(
-            has_bf16,
-            _has_openvino,
-            lambda: _has_provider(CUDA),
-            lambda: _has_provider(TENSORRT),
-        )
+        return cls(has_bf16, _has_openvino, _has_cuda)
 
 
 def choose(name: str, precision: str, machine: Machine) -> Backend:
@@ -107,9 +96,9 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
     or AVX-512, else ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be
     had.
     """
-    if precision == FP16 and name not in ON_GPU:
+    if precision == FP16 and name != CUDA:
         raise SettingsError(
-            "embedding_precision fp16 is for GPUs: set embedding_backend to cuda or tensorrt, or "
+            "embedding_precision fp16 is for GPUs: set embedding_backend to cuda, or "
             "embedding_precision to auto; a model that is stored as fp16 needs no setting"
         )
     if name == AUTO:
@@ -123,25 +112,19 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
             f"embedding_precision {precision}: {name} does not compute in it; set "
             "embedding_backend to openvino, or embedding_precision to fp32"
         )
-    if name in ON_GPU:
-        return _on_gpu(name, precision, machine)
+    if name == CUDA:
+        return _cuda(precision, machine)
     return Backend(name, FP32)
 
 
-def default_engines(environ: Mapping[str, str]) -> Path:
-    """Return judged/engines in the user's cache folder; engine_cache_dir overrides it."""
-    return cache_folder(environ, "engines")
-
-
-def _on_gpu(name: str, precision: str, machine: Machine) -> Backend:
-    if not (machine.has_cuda() if name == CUDA else machine.has_tensorrt()):
+def _cuda(precision: str, machine: Machine) -> Backend:
+    if not machine.has_cuda():
         raise SettingsError(
-            f"embedding_backend {name}: the ONNX Runtime that is installed has no "
-            f"{'CUDA' if name == CUDA else 'TensorRT'}; on a machine "
+            "embedding_backend cuda: the ONNX Runtime that is installed has no CUDA; on a machine "
             "with an NVIDIA GPU run `pip uninstall onnxruntime`, then `pip install "
             "--force-reinstall --no-deps onnxruntime-gpu`; or set embedding_backend to auto"
         )
-    return Backend(name, FP16 if precision == FP16 else FP32)
+    return Backend(CUDA, FP16 if precision == FP16 else FP32)
 
 
 def _openvino(precision: str, machine: Machine) -> Backend:
@@ -177,7 +160,7 @@ def _has_openvino() -> bool:
     return importlib.util.find_spec("openvino") is not None
 
 
-def _has_provider(name: str) -> bool:
+def _has_cuda() -> bool:
     import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for a GPU
 
-    return PROVIDERS[name] in onnxruntime.get_available_providers()
+    return PROVIDERS[CUDA] in onnxruntime.get_available_providers()

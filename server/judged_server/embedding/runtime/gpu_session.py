@@ -1,18 +1,13 @@
-"""One ONNX graph on an NVIDIA GPU, by CUDA or TensorRT: padded token ids in, unit vectors out.
+"""One ONNX graph on an NVIDIA GPU, by CUDA: padded token ids in, unit vectors out.
 
 None of it has been run on a GPU yet; the tests run the same code on ONNX Runtime's CPU provider.
-Imported only when one of the two backends was chosen.
+Imported only when that backend was chosen.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
-import os
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +17,7 @@ from numpy.typing import NDArray
 
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
-from judged_server.embedding.runtime.backend_selection import CUDA, FP16, PROVIDERS, TENSORRT
+from judged_server.embedding.runtime.backend_selection import CUDA, PROVIDERS
 from judged_server.embedding.runtime.host_memory import Allocate, HostArrays, ordinary, page_locked
 from judged_server.embedding.runtime.onnx_session import (
     UnusableDeviceError,
@@ -35,10 +30,6 @@ BATCH_TOKENS = 8_192
 """A guess: a batch of 256, as on a core, would leave a GPU idle between its kernels."""
 WORKERS = 2
 """So that one batch is prepared while the other runs."""
-PROFILE_TOKENS = 65_536
-"""In the largest batch of a TensorRT engine, padding included: it reserves memory for it."""
-PROFILE_TYPICAL = (64, 128)
-"""Rows and tokens of a row that TensorRT tunes an engine for."""
 
 _ERRORS_ONLY = 3
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
@@ -54,35 +45,25 @@ class GpuSession:
         graph: str | bytes,
         pooling: str,
         precision: str,
-        max_tokens: int,
         workers: int = WORKERS,
         provider: str = PROVIDERS[CUDA],
-        engines: Path | None = None,
     ) -> None:
-        """Load a path, or the bytes of a graph, of this precision and window.
+        """Load a path, or the bytes of a graph, of this precision.
 
-        TensorRT keeps what it builds in the folder `engines`. Raises UnusableGraphError or
-        UnusableDeviceError.
+        Raises UnusableGraphError or UnusableDeviceError.
         """
         if provider not in ort.get_available_providers():
             raise UnusableDeviceError(provider, "the installed ONNX Runtime does not have it")
-        _find_libraries(provider)
-        self._max_rows = 0
-        if provider == PROVIDERS[TENSORRT]:
-            self._max_rows = max(1, PROFILE_TOKENS // max_tokens)
+        on_gpu = provider == PROVIDERS[CUDA]
+        if on_gpu and hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()  # NVIDIA's libraries, where pip installed them
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
         options.enable_mem_pattern = False  # every batch has another shape
-        cuda = (PROVIDERS[CUDA], {"use_tf32": "0"})  # TF32 has fractions of 10 bits
-        chosen: list[tuple[str, dict[str, str]]] = [(provider, {})]
-        if provider == PROVIDERS[CUDA]:
-            chosen = [cuda]
-        elif self._max_rows:  # CUDA takes what TensorRT can't
-            half = precision == FP16
-            found = tensorrt_options(graph, self._max_rows, max_tokens, engines, half=half)
-            chosen = [(provider, found), cuda]
+        # TF32 has fractions of 10 bits.
+        chosen = (provider, {"use_tf32": "0"} if on_gpu else {})
         try:
-            self._session = ort.InferenceSession(graph, options, providers=chosen)
+            self._session = ort.InferenceSession(graph, options, providers=[chosen])
         except Exception as error:
             raise UnusableGraphError(f"ONNX Runtime can't load it ({first_line(error)})") from error
         really = self._session.get_providers()[0]
@@ -111,14 +92,6 @@ class GpuSession:
 
     def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         """Return one vector a row, of unit length or zero; a row that is not finite is NaN."""
-        rows = self._max_rows or len(token_ids)
-        parts = [
-            self._part(token_ids[at : at + rows], mask[at : at + rows])
-            for at in range(0, len(token_ids), rows)
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _part(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         feeds = {"input_ids": token_ids, "attention_mask": mask}
         if "token_type_ids" in self._inputs:
             feeds["token_type_ids"] = np.zeros_like(token_ids)
@@ -152,61 +125,8 @@ class GpuSession:
         return int(states.shape[-1])
 
 
-def tensorrt_options(
-    graph: str | bytes, max_rows: int, max_tokens: int, engines: Path | None, *, half: bool
-) -> dict[str, str]:
-    """Return TensorRT's options: the shapes that an engine is built for, and where it is kept."""
-    rows, tokens = PROFILE_TYPICAL
-    names = _input_names(graph)
-    flag = "True" if half else "False"
-    options = {
-        "trt_profile_min_shapes": _shapes(names, 1, 1),
-        "trt_profile_opt_shapes": _shapes(names, min(rows, max_rows), min(tokens, max_tokens)),
-        "trt_profile_max_shapes": _shapes(names, max_rows, max_tokens),
-        "trt_fp16_enable": flag,
-        # The squares that a normalisation sums up may leave the range of fp16.
-        "trt_layer_norm_fp32_fallback": flag,
-    }
-    if engines is not None:
-        engines.mkdir(parents=True, exist_ok=True, mode=0o700)
-        options |= {
-            "trt_engine_cache_enable": "True",
-            "trt_engine_cache_path": str(engines),
-            "trt_timing_cache_enable": "True",
-            "trt_timing_cache_path": str(engines),
-        }
-    return options
-
-
-def _shapes(names: Sequence[str], rows: int, tokens: int) -> str:
-    return ",".join(f"{name}:{rows}x{tokens}" for name in names)
-
-
-def _input_names(graph: str | bytes) -> list[str]:
-    """Return a graph's inputs: a profile must name them all."""
-    try:
-        model = (
-            onnx.load_from_string(graph)
-            if isinstance(graph, bytes)
-            else onnx.load(graph, load_external_data=False)
-        )
-    except Exception as error:
-        raise UnusableGraphError(f"it is not an ONNX graph ({first_line(error)})") from error
-    return [node.name for node in model.graph.input]
-
-
-def _find_libraries(provider: str) -> None:
-    """Load the libraries of NVIDIA's packages, where they are installed by pip."""
-    if provider == PROVIDERS[TENSORRT]:
-        os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")  # before any of them is loaded
-        with suppress(ImportError):
-            importlib.import_module("tensorrt_libs")
-    if provider in {PROVIDERS[CUDA], PROVIDERS[TENSORRT]} and hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()
-
-
 def _allocator(provider: str) -> Allocate:
-    if provider not in {PROVIDERS[CUDA], PROVIDERS[TENSORRT]}:
+    if provider != PROVIDERS[CUDA]:
         return ordinary
     allocate = page_locked()
     if allocate is None:

@@ -1,7 +1,6 @@
 """The choice of a backend: what is open is filled in, what is asked for is had or refused."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 from judged_server.embedding.models.store import ModelStore
@@ -13,7 +12,7 @@ from tests.fakes.models import tiny_model
 
 
 def _machine(*parts: str) -> Machine:
-    has = (lambda part=part: part in parts for part in ("bf16", "openvino", "cuda", "tensorrt"))
+    has = (lambda part=part: part in parts for part in ("bf16", "openvino", "cuda"))
     return Machine(*has)
 
 
@@ -34,8 +33,6 @@ def _machine(*parts: str) -> Machine:
         (("auto", "int8_by_group"), ("bf16", "openvino"), Backend("openvino", "int8_by_group")),
         (("cuda", "auto"), ("cuda",), Backend("cuda", "fp32")),
         (("cuda", "fp16"), ("cuda",), Backend("cuda", "fp16")),
-        (("tensorrt", "auto"), ("cuda", "tensorrt"), Backend("tensorrt", "fp32")),
-        (("tensorrt", "fp16"), ("cuda", "tensorrt"), Backend("tensorrt", "fp16")),
     ],
 )
 def test_a_choice(asked: tuple[str, str], parts, expected):
@@ -56,9 +53,7 @@ def test_a_choice(asked: tuple[str, str], parts, expected):
         (("cuda", "auto"), ("bf16", "openvino"), "onnxruntime-gpu"),
         (("cuda", "bf16"), ("cuda",), "bf16: cuda does not compute in it"),
         (("cuda", "fp16"), (), "embedding_backend cuda.*has no CUDA.*onnxruntime-gpu"),
-        (("tensorrt", "auto"), ("cuda",), "embedding_backend tensorrt.*has no TensorRT"),
-        (("tensorrt", "bf16"), ("cuda", "tensorrt"), "bf16: tensorrt does not compute in it"),
-        (("auto", "fp16"), ("cuda",), "fp16 is for GPUs.*cuda or tensorrt"),
+        (("auto", "fp16"), ("cuda",), "fp16 is for GPUs.*cuda"),
         (("onnxruntime", "fp16"), (), "fp16 is for GPUs"),
         (("openvino", "fp16"), ("bf16", "openvino"), "fp16 is for GPUs"),
     ],
@@ -98,12 +93,3 @@ def test_bf16_is_a_flag_of_the_cpu(tmp_path, text, expected):
     (tmp_path / "cpuinfo").write_text(text)
     assert backend_selection.has_bf16(tmp_path / "cpuinfo") is expected
     assert not backend_selection.has_bf16(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"), [({"XDG_CACHE_HOME": "/c"}, "/c/judged/engines"), ({}, None)]
-)
-def test_engines_are_kept_in_the_users_cache(environ, expected):
-    assert backend_selection.default_engines(environ) == Path(
-        expected or Path.home() / ".cache/judged/engines"
-    )

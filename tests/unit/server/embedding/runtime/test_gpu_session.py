@@ -1,14 +1,13 @@
-"""The session for GPUs, run on the CPU provider: bound buffers, fp16, profiles, refusals."""
+"""The session for GPUs, run on the CPU provider: bound buffers, fp16, refusals."""
 
 import threading
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from judged_server.embedding.runtime import gpu_session
 from judged_server.embedding.runtime.backend import UnusableGraphError
-from judged_server.embedding.runtime.gpu_session import GpuSession, tensorrt_options, to_fp16
+from judged_server.embedding.runtime.gpu_session import GpuSession, to_fp16
 from judged_server.embedding.runtime.host_memory import ordinary
 from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableDeviceError
 from onnx import TensorProto, helper
@@ -27,7 +26,7 @@ def path(tmp_path):
 
 
 def _on_cpu(graph, pooling="mean", precision="fp32"):
-    return GpuSession(graph, pooling, precision, tiny_model.WINDOW, provider=CPU)
+    return GpuSession(graph, pooling, precision, provider=CPU)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "last"])
@@ -74,14 +73,6 @@ def test_threads_do_not_share_buffers(path):
         np.testing.assert_array_equal(found[number], vectors)
 
 
-def test_many_rows_run_in_parts_that_fit_an_engine(path):
-    session = _on_cpu(path)
-    ids = np.random.default_rng(1).integers(5, 40, (7, 4))
-    whole = session.run(ids, np.ones_like(ids))
-    session._max_rows = 3
-    np.testing.assert_allclose(session.run(ids, np.ones_like(ids)), whole, atol=1e-6)
-
-
 def test_token_types_are_zero_where_the_graph_asks_for_them(path):
     raw = tiny_model.with_token_types()
     np.testing.assert_allclose(_on_cpu(raw).run(IDS, MASK), _on_cpu(path).run(IDS, MASK), atol=1e-6)
@@ -119,50 +110,9 @@ class TestHalfPrecision:
             to_fp16(str(tmp_path / "bad.onnx"))
 
 
-class TestTensorRt:
-    def test_a_profile_bounds_every_input(self, tmp_path):
-        raw = tiny_model.with_token_types()
-        options = tensorrt_options(raw, 256, 256, tmp_path / "engines", half=False)
-        names = ("input_ids", "attention_mask", "token_type_ids")
-        for which, shape in (("min", "1x1"), ("opt", "64x128"), ("max", "256x256")):
-            expected = {f"{name}:{shape}" for name in names}
-            assert set(options[f"trt_profile_{which}_shapes"].split(",")) == expected
-        assert options["trt_fp16_enable"] == "False"
-        assert options["trt_engine_cache_path"] == str(tmp_path / "engines")
-        assert (tmp_path / "engines").stat().st_mode & 0o777 == 0o700
-
-    def test_a_short_window_has_a_small_profile_and_no_folder_keeps_nothing(self, path):
-        options = tensorrt_options(path, 5, 12, None, half=True)
-        assert "input_ids:5x12" in options["trt_profile_opt_shapes"]
-        assert (options["trt_fp16_enable"], options["trt_layer_norm_fp32_fallback"]) == (
-            "True",
-            "True",
-        )
-        assert not any("cache" in name for name in options)
-
-    @pytest.mark.parametrize(("window", "rows"), [(256, 256), (8_192, 8), (100_000, 1)])
-    def test_the_longest_rows_of_a_batch_fit_the_profile(self, path, monkeypatch, window, rows):
-        asked: dict[str, list[tuple[str, dict[str, str]]]] = {}
-        provider = "TensorrtExecutionProvider"
-
-        def load(graph, options, providers):
-            asked.update(providers=providers)
-            raise RuntimeError("stop here")
-
-        monkeypatch.setattr(ort, "get_available_providers", lambda: [provider])
-        monkeypatch.setattr(ort, "InferenceSession", load)
-        with pytest.raises(UnusableGraphError, match="stop here"):
-            GpuSession(path, "mean", "fp16", window, provider=provider)
-        (first, options), (second, cuda) = asked["providers"]
-        assert (first, second) == (provider, "CUDAExecutionProvider")
-        assert f"input_ids:{rows}x{window}" in options["trt_profile_max_shapes"]
-        assert cuda == {"use_tf32": "0"}
-
-
-@pytest.mark.parametrize("provider", ["CUDAExecutionProvider", "TensorrtExecutionProvider"])
-def test_a_provider_that_is_not_there_is_refused(path, provider):
+def test_a_provider_that_is_not_there_is_refused(path):
     with pytest.raises(UnusableDeviceError, match="does not have it"):
-        GpuSession(path, "mean", "fp32", 12, provider=provider)
+        GpuSession(path, "mean", "fp32")
 
 
 def test_memory_is_page_locked_on_a_gpu_and_ordinary_on_the_cpu(monkeypatch, caplog):
@@ -173,7 +123,7 @@ def test_memory_is_page_locked_on_a_gpu_and_ordinary_on_the_cpu(monkeypatch, cap
     assert gpu_session._allocator("CUDAExecutionProvider") is taken
     assert gpu_session._allocator(CPU) is ordinary
     monkeypatch.setattr(gpu_session, "page_locked", lambda: None)
-    assert gpu_session._allocator("TensorrtExecutionProvider") is ordinary
+    assert gpu_session._allocator("CUDAExecutionProvider") is ordinary
     assert "copies to the GPU are slower" in caplog.text
 
 
