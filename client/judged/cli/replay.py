@@ -1,6 +1,6 @@
 """`--judge none`: verdicts from a trace, then from the server's verdict cache, and nothing else.
 
-The order of trace and cache is in `judged.traces.replay`, the command that goes on in `next_step`.
+The order of trace and cache is in `judged.traces.replay`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,8 @@ from pathlib import Path
 from judged import AnswerItem, Asking, CacheMode, QueryGroup, Rubric, ScoredAnswers, Verdicts
 from judged._views import of_all, plural, word
 from judged.cli.connection import Connection
-from judged.cli.next_step import (
-    any_judge,
-    before_asking,
-    command,
-    judge_flags,
-    score_flags,
-    threshold_flag,
-)
 from judged.cli.options.asking import KIND
 from judged.cli.options.judges import read_judge
-from judged.cli.options.rubrics import ANSWERS
 from judged.cli.options.traces import FLAG, Tracing
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
@@ -40,24 +31,18 @@ from judged.traces import (
     UnclearThreshold,
 )
 from judged.traces.replay import context_names
-from judged.types import JudgeIdentity
 
+_ONCE = f"run this command once with a judge in place of {FLAG}"
 Name = Callable[[MissingJudgements], str]
 """Returns what the user knows the first missing context as."""
 
 
-def read_trace(tracing: Tracing, out: Output, judge: Sequence[str]) -> Trace | None:
-    """Return the trace to take judgements from, None without one. Raises FileError, Problem.
-
-    `judge` are the flags of a judge that would write it.
-    """
+def read_trace(tracing: Tracing, out: Output) -> Trace | None:
+    """Return the trace to take judgements from, None without one. Raises FileError, Problem."""
     if tracing.path is None:
         return None
     if not Path(tracing.path).exists():
-        raise Problem(
-            f"--trace {tracing.path}: there is no such file; write it by running this command "
-            "once with a judge: " + command(judge, tracing.path)
-        )
+        raise Problem(f"--trace {tracing.path}: there is no such file; to write it, {_ONCE}")
     trace = Trace.read(tracing.path)
     out.warn(*trace.warnings)
     return trace
@@ -87,7 +72,7 @@ def open_replay(
             f"{FLAG}: say where the judgements come from: --trace FILE, or --judge-model NAME for "
             "the server's verdict cache"
         )
-    trace = read_trace(tracing, out, ["--judge", KIND] if parameters else any_judge(server.info))
+    trace = read_trace(tracing, out)
     replay = Replay(trace, _choice(tracing, trace, parameters), min_score, with_details=details)
     if parameters:
         spec = read_judge(server.info, KIND, None, min_score, parameters)
@@ -134,7 +119,7 @@ def open_score_replay(
 
     The cache is asked when there is no trace, or `from_cache`. Raises Problem, FileError.
     """
-    replay = ScoreReplay(read_trace(tracing, out, []))
+    replay = ScoreReplay(read_trace(tracing, out))
     if from_cache or tracing.path is None:
 
         def cached(items: Sequence[AnswerItem], rubrics: Sequence[Rubric]) -> ScoredAnswers:
@@ -151,11 +136,9 @@ def open_score_replay(
 def replayed(
     tracing: Tracing,
     replay: Replay | ScoreReplay,
-    server: Connection,
-    threshold: float | None,
     name: Name | None = None,
 ) -> Iterator[None]:
-    """Turn what a replay lacks into problems that say how to get it; `threshold` is a flag's."""
+    """Turn what a replay lacks into problems that say how to get it."""
     try:
         yield
     except Missing as error:
@@ -164,12 +147,12 @@ def replayed(
             first = f", first that of item {error.item_id!r}"
         elif isinstance(error, MissingJudgements) and name is not None:
             first = f", first that of {name(error)}"
-        before, flags = _next_step(replay, server, error.judge, threshold)
+        judge = "" if error.judge is None else f": {error.judge.signature}"
         raise Problem(
             f"{FLAG}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
             f"{error.name} {word(error.missing, 'is', 'are')} not in "
-            f"{_searched(tracing, replay)}{first}; {before}get them with: "
-            f"{command(flags, tracing.path)}"
+            f"{_searched(tracing, replay)}{first}; to get {word(error.missing, 'it', 'them')}, "
+            f"{_ONCE}{judge}"
         ) from None
     except UnclearName as error:
         raise Problem(f"{FLAG}: {error}, by --trace-judge NAME") from None
@@ -181,10 +164,7 @@ def replayed(
                 f"{FLAG}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER has "
                 f"the file of {error.lacking}, and run this command again"
             ) from None
-        before, flags = _next_step(replay, server, None, threshold)
-        raise Problem(
-            f"{FLAG}: {error}; {before}judge anew with: {command(flags, tracing.path)}"
-        ) from None
+        raise Problem(f"{FLAG}: {error}; to judge anew, {_ONCE}") from None
 
 
 def _searched(tracing: Tracing, replay: Replay | ScoreReplay) -> str:
@@ -200,38 +180,3 @@ def replay_warnings(replay: Replay | ScoreReplay, path: str | None) -> Iterator[
             f"{n} between {path} and the server's verdict cache; those of the trace count. Judge "
             "anew with --judge-refresh to settle it"
         )
-
-
-def _next_step(
-    replay: Replay | ScoreReplay,
-    server: Connection,
-    judge: JudgeIdentity | None,
-    threshold: float | None,
-) -> tuple[str, list[str]]:
-    """Return what has to be done first, if anything, and the flags of the judge to ask.
-
-    `judge` is the one whose judgements are missing, None where that is not the fault.
-    """
-    told = replay.cached is not None  # flags said already whom to ask
-    asked = judge if judge is not None or told else _recorded(replay)
-    if isinstance(replay, ScoreReplay):
-        flags = [] if told or asked is None else score_flags(asked, server.info)
-    elif told:
-        flags = ["--judge", KIND]
-    else:
-        flags = any_judge(server.info) if asked is None else judge_flags(asked, server)
-    if asked is not None and threshold is None:
-        flags += threshold_flag(asked, server.info)
-    return before_asking(asked, server.info, flags), flags
-
-
-def _recorded(replay: Replay | ScoreReplay) -> JudgeIdentity | None:
-    """Return the judge of the first judgement that the replay may take, None without one."""
-    if replay.trace is None:
-        return None
-    if isinstance(replay, ScoreReplay):
-        wanted = [name for name in replay.trace.names() if name.startswith(f"{ANSWERS}/")]
-    else:
-        wanted = [replay.judgements] if replay.judgements else context_names(replay.trace)
-    found = (item.judgements.get(name) for item in replay.trace.items.values() for name in wanted)
-    return next((judgement.judge for judgement in found if judgement is not None), None)

@@ -56,8 +56,7 @@ class ReplayError(Exception):
 class Missing(ReplayError):
     """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
 
-    `judge` is the one they should come from, None where nothing tells; `first` and `next_step` are
-    for the message.
+    `judge` is the one they should come from, None where nothing tells.
     """
 
     __module__ = "judged.traces"
@@ -70,13 +69,13 @@ class Missing(ReplayError):
         judge: JudgeIdentity | None,
         *,
         first: str,
-        next_step: str,
+        get_them: str,
     ) -> None:
         judgements = "judgement" if total == 1 else "judgements"
         verb = "is" if missing == 1 else "are"
         super().__init__(
             f"{missing} of {total} {judgements} by {name} {verb} missing, first that of {first}; "
-            f"{next_step}"
+            f"{get_them}, and replay the trace again"
         )
         self.missing = missing
         self.total = total
@@ -102,8 +101,7 @@ class MissingJudgements(Missing):
             *(missing, total, name, judge),
             first=f"groups[{first.group}] (query {group.query_id or group.query!r:.80}), "
             f"retrieved[{first.retrieved}], expected[{first.expected}]",
-            next_step="judge these groups with Client.judge, keep what it says with "
-            "record_verdicts, and replay the trace again",
+            get_them="judge these groups with Client.judge, keep what it says with record_verdicts",
         )
         self.first = first
         self.group = group
@@ -120,8 +118,8 @@ class MissingScores(Missing):
         super().__init__(
             *(missing, total, name, judge),
             first=f"item {item_id!r}",
-            next_step="score these items with Client.score_answers, keep what it says with "
-            "record_scores, and replay the trace again",
+            get_them="score these items with Client.score_answers, keep what it says with "
+            "record_scores",
         )
         self.item_id = item_id
 

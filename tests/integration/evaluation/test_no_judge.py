@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli_process import LINES
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess
 from tests.integration.traced_world import (
     EVALUATE,
     JUDGE,
     NAME,
     SCORE,
     World,
-    configured,
     filled,
     numbers,
     rewrite,
     running_world,
 )
 
+ONCE = "to get {}, run this command once with a judge in place of --judge none"
+ANEW = "to judge anew, run this command once with a judge in place of --judge none"
+
 
 @pytest.fixture(scope="module")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with running_world(tmp_path_factory.mktemp("llm")) as world:
         yield world
-
-
-@pytest.fixture(scope="module")
-def keyless(llm: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The same models on a server that was not given the key."""
-    with running_server(*configured(llm.provider, tmp_path_factory.mktemp("keyless"))) as ready:
-        yield ready
 
 
 @pytest.fixture
@@ -52,11 +46,11 @@ class TestProblems:
         message = world.fails(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
         assert message.startswith(
             f"--judge none: 1 of 2 judgements by {NAME} is not in t.jsonl, first that of "
-            "query 'q1', result 'd1', expected answer 1; get them with: judged evaluate "
+            f"query 'q1', result 'd1', expected answer 1; {ONCE.format('it')}: llm|"
         )
-        step = shlex.split(message.partition("get them with: ")[2])
-        assert step[0] == "judged"
-        world.fine(*step[1:])
+        assert "|model:other|" in message
+        assert "|samples:3|" in message
+        world.fine(*EVALUATE, *llm, "--trace", "t.jsonl")
         again = world.document(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
         assert numbers(again) == numbers(first)
 
@@ -66,8 +60,7 @@ class TestProblems:
         message = world.fails(*JUDGE, "--no-judge", "--trace", "t.jsonl")
         assert message == (
             "--judge none: 1 of 2 judgements by exact/verbatim is not in t.jsonl, first that of "
-            "contexts.jsonl:2; get them with: judged judge contexts.jsonl --trace t.jsonl "
-            "--judge exact --profile verbatim"
+            f"contexts.jsonl:2; {ONCE.format('it')}: exact|profile:verbatim|min_score:0.5|v1"
         )
 
     def test_a_missing_score_is_named(self, world: World):
@@ -76,9 +69,9 @@ class TestProblems:
         message = world.fails(*SCORE, "--judge", "none", "--trace", "t.jsonl")
         assert message.startswith(
             "--judge none: 2 of 4 judgements by answers/answer_relevance are not in t.jsonl, "
-            "first that of item 'b'; get them with: judged score "
+            f"first that of item 'b'; {ONCE.format('them')}: answers|"
         )
-        world.fine(*shlex.split(message.partition("get them with: ")[2])[1:])
+        world.fine(*SCORE, "--judge-model", "other", "--trace", "t.jsonl")
         world.fine(*SCORE, "--judge", "none", "--trace", "t.jsonl")
 
     @pytest.mark.parametrize("command", [EVALUATE, JUDGE, SCORE])
@@ -95,10 +88,20 @@ class TestProblems:
         message = world.fails(*command, "--judge", "none", "--trace", "t.jsonl")
         assert message.startswith(
             f"--judge none: the judgements were made by rubric {rubric}@9, and this server has "
-            f"{rubric}@1; judge anew with: judged {command[0]} "
+            f"{rubric}@1; {ANEW}"
         )
-        world.fine(*shlex.split(message.partition("judge anew with: ")[2])[1:])
+        world.fine(*command, *llm, "--trace", "t.jsonl")
         world.fine(*command, "--judge", "none", "--trace", "t.jsonl")
+
+    def test_a_rubric_that_the_server_lacks(self, world: World):
+        world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
+        path = world.folder / "t.jsonl"
+        path.write_text(path.read_text().replace("retrieval_match", "ours"))
+        assert world.fails(*JUDGE, "--judge", "none", "--trace", "t.jsonl") == (
+            "--judge none: the judgements were made by rubric ours@1, which this server lacks; "
+            "start the server with --rubrics-dir FOLDER, where FOLDER has the file of ours, and "
+            "run this command again"
+        )
 
     def test_a_rubric_whose_text_was_changed(self, world: World):
         world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
@@ -160,9 +163,8 @@ class TestProblems:
             (
                 (*JUDGE, "--judge", "none", "--trace", "no.jsonl"),
                 (
-                    "--trace no.jsonl: there is no such file; write it by running this command "
-                    "once with a judge: judged judge contexts.jsonl --trace no.jsonl --judge llm "
-                    "--judge-model small"
+                    "--trace no.jsonl: there is no such file; to write it, run this command once "
+                    "with a judge in place of --judge none"
                 ),
             ),
             (
@@ -278,10 +280,10 @@ class TestCache:
         message = world.fails("judge", "new.jsonl", "--judge", "none", "--judge-model", "small")
         assert message.startswith(
             f"--judge none: 1 of 1 judgement by {NAME} is not in the server's verdict cache, first "
-            "that of new.jsonl:1; get them with: judged judge new.jsonl "
+            f"that of new.jsonl:1; {ONCE.format('it')}: llm|"
         )
         assert world.provider.requests == asked
-        world.fine(*shlex.split(message.partition("get them with: ")[2])[1:])
+        world.fine("judge", "new.jsonl", "--judge", "llm", "--judge-model", "small")
         world.fine("judge", "new.jsonl", "--judge", "none", "--judge-model", "small")
 
     @pytest.mark.parametrize("command", [EVALUATE, JUDGE, SCORE])
@@ -334,21 +336,11 @@ class TestCache:
         message = world.fails(*none)
         assert message.startswith("--judge none: the trace was made by answers|")
         assert "but the cache was asked for answers|" in message
-        world.fine(*shlex.split(message.partition("judge anew with: ")[2])[1:])
+        assert message.endswith(ANEW)
+        world.fine(*score, "--trace", "t.jsonl", *other)
         assert message not in world.fine(*none).stderr
 
     def test_a_model_without_a_key_says_what_to_do(self, world: World, server: ServerProcess):
         bare = World(world.provider, server, world.folder)
         message = bare.fails(*JUDGE, "--judge", "none", "--judge-model", "small")
         assert "--llm-config" in message
-
-    @pytest.mark.parametrize("command", [JUDGE, EVALUATE, SCORE])
-    def test_the_key_comes_before_the_command_that_needs_it(
-        self, world: World, keyless: ServerProcess, command: tuple[str, ...]
-    ):
-        bare = World(world.provider, keyless, world.folder)
-        message = bare.fails(*command, "--judge", "none", "--judge-model", "small")
-        first, _, rest = message.partition("; language model 'small' can't be asked: ")
-        assert "in the server's verdict cache" in first
-        assert rest.startswith("the environment variable SCRIPTED_KEY is not set; set it")
-        assert "; then get them with: judged " in rest

@@ -1,6 +1,5 @@
 """What stands for a judge with `--judge none`, and what is said of what it lacks."""
 
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +14,7 @@ from judged.types import JudgeIdentity, VerdictError
 from judged.types.choices import Status
 
 TRACING = Tracing("t.jsonl", replays=True, hashed=False, judgements="")
-MODEL = SimpleNamespace(name="small", is_default=True, unavailable="set KEY to the key")
-INFO = SimpleNamespace(judges=[], rubrics=[], chat_models=[MODEL])
+INFO = SimpleNamespace(judges=[], rubrics=[], chat_models=[])
 SERVER = SimpleNamespace(info=INFO, client=None)
 SIGNATURE = "answers|rubric:r@1|model:small|v1"
 JUDGE = JudgeIdentity("answers", "", 0.7, SIGNATURE, "a" * 64, "b" * 64)
@@ -32,13 +30,8 @@ def scores_only(path):
     return trace
 
 
-@pytest.fixture(autouse=True)
-def typed(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["judged", "judge", "c.jsonl", "--judge", "none"])
-
-
-def said(replay, error, threshold=None):
-    with pytest.raises(Problem) as caught, replayed(TRACING, replay, SERVER, threshold):
+def said(replay, error):
+    with pytest.raises(Problem) as caught, replayed(TRACING, replay):
         raise error
     return str(caught.value)
 
@@ -51,13 +44,13 @@ class TestReplayed:
             "run this command again"
         )
 
-    def test_what_a_judge_needs_first_is_said(self):
+    def test_the_judge_of_the_others_is_named(self):
         error = MissingScores("1", 1, 1, "answers/r", JUDGE)
         for cached in (None, lambda items, rubrics: None):
-            assert (
-                "first that of item '1'; language model 'small' can't be asked: set KEY to the "
-                "key; then get them with: judged judge c.jsonl"
-            ) in said(ScoreReplay(Trace(), cached), error)
+            assert said(ScoreReplay(Trace(), cached), error).endswith(
+                "first that of item '1'; to get it, run this command once with a judge in place "
+                f"of --judge none: {SIGNATURE}"
+            )
 
     def test_one_is_and_several_are(self):
         one = said(ScoreReplay(Trace()), MissingScores("1", 1, 1, "answers/r"))
@@ -65,16 +58,12 @@ class TestReplayed:
         two = said(ScoreReplay(Trace()), MissingScores("1", 2, 3, "answers/r"))
         assert "2 of 3 judgements by answers/r are not in t.jsonl" in two
 
-    def test_a_judge_of_answers_is_not_asked_for_contexts(self, tmp_path):
-        replay = Replay(scores_only(tmp_path / "t"))
-        message = said(replay, ReplayError("nothing of contexts"))
-        assert message.endswith("--judge llm --judge-model NAME --trace t.jsonl")
-
-    def test_the_bar_of_the_other_judgements_is_kept(self):
-        trace = Trace()
-        error = MissingScores("1", 1, 2, "answers/r", JUDGE)
-        assert " --min-score 0.7 " in said(ScoreReplay(trace), error)
-        assert "--min-score" not in said(ScoreReplay(trace), error, 0.9)
+    def test_what_does_not_fit_is_judged_anew(self):
+        message = said(Replay(Trace()), ReplayError("nothing of contexts"))
+        assert message == (
+            "--judge none: nothing of contexts; to judge anew, run this command once with a judge "
+            "in place of --judge none"
+        )
 
 
 class TestOpenReplay:
@@ -87,10 +76,7 @@ class TestOpenReplay:
         assert replay.cached is not None
 
 
-@pytest.mark.parametrize("judge", [[], ["--judge", "llm"]])
-def test_a_trace_that_is_not_there_is_written_by_the_judge_asked_for(tmp_path, judge):
+def test_a_trace_that_is_not_there_is_written_by_a_judge(tmp_path):
     path = str(tmp_path / "t")
-    with pytest.raises(Problem) as caught:
-        read_trace(Tracing(path, replays=True, hashed=False, judgements=""), None, judge)
-    command = " ".join(["judged judge c.jsonl", *judge, "--trace", path])
-    assert str(caught.value).endswith(f"once with a judge: {command}")
+    with pytest.raises(Problem, match="there is no such file; to write it, run this command once"):
+        read_trace(Tracing(path, replays=True, hashed=False, judgements=""), None)

@@ -175,7 +175,7 @@ def command(
                 members=of_judge.member,
                 timeout=shared.timeout,
             )
-            with replayed(tracing, replay, server, threshold, missing_context(list(groups))):
+            with replayed(tracing, replay, missing_context(list(groups))):
                 found = evaluator.evaluate_groups(
                     groups, metric, replay, asked, timeout=shared.timeout
                 )

@@ -155,7 +155,7 @@ def command(
                 timeout=shared.timeout,
             )
             name = missing_line(contexts, lines, groups)
-            with replayed(tracing, replay, server, min_score, name):
+            with replayed(tracing, replay, name):
                 verdicts = replay.all_verdicts(groups, server.info.rubrics)
             out.warn(*replay_warnings(replay, tracing.path))
         else:

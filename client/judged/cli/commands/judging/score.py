@@ -146,7 +146,7 @@ def command(
             replay = open_score_replay(
                 tracing, out, server, from_cache=bool(told), details=details, timeout=shared.timeout
             )
-            with replayed(tracing, replay, server, thresholds.threshold):
+            with replayed(tracing, replay):
                 found = replay.scores(file.items, rubrics, server.info.rubrics)
             out.warn(*replay_warnings(replay, trace))
         elif ask.estimate:
