@@ -47,7 +47,6 @@ from judged.types import (
 )
 from judged.types.verdicts import join_verdicts
 
-_UNFINISHED = "not finished"
 """The failure of a query that an interrupted evaluation had not judged."""
 _LEAST_COST = 1e-12
 """Of a limit on money that is used up: what could cost anything is then not asked."""
@@ -81,7 +80,6 @@ class EvaluationRun:
         name: str,
         concurrency: int | None,
         resume: Path | str | None,
-        kept_only: bool,
         timings: bool,
         asking: Asking | None,
         progress: OnProgress | None,
@@ -98,10 +96,6 @@ class EvaluationRun:
         if progress is not None and not callable(progress):
             rule = f"must be a function, such as print, not {type(progress).__name__}"
             raise WrongType.of_field("progress", rule)
-        if kept_only and resume is None:
-            rule = "needs resume=FILE, the file of an evaluation that was interrupted"
-            raise InvalidArgument.of_field("kept_only", rule)
-        self._kept_only = kept_only
         self.metrics = as_metrics(metrics)
         given = options or MetricOptions(interval=IntervalOptions())
         self.options = replace(given, per_query=True)
@@ -140,13 +134,12 @@ class EvaluationRun:
     @property
     def asks_server(self) -> bool:
         """Whether a judge of the server is to be asked."""
-        given = self.local is not None or isinstance(self.judge, RecordedJudge)
-        return not given and not self._kept_only
+        return self.local is None and not isinstance(self.judge, RecordedJudge)
 
     @property
     def asks_retriever(self) -> bool:
         """Whether a retriever is to be asked, rather than results taken that are there."""
-        return not isinstance(self._source, Mapping) and not self._kept_only
+        return not isinstance(self._source, Mapping)
 
     def nothing_found(self) -> list[QueryGroup]:
         """Return the first group of every kind, with no results.
@@ -206,23 +199,15 @@ class EvaluationRun:
 
     def retrieve(self) -> None:
         """Ask the retriever, or take the results that were given."""
-        queries = self._dataset.queries
         if isinstance(self._source, Mapping):
             results = _given(self._source, self._k)
             self.warnings += join_warnings(self._dataset, results)
             self._retrieval = Retrieval(self._k or 0, results=dict(results))
-        elif self._kept_only and self._log is not None:
-            for query in queries:
-                found = self._log.retrieved.get(query.query_id)
-                if found is None:
-                    self._retrieval.failures[query.query_id] = _UNFINISHED
-                else:
-                    self._retrieval.have(query, *found)
         else:
             log = self._log
             self._retrieval = retrieve_all(
                 self._source,
-                queries,
+                self._dataset.queries,
                 self._k or 1,
                 concurrency=self._concurrency,
                 known=None if log is None else log.retrieved,
@@ -237,27 +222,6 @@ class EvaluationRun:
             self.warnings += self._retrieval.warnings(self.metrics)
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=self._by_spans)
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
-        if self._kept_only and self._log is not None:
-            self._leave_out_unfinished(self._log)
-
-    def _leave_out_unfinished(self, log: EvaluationLog) -> None:
-        """Keep the groups all of whose verdicts are in the file. Raises where there is none."""
-        failures = self._retrieval.failures
-        for group in self.groups:
-            asked = RecordedEvaluation([group], self.metrics, self.options).to_judge
-            if any(_contexts(part) and group_key(part) not in log.verdicts for part in asked):
-                failures[group.query_id] = _UNFINISHED
-        n = len(self._dataset.queries)
-        self.groups = [group for group in self.groups if group.query_id not in failures]
-        if not self.groups:
-            rule = "holds no query that was finished; evaluate without kept_only"
-            raise InvalidArgument.of_field("resume", rule)
-        unfinished = sum(failure == _UNFINISHED for failure in failures.values())
-        if unfinished:
-            self.warnings.append(
-                f"partial: {unfinished} of {n} queries left out, which were not finished; evaluate "
-                "without kept_only to go on"
-            )
 
     @property
     def asks_at_once(self) -> bool:

@@ -63,7 +63,6 @@ class Evaluator:
         name: str = "",
         concurrency: int | None = None,
         resume: Path | str | None = None,
-        kept_only: bool = False,
         timings: bool = False,
         asking: Asking | None = None,
         system_models: str | Sequence[str] = (),
@@ -87,11 +86,10 @@ class Evaluator:
         returns True, False or a score from 0 to 1, which runs here; see LocalJudge. `options` are
         by default an interval for every mean. `resume` names a file that all that was found and
         judged is written to as it comes: an evaluation that was interrupted goes on from there, and
-        asks nothing twice. With `kept_only` nothing is asked at all: the result is that of the
-        queries that the file has in whole, the others are among its failures. Raises FileError for
-        a file of another evaluation, InvalidArgument for what is wrong, and what `Client.evaluate`
-        raises. `timeout` is about the judging. With `timings` the result says how long the
-        retriever took. `progress` is called with a Progress, as in `progress=print`.
+        asks nothing twice. Raises FileError for a file of another evaluation, InvalidArgument for
+        what is wrong, and what `Client.evaluate` raises. `timeout` is about the judging. With
+        `timings` the result says how long the retriever took. `progress` is called with a Progress,
+        as in `progress=print`.
 
         `system_models` are the language models that made what is judged; those that Results or an
         attribute `system_model` of the retriever name count too. Where one of them or of its family
@@ -103,7 +101,6 @@ class Evaluator:
             name=name,
             concurrency=concurrency,
             resume=resume,
-            kept_only=kept_only,
             timings=timings,
             asking=asking,
             progress=progress,
@@ -174,7 +171,6 @@ class AsyncEvaluator:
         name: str = "",
         concurrency: int | None = None,
         resume: Path | str | None = None,
-        kept_only: bool = False,
         timings: bool = False,
         asking: Asking | None = None,
         system_models: str | Sequence[str] = (),
@@ -191,7 +187,6 @@ class AsyncEvaluator:
             name=name,
             concurrency=concurrency,
             resume=resume,
-            kept_only=kept_only,
             timings=timings,
             asking=asking,
             progress=progress,

@@ -191,43 +191,6 @@ def test_an_interrupted_evaluation_goes_on_where_it_ended(client: Client, tmp_pa
         assert len([call for call in calls if call.startswith("question")]) == 12
 
 
-def test_what_an_interrupted_evaluation_has_is_a_result(client: Client, tmp_path: Path):
-    calls = 0
-
-    def judge(context) -> bool:
-        nonlocal calls
-        calls += 1
-        if calls > 40:
-            raise Interrupted
-        return _same(context)
-
-    def refuse(query: str, k: int) -> list[Retrieved]:
-        raise AssertionError("nothing is asked")
-
-    refuse.__qualname__ = shelf.__qualname__
-    how = {"judge": LocalJudge(judge, "j"), "resume": tmp_path / "run.resume"}
-    with pytest.raises(Interrupted):
-        Evaluator(client).evaluate(shelf, dataset(), METRICS, **how)
-    calls = 1000
-    partial = Evaluator(client).evaluate(refuse, dataset(), METRICS, kept_only=True, **how)
-    whole = Evaluator(client).evaluate(shelf, dataset(), METRICS, judge=LocalJudge(_same, "j"))
-    done = {query.query_id for query in dataset().queries} - set(partial.failures)
-    assert 0 < len(done) < 12
-    assert set(partial.failures.values()) == {"not finished"}
-    assert any(f"partial: {12 - len(done)} of 12" in warning for warning in partial.warnings)
-    values = dict(zip(whole.table.query_ids, whole.table["mrr@3"].per_query, strict=True))
-    kept = dict(zip(partial.table.query_ids, partial.table["mrr@3"].per_query, strict=True))
-    assert kept == {query_id: values[query_id] for query_id in kept}
-    assert set(kept) == done
-    with pytest.raises(InvalidArgument, match="holds no query that was finished"):
-        Evaluator(client).evaluate(
-            shelf, dataset(), METRICS, judge=LocalJudge(judge, "j"), kept_only=True,
-            resume=tmp_path / "other.resume",
-        )  # fmt: skip
-    with pytest.raises(InvalidArgument, match="needs resume=FILE"):
-        Evaluator(client).evaluate(shelf, dataset(), METRICS, kept_only=True)
-
-
 def _same(context) -> bool:
     return context.expected_text == context.retrieved_text
 

@@ -105,9 +105,8 @@ def test_a_server_with_the_same_judge_goes_on(
     assert again.to_json() == whole.to_json()
 
 
-@pytest.mark.parametrize("kept_only", [True, False])
 def test_a_file_with_verdicts_of_two_judges_is_refused(
-    evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path, kept_only
+    evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path
 ):
     one, other = tmp_path / "one.resume", tmp_path / "other.resume"
     evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
@@ -117,7 +116,7 @@ def test_a_file_with_verdicts_of_two_judges_is_refused(
     one.write_bytes(one.read_bytes() + last)
     rule = r"is of the judge exact\|.*, and the lines before it are of token_overlap\|"
     with pytest.raises(FileError, match=rf"one\.resume:{n_lines}: {rule}.*remove this one"):
-        evaluate(server_address, RESULTS, DATASET, METRICS, resume=one, kept_only=kept_only)
+        evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
 
 
 def test_a_call_of_another_judge_that_left_no_verdict_changes_nothing(
