@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     )
     rubrics_dir: Path | None = Field(
         None,
-        description="folder of rubrics (TOML or YAML) for the llm judge, beside the built-in ones",
+        description="folder of rubrics (TOML) for the llm judge, beside the built-in ones",
     )
     calibrations_dir: Path | None = Field(
         None,

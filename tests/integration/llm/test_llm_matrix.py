@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from anthropic.types import Message
 from google.genai.types import GenerateContentResponse
 from judged import AnswerItem, Client, Judge, QueryGroup, Rubric, Source, Status
@@ -120,10 +118,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder, rubrics = tmp_path_factory.mktemp("llm"), tmp_path_factory.mktemp("rubrics")
     for place, block in enumerate(OWN):
-        if place % 2:  # the one language, or the other
-            (rubrics / f"{place}.yaml").write_text(yaml.safe_dump(tomllib.loads(block)))
-        else:
-            (rubrics / f"{place}.toml").write_text(block)
+        (rubrics / f"{place}.toml").write_text(block)
     with dialect_server(script) as provider:
         (folder / "llm.toml").write_text(configuration(provider, folder))
         flags = ("--llm-config", str(folder / "llm.toml"), "--rubrics-dir", str(rubrics))

@@ -1,4 +1,4 @@
-"""Rubrics read from files: those of the package, in TOML, and an operator's own, in TOML or YAML.
+"""Rubrics read from files: those of the package, and an operator's own, in TOML.
 
 Whether templates and words fit the form is up to `checking`. docs/rubrics.md says how to write one.
 """
@@ -34,8 +34,7 @@ MAX_FILE_BYTES = 1 << 18
 MAX_DIMENSIONS = 16
 MAX_GRADES = 11
 
-_YAML = (".yaml", ".yml")
-_SUFFIXES = (".toml", *_YAML)
+_SUFFIX = ".toml"
 
 _ID = "[a-z][a-z0-9_]*"
 _ID_RULE = "a name of a-z, 0-9 and _ that begins with a letter"
@@ -82,7 +81,7 @@ def load_folder(folder: Path) -> Mapping[str, Rubric]:
     """
     found: dict[str, tuple[Path, Rubric]] = {}
     for path in _files(folder):
-        rubric = parse(_content(path), str(path), yaml=path.suffix.lower() in _YAML)
+        rubric = parse(_content(path), str(path))
         if rubric.id in load_builtin():
             raise SettingsError(f"{path}: id is that of a built-in rubric; choose another")
         if rubric.id in found:
@@ -93,13 +92,13 @@ def load_folder(folder: Path) -> Mapping[str, Rubric]:
     return MappingProxyType({rubric.id: rubric for _, rubric in found.values()})
 
 
-def parse(raw: bytes, source: str, *, yaml: bool = False) -> Rubric:
-    """Return the rubric a file holds, in TOML unless it is `yaml`; `source` is named in errors.
+def parse(raw: bytes, source: str) -> Rubric:
+    """Return the rubric a file holds; `source` is named in errors.
 
     Raises SettingsError.
     """
     place = Place(source)
-    content = place.table(_read_yaml(raw, source) if yaml else read_toml(raw, source))
+    content = place.table(read_toml(raw, source))
     form = content.get("form", "verdict")
     if not isinstance(form, str) or form not in _TABLES:
         raise place.fault("form", "must be one of " + ", ".join(_TABLES))
@@ -224,30 +223,22 @@ def _files(folder: Path) -> list[Path]:
         ) from None
     if meant:
         raise SettingsError(
-            f"{meant[0]}: the name of a rubric ends in .toml, .yaml or .yml; rename the file, or "
-            "move it out of rubrics_dir"
+            f"{meant[0]}: the name of a rubric ends in .toml; rename the file, or move it out of "
+            "rubrics_dir"
         )
-    found = [path for path in paths if path.suffix.lower() in _SUFFIXES]
+    found = [path for path in paths if path.suffix.lower() == _SUFFIX]
     if not found:
         raise SettingsError(
-            f"rubrics_dir {folder} has no *.toml, *.yaml or *.yml file; add one, or drop the "
-            "setting"
+            f"rubrics_dir {folder} has no *.toml file; add one, or drop the setting"
         )
     return found
 
 
 def _is_misnamed(path: Path) -> bool:
     name = path.name.lower()
-    if name.endswith((*_SUFFIXES, ".md")) or name.startswith((".", "readme")):
+    if name.endswith((_SUFFIX, ".md")) or name.startswith((".", "readme")):
         return False
-    return any(suffix in name for suffix in _SUFFIXES) and path.is_file()
-
-
-def _read_yaml(raw: bytes, source: str) -> object:
-    # Imported here: most servers have no such file, and all would start 10 ms later.
-    from judged_server.llm.rubrics.plain_yaml import read_yaml  # noqa: PLC0415
-
-    return read_yaml(raw, source)
+    return _SUFFIX in name and path.is_file()
 
 
 def _content(path: Path) -> bytes:
@@ -267,7 +258,7 @@ def _step(
 ) -> Rubric:
     """Return one step of a rubric of claims, which is a table of its own."""
     if content is None:
-        raise place.fault(form, f"must be a table; begin it with [{form}], in YAML with {form}:")
+        raise place.fault(form, f"must be a table; begin it with [{form}]")
     inner = place.inner(form)
     said = inner.read(_Templates, content, _HINTS)
     return _with_templates(replace(head, id=f"{head.id}_{form}", form=form), said, inner)
@@ -306,9 +297,7 @@ def _with_dimensions(head: Rubric, content: object, place: Place) -> Rubric:
     need_contexts: list[str] = []
     entries = place.tables(content, "dimensions")
     if not 1 <= len(entries) <= MAX_DIMENSIONS:
-        raise place.fault(
-            "dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]], in YAML a list"
-        )
+        raise place.fault("dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]]")
     for inner, inner_content in entries:
         entry = inner.read(_Dimension, inner_content)
         if entry.name in dimensions or entry.name in _TAKEN:
