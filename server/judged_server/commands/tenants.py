@@ -246,7 +246,6 @@ def _limits(tenant: Tenant) -> list[tuple[str, tuple[str, ...] | None]]:
         ("per_day", tenant.per_day),
         ("per_month", tenant.per_month),
         ("tokens_per_second", tenant.tokens_per_second),
-        ("provider_slots", tenant.provider_slots),
     )
     return [(name, (f"{limit:g}",)) for name, limit in given if limit is not None]
 

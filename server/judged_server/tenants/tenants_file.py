@@ -7,7 +7,6 @@ models = ["careful", "all-minilm-l6-v2"]
 cache = "shared:research"                    # else private
 weight = 3                                   # of its share of what is busy, else 1
 tokens_per_second = 5000                     # of work that it sends
-provider_slots = 8                           # of its questions at a provider at a time
 uris = ["spiffe://example.org/search"]       # of certificates
 sockets = [{ path = "/run/judged/search.sock", owner = "search", group = "search", mode = "0600" }]
 """
@@ -83,7 +82,6 @@ class _Table:
     per_month: float | None = number(1e-9, 1e9, None)
     weight: int = whole_number(1, MOST_WEIGHT, 1)
     tokens_per_second: float | None = number(1, 1e9, None)
-    provider_slots: int | None = whole_number(1, 4096, None)
     uris: list[str] | None = _names("a list of URIs of certificates")
     sockets: Any = ()
 
@@ -122,8 +120,7 @@ def parse_tenants(content: object, source: str, secret: bytes) -> Tenants:
             read.per_day,
             read.per_month,
             read.weight / largest,
-            tokens_per_second=read.tokens_per_second,
-            provider_slots=read.provider_slots,
+            read.tokens_per_second,
         )
         for uri in read.uris or ():
             if by_uri.setdefault(uri, name) != name:

@@ -58,10 +58,9 @@ def test_weights_are_read_against_the_largest():
     assert {tenant.weight for tenant in parse(GOOD).by_name.values()} == {1.0}
 
 
-def test_limits_are_read():
-    limits = "tokens_per_second = 2.5\nprovider_slots = 3"
-    tenant = parse(f"[tenants.a]\n{limits}").by_name["a"]
-    assert (tenant.tokens_per_second, tenant.provider_slots) == (2.5, 3)
+def test_a_limit_is_read():
+    tenant = parse("[tenants.a]\ntokens_per_second = 2.5").by_name["a"]
+    assert tenant.tokens_per_second == 2.5
 
 
 def test_a_secret_is_in_no_repr():
@@ -75,7 +74,6 @@ def test_a_secret_is_in_no_repr():
         ("tenants = 1", r"t.toml: tenants must be a table"),
         ("[tenants.a]\nweight = 0", r"tenants: a: weight must be a whole number from 1 to 100"),
         ("[tenants.a]\ntokens_per_second = 0", r"tokens_per_second must be a number from 1 to"),
-        ("[tenants.a]\nprovider_slots = 1.5", r"provider_slots must be a whole number from 1 to"),
         ("[tenant.search]", r"t.toml: tenant is not known; did you mean tenants\?"),
         ("[tenants.a]\njudges = []", r"t.toml: tenants: a: judges must name one at least"),
         ("[tenants.a]\njudges = 'exact'", r"t.toml: tenants: a: judges must be a list of judges"),
