@@ -1,7 +1,7 @@
 """What one cell of a table holds: a list, an object, or text that a spreadsheet must not compute.
 
-Lists are JSON, or what Python, NumPy and pandas print: `['a', 'b']`, `('a', 'b')`, `{'a', 'b'}`,
-`['a' 'b']`, `array(['a'], dtype=object)`. A cell that begins like a list is one, or is refused.
+Lists are JSON, or Python's and NumPy's of texts or whole numbers: `['a', 'b']`, `('a', 'b')`,
+`{'a', 'b'}`, `['a' 'b']`. A cell that begins like a list and is none of these is refused.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import warnings
 from judged.evaluation.datasets.files import DECODER, NotAllowed, refuse_half_characters
 
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
-_TEXT = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-_ITEM = re.compile(rf"(?:np|numpy)\.\w+\(({_TEXT}|-?\d+)\)|({_TEXT}|-?\d+)", re.DOTALL)
-_BETWEEN = re.compile(r"\s*,\s*|\s+|$")
-_WRAPPER = r"(?:\w+\.)?(?:array|Index|list|tuple|set|frozenset|deque|dict_keys|dict_values)\("
-_WRAPPED = re.compile(rf"{_WRAPPER}(.*?)(?:,\s*(?:dtype|name|maxlen)=[^\]]*)?\)", re.DOTALL)
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_ITEM = rf"(?:{_TEXT}|-?\d+)"
+_ITEMS = re.compile(rf"\s*{_ITEM}(?:(?:\s*,\s*{_ITEM})*\s*,?|(?:\s+{_ITEM})*)\s*", re.DOTALL)
+"""What stands in brackets: items with commas between them, or white space as NumPy has it.
+
+With both, a comma is missing: Python joins texts that have none between them.
+"""
+_CALL = r"(?:\w+\.)?(?:array|Index|list|tuple|set|frozenset|deque|dict_keys|dict_values)\("
 _LIST_OF_TEXTS = re.compile(
-    rf"(?:{_WRAPPER}\s*)*(?:<\w+>\s*)?(?:\[|\(\s*{_TEXT}\s*,|\{{\s*{_TEXT}\s*[,}}]|(?<=\()\{{)",
-    re.DOTALL,
+    rf"(?:{_CALL})*(?:<\w+>\s*)?(?:\[|\(\s*{_TEXT}\s*,|\{{\s*{_TEXT}\s*[,}}])", re.DOTALL
 )
 """How a cell of answers begins that is a list, and no text in brackets."""
-_LIST_OF_IDS = re.compile(rf"[\[({{'\"]|{_WRAPPER}")
+_LIST_OF_IDS = re.compile(rf"[\[({{'\"]|{_CALL}")
 _DIVIDERS = re.compile(r"[|;\t，、；｜]")  # noqa: RUF001 - as people type them
 _NO_ID = re.compile(r"""^(?:[('‘`]|[-*•]\s)|["“”\[\]{}]|['’]$""")  # noqa: RUF001 - the same
 """What an id has that was cut out of a list; one that is meant so is written in a list of JSON."""
@@ -60,13 +62,10 @@ def answers_of(cell: str) -> list[object]:
     text = cell.strip()
     if not _LIST_OF_TEXTS.match(text):
         return [cell] if text else []
-    try:
-        return _list(text)
-    except UnreadableCell:
-        # "[1] says so" is a sentence; what ends as it begins, or begins with a quote, is a list.
-        if text[0] == "[" and text[-1] != "]" and text[1:].lstrip()[:1] not in ("'", '"'):
-            return [cell]
-        raise
+    # "[1] says so" is a sentence; what ends as it begins, or begins with a quote, is a list.
+    if text[0] == "[" and text[-1] != "]" and text[1:].lstrip()[:1] not in ("'", '"'):
+        return [cell]
+    return _list(text)
 
 
 def value_of(cell: str, kind: type[list[object] | dict[str, object]]) -> object:
@@ -76,7 +75,7 @@ def value_of(cell: str, kind: type[list[object] | dict[str, object]]) -> object:
     """
     if not (text := cell.strip()):
         return None
-    value = _literal(text)
+    value = _json(text) or _literal(text)
     if not isinstance(value, kind):
         what = "an object" if kind is dict else "a list of objects"
         raise UnreadableCell(f"is not {what}; write JSON, as json.dumps does")
@@ -84,40 +83,18 @@ def value_of(cell: str, kind: type[list[object] | dict[str, object]]) -> object:
 
 
 def _list(text: str) -> list[object]:
-    """Return the items of a list as anybody prints it. Raises UnreadableCell."""
+    """Return the items of a list. Raises UnreadableCell."""
     value = _json(text)
     if isinstance(value, list):
         return value
-    inner = text
-    while wrapped := _WRAPPED.fullmatch(inner):
-        inner = wrapped[1].strip()
-    if inner[:1] in _CLOSING and inner[1:].endswith(_CLOSING[inner[0]]):
-        return _items(inner[1:-1].strip())
-    if inner != text and not inner:
-        return []  # set()
-    if text[0] in "'\"":
-        return _items(text)
-    raise UnreadableCell(f"begins like a list and is none; {_WRITE}")
-
-
-def _items(text: str) -> list[object]:
-    """Return the texts and whole numbers that commas divide, or else white space, as NumPy does."""
-    items: list[object] = []
-    dividers: set[str] = set()
-    at = 0
-    while at < len(text):
-        found = _ITEM.match(text, at)
-        between = None if found is None else _BETWEEN.match(text, found.end())
-        value = None if found is None else _literal(found[1] or found[2])
-        if between is None or value is None:
-            raise UnreadableCell(f"begins like a list and can't be read as one; {_WRITE}")
-        items.append(value)
-        at = between.end()
-        if between[0]:
-            dividers.add(between[0].strip())
-    if len(dividers) > 1:  # Python joins texts without a comma between them; NumPy has none at all
-        raise UnreadableCell(f"is a list in which a comma is missing; {_WRITE}")
-    return items
+    inner = text if text[0] in "'\"" else text[1:-1]
+    if inner is text or text[1:].endswith(_CLOSING.get(text[0], " ")):
+        if not inner.strip():
+            return []
+        items = [_literal(item) for item in re.findall(_ITEM, inner, re.DOTALL)]
+        if _ITEMS.fullmatch(inner) and None not in items:
+            return items
+    raise UnreadableCell(f"begins like a list and can't be read as one; {_WRITE}")
 
 
 def _json(text: str) -> object:
@@ -134,9 +111,7 @@ def _json(text: str) -> object:
 
 
 def _literal(text: str) -> object:
-    """Return the value of JSON or of Python's notation, None for neither."""
-    if (value := _json(text)) is not None:
-        return value
+    """Return the value of Python's notation, None for other texts. Raises UnreadableCell."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a backslash that is no escape, as in 'C:\docs'

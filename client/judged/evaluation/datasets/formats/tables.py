@@ -10,8 +10,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from math import isnan
@@ -50,6 +49,7 @@ _NO_VALUE = ("NAType", "NaTType")
 _LARGEST_LIMIT = 2**31 - 1
 """The csv module takes no larger limit where C's long has 32 bits."""
 _limit = Lock()
+"""Held while the limit of cells is raised, which is one for the process."""
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -77,17 +77,20 @@ def read_table(path: Path | str, delimiter: str | None = None) -> Table:
     delimiter = delimiter or max(",;\t|", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[tuple[int, list[str]]] = []
-    try:
-        with _cells_of_any_length(text):
-            if named:
-                next(reader)
-            line = reader.line_num + 1
+    line = 1
+    with _limit:
+        before = csv.field_size_limit(_LARGEST_LIMIT)
+        try:
             for cells in reader:
                 if cells:
                     rows.append((line, [plain_cell(c) if c[:1] == "'" else c for c in cells]))
                 line = reader.line_num + 1
-    except csv.Error as error:
-        raise FileError(name, reader.line_num, f"is no table: {error}") from None
+        except csv.Error as error:
+            raise FileError(name, reader.line_num, f"is no table: {error}") from None
+        finally:
+            csv.field_size_limit(before)
+    if named:
+        del rows[:1]
     if not rows:
         raise FileError(name, None, "is empty; the first line names the columns")
     line, header = rows.pop(0)
@@ -109,15 +112,14 @@ def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None
         content.refuse(FileError(table.name, table.line, f"{of_header}; name each of them"))
         return
     for index, (line, cells) in enumerate(table.rows):
-        place = Place(table.name, line, index)
         if len(cells) != n:
             problem = f"has {len(cells)} cells, and the header has {n}; quote texts"
             content.refuse(FileError(table.name, line, problem))
-        else:
-            pairs = zip(names, cells, strict=True)
-            # Without a name may be columns that are empty, and the numbers that pandas gives rows.
-            row = {name: c for name, c in pairs if name or c not in ("", str(index))}
-            take_row(content, row, place)
+            continue
+        pairs = zip(names, cells, strict=True)
+        # Without a name may be columns that are empty, and the numbers that pandas gives rows.
+        row = {name: c for name, c in pairs if name or c not in ("", str(index))}
+        take_row(content, Record(row, table.name, line, ""), index)
 
 
 def columns_of(
@@ -150,34 +152,6 @@ def _columns_of_queries(header: Sequence[str], name: str, line: int | None) -> l
     return columns
 
 
-@contextmanager
-def _cells_of_any_length(text: str) -> Iterator[None]:
-    """Let the csv module read cells as long as the text, where it refuses 131,072 characters.
-
-    Don't yield to a caller within it: other readers of tables wait until it is left.
-    """
-    # The limit is one for the process, and it may guard what our caller reads elsewhere: so it is
-    # not raised for good. Two readers at once would each put back what the other one set: so one
-    # reads at a time. A thread that reads another table meanwhile sees a higher limit, never a
-    # lower one; and a limit that it sets is left alone.
-    with _limit:
-        before = csv.field_size_limit()
-        raised = max(before, min(len(text), _LARGEST_LIMIT))
-        csv.field_size_limit(raised)
-        try:
-            yield
-        finally:
-            if csv.field_size_limit() == raised:
-                csv.field_size_limit(before)
-
-
-class Place:
-    """Where a row stands."""
-
-    def __init__(self, name: str, line: int, index: int) -> None:
-        self.name, self.line, self.index = name, line, index
-
-
 def _parsed(name: str, cell: str) -> object:
     """Return the value of a cell of text. Raises UnreadableCell."""
     if name in _LISTS:
@@ -189,16 +163,16 @@ def _parsed(name: str, cell: str) -> object:
     return cell
 
 
-def take_row(content: Content, row: Mapping[str, object], place: Place) -> None:
+def take_row(content: Content, row: Record, index: int) -> None:
     """Take a row as a query; columns of no known name are metadata. Raises FileError."""
     known: dict[str, object] = {}
     others: dict[str, object] = {}
     filled = False
-    for name, value in row.items():
+    for name, value in row.fields.items():
         try:
             read = _parsed(name, value) if isinstance(value, str) else value
         except UnreadableCell as problem:
-            content.refuse(FileError(place.name, place.line, f"has {name!r} that {problem}"))
+            content.refuse(row.error(f"has {name!r} that {problem}"))
             return
         if read is None or read == "":
             continue
@@ -209,28 +183,28 @@ def take_row(content: Content, row: Mapping[str, object], place: Place) -> None:
             others[name] = read
         else:
             told = "has a cell in a column without a name, whose cells are left out; name it"
-            content.left_out.setdefault(name, str(FileError(place.name, place.line, told)))
+            content.left_out.setdefault(name, str(row.error(told)))
     # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
-    empty = [name for name in _TEXT if row.get(name) == ""]
+    empty = [name for name in _TEXT if row.fields.get(name) == ""]
     if empty and not any(name in known for name in _TEXT) and filled:
         known[empty[0]] = ""
     if known.get("query_id") is None and known.get("id") is None:
-        known["query_id"] = f"q{place.index + 1}"
+        known["query_id"] = f"q{index + 1}"
     given = known.setdefault("metadata", {})
     if isinstance(given, Mapping):
         known["metadata"] = {**others, **given}
-    content.take_query(Record(known, place.name, place.line, ""))
+    row.fields = known
+    content.take_query(row)
 
 
 def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str = "rows") -> None:
     """Read rows that some library has: those of Hugging Face `datasets` or of pandas, say."""
     columns: dict[tuple[str, ...], list[str]] = {}
     for index, row in enumerate(rows):
-        place = Place(name, index + 1, index)
         if (header := tuple(row)) not in columns:
-            columns[header] = _columns_of_queries(header, name, place.line)
-        plain = map(_plain, row.values())
-        take_row(content, dict(zip(columns[header], plain, strict=True)), place)
+            columns[header] = _columns_of_queries(header, name, index + 1)
+        values = dict(zip(columns[header], map(_plain, row.values()), strict=True))
+        take_row(content, Record(values, name, index + 1, ""), index)
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has

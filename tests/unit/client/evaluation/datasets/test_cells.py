@@ -21,21 +21,22 @@ LISTS = {
     "a comma behind the last": '["kb-1", "kb-2",]',
     "Python's tuple": "('kb-1', 'kb-2')",
     "Python's set": "{'kb-1', 'kb-2'}",
-    "a frozen set": "frozenset({'kb-1', 'kb-2'})",
     "NumPy's text": "['kb-1' 'kb-2']",
     "NumPy's text over lines": "['kb-1'\n 'kb-2']",
-    "NumPy's array": "array(['kb-1', 'kb-2'], dtype=object)",
-    "NumPy's array by its module": "np.array(['kb-1', 'kb-2'], dtype='<U4')",
-    "NumPy's texts in a list": "[np.str_('kb-1'), np.str_('kb-2')]",
-    "an index of pandas": "Index(['kb-1', 'kb-2'], dtype='object')",
-    "the keys of a dict": "dict_keys(['kb-1', 'kb-2'])",
+    "NumPy's text with blanks": "[ 'kb-1'   'kb-2' ]",
 }
 IDS = {
     "commas": "kb-1, kb-2",
     "line ends": "kb-1\nkb-2\n",
     "quotes without brackets": "'kb-1', 'kb-2'",
 }
+CALLS = [
+    *("frozenset({'kb-1', 'kb-2'})", "array(['kb-1', 'kb-2'], dtype=object)"),
+    *("np.array(['kb-1', 'kb-2'], dtype='<U4')", "[np.str_('kb-1'), np.str_('kb-2')]"),
+    *("Index(['kb-1', 'kb-2'], dtype='object')", "dict_keys(['kb-1', 'kb-2'])"),
+]
 NO_IDS = [
+    *CALLS,
     *("kb-1|kb-2", "kb-1; kb-2", "kb-1 kb-2", "kb-1\tkb-2", "kb-1|kb-2, kb-3"),
     *("[kb-1, kb-2]", "['kb-1', 'kb-2'", "'kb-1', 'kb-2']", "('kb-1'", "{kb-1,kb-2}"),
     *("['kb-1' 'kb-2' ... 'kb-9']", "['kb-1', 'kb-2' 'kb-3']", "['kb-1''kb-2']"),
@@ -44,6 +45,7 @@ NO_IDS = [
     r"['C:\docs']",
 ]
 NO_ANSWERS = [
+    *CALLS,
     *("[kb-1, kb-2]", "['kb-1', 'kb-2'", "('kb-1', 'kb-2'", "['kb-1' 'kb-2' ... 'kb-9']"),
     *("['kb-1', 'kb-2' 'kb-3']", "[['kb-1'], ['kb-2']]", "['kb-1', None]", "array([1, 2])"),
     "<ArrowStringArray>\n['kb-1', 'kb-2']\nLength: 2, dtype: str",
