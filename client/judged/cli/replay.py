@@ -14,7 +14,7 @@ from judged import AnswerItem, Asking, CacheMode, QueryGroup, Rubric, ScoredAnsw
 from judged._views import of_all, plural, word
 from judged.cli.connection import Connection
 from judged.cli.options.asking import KIND
-from judged.cli.options.judges import read_judge
+from judged.cli.options.judges import JudgeFlags, read_judge
 from judged.cli.options.traces import FLAG, Tracing
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
@@ -54,9 +54,9 @@ def open_replay(
     server: Connection,
     parameters: Sequence[str],
     min_score: float | None,
-    *,
+    of_judge: JudgeFlags = JudgeFlags(),
     profile: str | None = None,
-    members: Sequence[str] | None = None,
+    *,
     details: bool = False,
     timeout: float,
 ) -> Replay:
@@ -64,9 +64,10 @@ def open_replay(
 
     `parameters` are those of the judge `llm`, as `--param` takes them. Raises Problem, FileError.
     """
-    flag = "--profile" if profile is not None else "--member"
-    if profile is not None or members:
-        raise Problem(f"{flag}: is for a judge, and {FLAG} runs none; leave it out")
+    flags = {"profile": profile, "member": of_judge.member, "stage": of_judge.stage}
+    for flag, value in {**flags, "calibration": of_judge.calibration}.items():
+        if value:
+            raise Problem(f"--{flag}: is for a judge, and {FLAG} runs none; leave it out")
     if tracing.path is None and not parameters:
         raise Problem(
             f"{FLAG}: say where the judgements come from: --trace FILE, or --judge-model NAME for "

@@ -184,6 +184,14 @@ class TestProblems:
                 "--member: is for a judge, and --judge none runs none; leave it out",
             ),
             (
+                (*EVALUATE, "--judge", "none", "--trace", "x.jsonl", "--stage", "exact"),
+                "--stage: is for a judge, and --judge none runs none; leave it out",
+            ),
+            (
+                (*EVALUATE, "--judge", "none", "--trace", "x.jsonl", "--calibration", "c.json"),
+                "--calibration: is for a judge, and --judge none runs none; leave it out",
+            ),
+            (
                 (*JUDGE, "--trace", "no/t.jsonl"),
                 "--trace no/t.jsonl: there is no folder no; create it first",
             ),

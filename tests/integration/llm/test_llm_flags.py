@@ -185,7 +185,7 @@ def test_a_trace_stands_for_the_judge(world: World, command: str):
     for name in ("metrics", "rubrics", "counts"):
         assert first.get(name) == again.get(name)
     (world.folder / "t.jsonl").unlink()
-    assert "there is no such file; write it by running" in world.fails(*unjudged)
+    assert "there is no such file; to write it" in world.fails(*unjudged)
 
 
 @flag("trace", "judge", "folds")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any
 
@@ -49,34 +49,35 @@ class Line:
     lacks: FileError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Counted:
     """What a file holds: lines, those of them that expect only a blank text, and contexts.
 
-    `lacks` says of the first line without an expected text that it has none.
+    `lacks` says of the first line without an expected text that it has none; `system_models` are
+    those that lines say made their texts.
     """
 
     lines: int = 0
     expecting_nothing: int = 0
     contexts: int = 0
     lacks: FileError | None = None
+    system_models: dict[str, None] = field(default_factory=dict)
 
-    def and_also(self, line: Line) -> Counted:
-        """Return the same with one line more."""
-        blank = not any(context.expected_text.strip() for context in line.contexts)
-        return Counted(
-            self.lines + 1,
-            self.expecting_nothing + blank,
-            self.contexts + len(line.contexts),
-            self.lacks or line.lacks,
-        )
+    def add(self, line: Line) -> None:
+        """Count one line more."""
+        self.lines += 1
+        self.expecting_nothing += not any(c.expected_text.strip() for c in line.contexts)
+        self.contexts += len(line.contexts)
+        self.lacks = self.lacks or line.lacks
+        if model := line.fields.get(SYSTEM_MODEL):
+            self.system_models[model] = None
 
 
 def count_lines(lines: Iterable[Line]) -> Counted:
     """Return what lines hold."""
     counted = Counted()
     for line in lines:
-        counted = counted.and_also(line)
+        counted.add(line)
     return counted
 
 
@@ -103,7 +104,7 @@ def count_contexts(path: str) -> Counted:
     """
     counted, ids = Counted(), IdIndex()
     for line, item_id, record in _each(path):
-        counted = counted.and_also(line)
+        counted.add(line)
         if item_id is not None and not ids.add(item_id, line.number):
             first, _ = ids.find(item_id) or (0, 0)
             raise _repeated(record, item_id, first)
@@ -157,12 +158,6 @@ def _each(path: str) -> Iterator[tuple[Line, str | None, Record]]:
             lacks = record.missing(("expected_text",))
         contexts = contexts_of(record) if lacks is None else [_without_expected(record)]
         yield Line(number, dict(record.fields), contexts, lacks), item_id, record
-
-
-def system_models(lines: Iterable[Line]) -> list[str]:
-    """Return the models that lines say made their texts."""
-    named = (line.fields.get(SYSTEM_MODEL) for line in lines)
-    return list(dict.fromkeys(str(name) for name in named if name))
 
 
 def _repeated(record: Record, item_id: str, first: int) -> FileError:

@@ -171,8 +171,8 @@ def command(
         if tracing.replays:
             replay = open_replay(
                 *(tracing, out, server, given, threshold),
-                profile=profile,
-                members=of_judge.member,
+                of_judge,
+                profile,
                 timeout=shared.timeout,
             )
             with replayed(tracing, replay, missing_context(list(groups))):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from judged import Asking, Flag, Judge, Source, Status, Verdict
+from judged import Asking, Client, Flag, Judge, Source, Status, Verdict, Verdicts
 from judged._batching.chunks import PASSING, failed_verdicts
 from judged.cli.commands.judging.judgment_list import SUFFIX, check_ids, write_judgments
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.inputs.contexts import (
     Line,
     blocks_of_contexts,
@@ -26,7 +25,6 @@ from judged.cli.inputs.contexts import (
     of_lines,
     places,
     read_contexts,
-    system_models,
 )
 from judged.cli.options import common
 from judged.cli.options.asking import (
@@ -40,7 +38,7 @@ from judged.cli.options.asking import (
 from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
-from judged.cli.options.traces import TraceFlags, kept_trace
+from judged.cli.options.traces import KeptTrace, TraceFlags, kept_trace
 from judged.cli.output.tally import Tally
 from judged.cli.output.usage import detail_document, report_estimate, usage_document
 from judged.cli.output.writer import (
@@ -56,7 +54,7 @@ from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.datasets.formats.content import json_line
-from judged.types import JudgeIdentity, ServerInfo
+from judged.types import JudgeIdentity
 from judged.types.verdicts import vote_agreement
 
 _LEAST_S = 0.001
@@ -113,94 +111,120 @@ def command(
     given = with_parameters(flags, of_judge.param)
     asking = ask.asking(judge, replays=tracing.replays)
 
-    spec_of = partial(
-        of_judge.judge, kind=judge, profile=profile, min_score=min_score, parameters=given
-    )
-    whole = (
-        shared.json_to is not None or tracing.path is not None or tracing.replays or ask.estimate
-    )
-    whole = whole or output.endswith(SUFFIX)
-    if not (whole or ask.cache_only or ask.max_cost is not None or STDOUT in (contexts, output)):
-        _judge_to_file(
-            *(out, contexts, output, shared),
-            spec_of,
-            as_typed=partial(stages_as_typed, judge, of_judge.stage),
-            flags=flags,
-            details=details,
-            asking=asking,
-            timeout=shared.timeout,
-        )
-        return
+    whole = shared.json_to is not None or tracing.path is not None or tracing.replays
+    whole = whole or ask.estimate or ask.cache_only or ask.max_cost is not None
+    whole = whole or output.endswith(SUFFIX) or STDOUT in (contexts, output)
     with out.told_misspellings():
-        lines = read_contexts(contexts)
+        held = read_contexts(contexts) if whole else []
+        counted = count_lines(held) if whole else count_contexts(contexts)
     if output.endswith(SUFFIX):
-        check_ids(contexts, lines)
-    groups = fold_lines(lines)
+        check_ids(contexts, held)
     kept = kept_trace(tracing, out)
+    tally, replaced = Tally(), set[str]()
     with (
         connect(shared) as server,
         named_as_typed(flags),
         stages_as_typed(judge, of_judge.stage),
-        explained(place=places(contexts, lines, groups)),
-        progress_bar("judging", len(lines)) as progress,
+        explained(),
+        ExitStack() as opened,
+        progress_bar("judging", counted.contexts) as progress,
     ):
+        found: Iterable[tuple[Sequence[Line], Verdicts]]
         if tracing.replays:
-            if of_judge.calibration is not None:
-                raise Problem("--calibration: a trace has the probabilities that it was made with")
             replay = open_replay(
                 *(tracing, out, server, given, min_score),
-                profile=profile,
-                members=of_judge.member,
+                of_judge,
+                profile,
                 details=details,
                 timeout=shared.timeout,
             )
-            name = missing_line(contexts, lines, groups)
+            groups = fold_lines(held)
+            name = missing_line(contexts, held, groups)
             with replayed(tracing, replay, name):
-                verdicts = replay.all_verdicts(groups, server.info.rubrics)
+                found = [(held, replay.all_verdicts(groups, server.info.rubrics))]
             out.warn(*replay_warnings(replay, tracing.path))
         else:
-            spec = spec_of(server.info)
-            check_expectations(out, contexts, spec, count_lines(lines), server.client)
-            tell_circular(out, system_models(lines), judging_models(server.info, spec))
+            spec = of_judge.judge(server.info, judge, profile, min_score, given)
+            check_expectations(out, contexts, spec, counted, server.client)
+            tell_circular(out, counted.system_models, judging_models(server.info, spec))
             if ask.estimate:
-                report_estimate(out, server.client.estimate(groups, spec, asking=asking))
+                groups = fold_lines(held)
+                with explained(place=places(contexts, held, groups)):
+                    report_estimate(out, server.client.estimate(groups, spec, asking=asking))
                 return
-            verdicts = server.client.judge(
-                groups,
-                spec,
-                include_details=details or kept is not None,
-                asking=asking,
+            found = _ask(
+                *(server.client, spec, asking, contexts),
+                [held] if whole else blocks_of_contexts(contexts),
+                kept,
+                details=details,
                 timeout=shared.timeout,
                 progress=progress,
+                total=counted.contexts,
             )
-            if kept is not None:
-                kept.record(groups, verdicts)
-        refuse_missing(verdicts)
-    verdicts = of_lines(lines, verdicts)
-    if not details:
-        verdicts = replace(verdicts, details={})
-    judged = [
-        judged_line(line, verdict, verdicts.judge)
-        for line, verdict in zip(lines, verdicts, strict=True)
-    ]
-    if output.endswith(SUFFIX):
-        write_judgments(out, output, lines, verdicts, "--output")
-    elif output != STDOUT or not out.takes_stdout:
-        with open_output(output, "--output") as file:
-            file.writelines(map(json_line, judged))
-    tally = Tally()
-    tally.add(verdicts)
-    _tell(out, tally, _replaced(lines))
-    out.write_json(
-        {
-            "verdicts": judged,
-            "counts": tally.counts.to_dict(),
-            "signature": verdicts.judge.signature,
-            **usage_document(verdicts.usage),
-            "warnings": out.warnings,
-        }
-    )
+        file: TextIO | None = None
+        for lines, each in found:
+            refuse_missing(each)
+            verdicts = of_lines(lines, each)
+            tally.add(verdicts)
+            replaced.update(name for line in lines for name in line.fields if name in _ANSWERS)
+            if not whole:
+                file = file or opened.enter_context(open_output(output, "--output"))
+                file.writelines(map(json_line, _judged(lines, verdicts)))
+    if whole:
+        _write(out, output, held, verdicts)
+    tally.tell(out)
+    if replaced:
+        names = ", ".join(name for name in _ANSWERS if name in replaced)
+        out.warn(f"the input has fields that the verdict replaced: {names}")
+    if out.writes_json:
+        out.write_json(
+            {
+                "verdicts": list(_judged(held, verdicts)),
+                "counts": tally.counts.to_dict(),
+                "signature": verdicts.judge.signature,
+                **usage_document(verdicts.usage),
+                "warnings": out.warnings,
+            }
+        )
     out.finish()
+
+
+def _ask(
+    client: Client,
+    spec: Judge,
+    asking: Asking | None,
+    contexts: str,
+    blocks: Iterable[list[Line]],
+    kept: KeptTrace | None,
+    *,
+    details: bool,
+    timeout: float,
+    progress: Report | None,
+    total: int,
+) -> Iterator[tuple[Sequence[Line], Verdicts]]:
+    """Yield each block with its verdicts: errors where the server leaves for good after one."""
+    ends, done = time.monotonic() + timeout, 0
+    judge: JudgeIdentity | None = None
+    for lines in blocks:
+        groups = fold_lines(lines)
+        with explained(place=places(contexts, lines, groups)):
+            try:
+                verdicts = client.judge(
+                    groups,
+                    spec,
+                    include_details=details or kept is not None,
+                    asking=asking,
+                    timeout=max(ends - time.monotonic(), _LEAST_S),
+                    progress=_from(done, total, progress),
+                )
+            except PASSING as error:
+                if judge is None:
+                    raise
+                verdicts = failed_verdicts(groups, error, judge)
+        if kept is not None:
+            kept.record(groups, verdicts)
+        judge, done = verdicts.judge, done + len(verdicts)
+        yield lines, verdicts if details else replace(verdicts, details={})
 
 
 def refuse_other(kind: str | None) -> None:
@@ -236,85 +260,19 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
     return fields
 
 
-def _judge_to_file(
-    out: Output,
-    contexts: str,
-    output: str,
-    access: Access,
-    spec_of: Callable[[ServerInfo], Judge],
-    *,
-    as_typed: Callable[[], AbstractContextManager[None]],
-    flags: Sequence[str],
-    details: bool,
-    asking: Asking | None,
-    timeout: float,
-) -> None:
-    """Judge a file block by block, so that memory does not grow with it.
+def _judged(lines: Sequence[Line], verdicts: Verdicts) -> Iterator[dict[str, Any]]:
+    for line, verdict in zip(lines, verdicts, strict=True):
+        yield judged_line(line, verdict, verdicts.judge)
 
-    Its lines are all checked before the first one is judged. Where the server leaves for good, the
-    lines from there on have its error.
-    """
-    with out.told_misspellings():
-        counted = count_contexts(contexts)
-    total = counted.contexts
-    ends = time.monotonic() + timeout
-    tally, replaced, done = Tally(), set[str](), 0
-    with (
-        connect(access) as server,
-        named_as_typed(flags),
-        as_typed(),
-        progress_bar("judging", total) as progress,
-    ):
-        spec = spec_of(server.info)
-        check_expectations(out, contexts, spec, counted, server.client)
-        models, systems = judging_models(server.info, spec), set[str]()
-        blocks = blocks_of_contexts(contexts)
-        lines: list[Line] = next(blocks)
-        with ExitStack() as opened:
-            file: TextIO | None = None
-            while lines:
-                new = [name for name in system_models(lines) if name not in systems]
-                systems.update(new)
-                tell_circular(out, new, models)
-                groups = fold_lines(lines)
-                with explained(place=places(contexts, lines, groups)):
-                    try:
-                        verdicts = server.client.judge(
-                            groups,
-                            spec,
-                            include_details=details,
-                            asking=asking,
-                            timeout=max(ends - time.monotonic(), _LEAST_S),
-                            progress=_from(done, total, progress),
-                        )
-                    except PASSING as error:
-                        if tally.judge is None:
-                            raise
-                        verdicts = failed_verdicts(groups, error, tally.judge)
-                if file is None:
-                    file = opened.enter_context(open_output(output, "--output"))
-                done += len(verdicts)
-                verdicts = of_lines(lines, verdicts)
-                tally.add(verdicts)
-                replaced.update(_replaced(lines))
-                for line, verdict in zip(lines, verdicts, strict=True):
-                    file.write(json_line(judged_line(line, verdict, verdicts.judge)))
-                lines = next(blocks, [])
-    _tell(out, tally, replaced)
-    out.finish()
+
+def _write(out: Output, output: str, lines: Sequence[Line], verdicts: Verdicts) -> None:
+    if output.endswith(SUFFIX):
+        write_judgments(out, output, lines, verdicts, "--output")
+    elif output != STDOUT or not out.takes_stdout:
+        with open_output(output, "--output") as file:
+            file.writelines(map(json_line, _judged(lines, verdicts)))
 
 
 def _from(done: int, total: int, progress: Report | None) -> Report | None:
     """Return what to tell of the next block when `done` contexts of `total` are judged."""
     return None if progress is None else lambda more, _: progress(done + more, total)
-
-
-def _tell(out: Output, tally: Tally, replaced: Collection[str]) -> None:
-    tally.tell(out)
-    if replaced:
-        names = ", ".join(name for name in _ANSWERS if name in replaced)
-        out.warn(f"the input has fields that the verdict replaced: {names}")
-
-
-def _replaced(lines: Sequence[Line]) -> set[str]:
-    return {name for name in _ANSWERS if any(name in line.fields for line in lines)}
