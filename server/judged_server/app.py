@@ -115,7 +115,6 @@ class App:
             self._admission,
             self._failed_calls,
             self._chat_models,
-            self._budgets,
             self._offerings,
             self._audit_log,
         )

@@ -1,7 +1,7 @@
 """Takes over what has changed of a server's files while it runs.
 
-Tenants, tokens and certificates are looked at every second. SIGHUP does so at once, and takes over
-some of the settings and what language models cost. What can't be used changes nothing.
+Tenants, tokens and certificates are looked at every second. SIGHUP does so at once, takes over some
+of the settings, and tells what waits for a restart. What can't be used changes nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from judged_server.api.failed_calls import FailedCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.listening.admission import Admission
 from judged_server.audit import AuditLog
-from judged_server.llm.budget.budgets import Budgets
 from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger, set_level
+from judged_server.tenant import EVERYTHING
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.offering import Offerings
 
@@ -43,7 +43,6 @@ class ReloadedParts:
     admission: Admission
     failed_calls: FailedCalls
     chat_models: ChatModels | None
-    budgets: Budgets
     offerings: Offerings
     audit_log: AuditLog | None
     http_port: HttpPort | None = None
@@ -94,16 +93,15 @@ class Reload:
             else:
                 self._take(settings)
                 waiting = sorted(settings.differing(self.settings) - _RELOADED_SETTINGS)
-            try:
-                if not await self._prices():
-                    waiting.append("llm_config (all but prices and limits)")
-            except SettingsError as error:
-                self._failed("llm_config", error)
-            try:
-                if await asyncio.to_thread(self._rubrics_differ):
-                    waiting.append("rubrics_dir (its files)")
-            except SettingsError as error:
-                self._failed("rubrics", error)
+            for what, waits, differ in (
+                ("llm_config", "llm_config (its file)", self._models_differ),
+                ("rubrics", "rubrics_dir (its files)", self._rubrics_differ),
+            ):
+                try:
+                    if await asyncio.to_thread(differ):
+                        waiting.append(waits)
+                except SettingsError as error:
+                    self._failed(what, error)
         if waiting:
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
         if self.failures == failed_before:
@@ -133,22 +131,18 @@ class Reload:
         self.grace_s = settings.grace_s
         set_level(settings.log_level)
 
-    async def _prices(self) -> bool:
-        """Take over what models cost and may spend; say whether no more of the file differs.
+    def _models_differ(self) -> bool:
+        """Say whether the file of language models says else than at the start.
 
-        Calls in work go on with the models that they have, and so with their prices. Raises
-        SettingsError.
+        Raises SettingsError.
         """
         models, path = self.parts.chat_models, self.settings.llm_config
         if models is None or path is None:
-            return True
+            return False
         # Imported here: it costs start-up time, and was needed to make the models.
         from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
 
-        is_all = models.reprice(await asyncio.to_thread(read_configuration, path))
-        self.parts.budgets.limit(models.budget.per_request, models.budget.per_day)
-        self.parts.offerings.renew()
-        return is_all
+        return read_configuration(path) != models.configuration
 
     def _rubrics_differ(self) -> bool:
         """Say whether the folder of rubrics holds others than at the start. Raises SettingsError.
@@ -160,8 +154,9 @@ class Reload:
             return False
         from judged_server.llm.rubrics.loading import load_builtin, load_folder  # noqa: PLC0415
 
-        now = {**load_builtin(), **load_folder(folder)}
-        return {rubric.sha256 for rubric in now.values()} != self.parts.offerings.rubric_hashes
+        now = {**load_builtin(), **load_folder(folder)}.values()
+        at_start = self.parts.offerings[EVERYTHING].rubrics
+        return {rubric.sha256 for rubric in now} != {rubric.sha256 for rubric in at_start}
 
     def _failed(self, what: str, error: SettingsError) -> None:
         self.failures[what] += 1

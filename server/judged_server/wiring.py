@@ -241,16 +241,19 @@ def chat_models(settings: Settings) -> ChatModels | None:
 
 def ledger_of(models: ChatModels | None, settings: Settings) -> Ledger | None:
     """Return where spending is kept, if it is. Raises SettingsError when it can't be used."""
-    if models is None or (models.budget.per_day is None and settings.tenants is None):
+    if models is None:
         return None
-    return Ledger(models.budget.file or default_ledger(os.environ))
+    budget = models.configuration.budget
+    if budget.per_day is None and settings.tenants is None:
+        return None
+    return Ledger(budget.file or default_ledger(os.environ))
 
 
 def budgets_of(models: ChatModels | None, ledger: Ledger | None) -> Budgets:
     """Return what may be spent."""
     if models is None:
         return Budgets()
-    budget, currency = models.budget, models.currency
+    budget, currency = models.configuration.budget, models.configuration.currency
     if ledger is None:
         return Budgets(currency, budget.per_request)
     day = None

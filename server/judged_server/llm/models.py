@@ -25,7 +25,6 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configuration import read_configuration
 from judged_server.llm.config.configured import (
-    BudgetConfiguration,
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
@@ -38,7 +37,6 @@ from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.endpoint import Call, Endpoint
 from judged_server.llm.transport.http import HttpTransport
-from judged_server.settings import SettingsError
 from judged_server.telemetry import logger
 
 BYTES_A_TOKEN = 4
@@ -156,47 +154,42 @@ class ChatModels:
         random: Random | None = None,
     ) -> None:
         """Open no connection yet. Raises SettingsError when a file that is named can't be read."""
-        self._clock = clock or Clock()
+        clock = clock or Clock()
         random = random or Random()  # noqa: S311 - it spreads retries and keeps no secret
-        self._configuration = configuration
+        self.configuration = configuration
         self._endpoints = {
-            provider.name: Endpoint(provider, self._clock, random, HttpTransport(provider))
+            provider.name: Endpoint(provider, clock, random, HttpTransport(provider))
             for provider in configuration.providers
             if provider.dialect in DIALECTS
         }
-        self._scripts = {
+        scripts = {
             provider.name: read_script(provider.replies)
             for provider in configuration.providers
             if provider.replies is not None
         }
-        self._keys, self._problems = _keys(configuration.providers, environ)
-        self._listed: dict[str, ListedModel] = {}
-        self._models: dict[str, ChatModel] = {}
-        self._make_models(configuration)
-
-    def _make_models(self, configuration: Configuration) -> None:
-        """Make the models anew; those that callers hold stay as they are."""
-        problems, clock = self._problems, self._clock
+        keys, problems = _keys(configuration.providers, environ)
         providers = {provider.name: provider for provider in configuration.providers}
         named = {model.name: model for model in configuration.models}
         cards: dict[str, ChatModelCard] = {}
         alone: dict[str, ChatModel] = {}
         for model in configuration.models:
             provider = providers[model.provider]
-            script = self._scripts.get(provider.name)
+            script = scripts.get(provider.name)
             card = cards[model.name] = _card(model, provider, script)
             if script is not None:
                 alone[model.name] = FakeModel(card, script, clock)
-            elif provider.name in self._keys:
+            elif provider.name in keys:
                 dialect = DIALECTS[provider.dialect]
                 alone[model.name] = ConfiguredModel(
                     card,
                     model,
                     dialect,
-                    dialect.headers(provider, self._keys[provider.name]),
+                    dialect.headers(provider, keys[provider.name]),
                     self._endpoints[provider.name],
                     clock,
                 )
+        self._listed: dict[str, ListedModel] = {}
+        self._models: dict[str, ChatModel] = {}
         for model in configuration.models:
             chain = chain_of(model.name, named)
             card = with_chain(cards[model.name], [cards[name] for name in chain])
@@ -218,49 +211,6 @@ class ChatModels:
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
         """Return the models of a file. Raises SettingsError, which names the file and the place."""
         return cls(read_configuration(path), environ)
-
-    @property
-    def currency(self) -> str:
-        """That of all prices and budgets."""
-        return self._configuration.currency
-
-    @property
-    def budget(self) -> BudgetConfiguration:
-        """What may be spent."""
-        return self._configuration.budget
-
-    def reprice(self, newer: Configuration) -> bool:
-        """Take over what models cost and what may be spent; say whether that is all that differs.
-
-        Models that callers hold keep their prices. Raises SettingsError, and changes nothing, where
-        the currency is another one, or what a model spends would not count any more.
-        """
-        now = self._configuration
-        if newer.currency != now.currency:
-            raise SettingsError(f"currency: prices are in {now.currency} until a restart")
-        named = {model.name: model for model in newer.models}
-        limited = (newer.budget.per_request, newer.budget.per_day) != (None, None)
-        models = []
-        for model in now.models:
-            prices = named.get(model.name, model)
-            if prices.prices is None and (limited or model.prices is not None):
-                raise SettingsError(
-                    f"model {model.name}: has no prices, and would spend what nobody counts; set "
-                    "input_per_million and output_per_million of it, or start the server again"
-                )
-            models.append(
-                replace(
-                    model,
-                    input_per_million=prices.input_per_million,
-                    output_per_million=prices.output_per_million,
-                )
-            )
-        budget = replace(newer.budget, file=now.budget.file)
-        if None in {budget.per_day, now.budget.per_day}:  # then there may be no ledger
-            budget = replace(budget, per_day=now.budget.per_day)
-        self._configuration = replace(now, models=tuple(models), budget=budget)
-        self._make_models(self._configuration)
-        return self._configuration == newer
 
     def listed(self) -> tuple[ListedModel, ...]:
         """Return the models as they are now, the default first, those that can't be asked too."""

@@ -70,8 +70,6 @@ class Offerings(dict[Allowed, Offering]):
         self._embedders = embedders
         self._chat_models = chat_models
         self._rubrics = rubrics
-        self.rubric_hashes = {rubric.sha256 for rubric in rubrics.values()}
-        """The SHA-256 of each rubric of the server."""
         self._model_caller = model_caller
         self._default_judge = default_judge
         super().__init__()
@@ -81,11 +79,6 @@ class Offerings(dict[Allowed, Offering]):
         """Make what those who are allowed this much may ask for."""
         made = self[allowed] = self._make(allowed)
         return made
-
-    def renew(self) -> None:
-        """Make all anew when it is next looked up; calls in work go on with what they have."""
-        self.clear()
-        self._everything = self[EVERYTHING]
 
     def check(self, tenant: Tenant) -> None:
         """Raise SettingsError where a tenant is allowed something that is not here. Reads files."""

@@ -65,20 +65,12 @@ class Budgets:
         clock: Clock | None = None,
     ) -> None:
         self.currency = currency
-        self._per_request: int | None = None
+        self._per_request = None if per_request is None else nano_within(per_request)
         self._day = day
         self._own = own
         self._ledger = ledger
         self._clock = clock or Clock()
         self._waiting: list[asyncio.Future[None]] = []
-        self.limit(per_request, None)
-
-    def limit(self, per_request: float | None, per_day: float | None) -> None:
-        """Hold to other limits from now on; `per_day` only where there is a budget of the day."""
-        self._per_request = None if per_request is None else nano_within(per_request)
-        if self._day is not None and per_day is not None:
-            self._day.limit = nano_within(per_day)
-        self._wake()
 
     async def complete(
         self,

@@ -183,7 +183,7 @@ async def test_models_of_a_file(tmp_path):
     )
     models = ChatModels.load(path, {})
     assert models.get("").card.model == "x"
-    assert models.currency == "USD"
+    assert models.configuration.currency == "USD"
     await models.close()
 
 
