@@ -109,7 +109,6 @@ from judged.types.statistics.comparison import (
     RunComparison,
     RunRelevance,
     TestResult,
-    TukeyComparison,
 )
 from judged.types.statistics.preferences import (
     PairedComparison,
@@ -234,7 +233,6 @@ __all__ = [
     "Threshold",
     "ThresholdCriterion",
     "TrecRankings",
-    "TukeyComparison",
     "Unjudged",
     "Usage",
     "UsageRow",

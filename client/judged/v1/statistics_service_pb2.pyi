@@ -333,7 +333,6 @@ class CompareRunsResponse(_message.Message):
 
     TABLES_FIELD_NUMBER: _builtins.int
     COMPARISONS_FIELD_NUMBER: _builtins.int
-    TUKEY_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     signature: _builtins.str
     """signature says how the tests were made, for example
@@ -347,23 +346,16 @@ class CompareRunsResponse(_message.Message):
     def comparisons(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunComparison]:
         """comparisons of every later run with the first: by metric, then by run."""
 
-    @_builtins.property
-    def tukey(self) -> _containers.RepeatedCompositeFieldContainer[Global___TukeyComparison]:
-        """tukey compares every pair of runs; empty for fewer than three runs, and
-        when all runs share fewer than two queries.
-        """
-
     def __init__(
         self,
         *,
         tables: _abc.Iterable[_metrics_pb2.MetricTable] | None = ...,
         comparisons: _abc.Iterable[Global___RunComparison] | None = ...,
-        tukey: _abc.Iterable[Global___TukeyComparison] | None = ...,
         signature: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparisons", b"comparisons", "signature", b"signature", "tables", b"tables", "tukey", b"tukey"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparisons", b"comparisons", "signature", b"signature", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -602,52 +594,6 @@ class ComparisonPower(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__queries_needed) -> _WhichOneofReturnType__queries_needed | None: ...
 
 Global___ComparisonPower: _TypeAlias = ComparisonPower  # noqa: Y015
-
-@_typing.final
-class TukeyComparison(_message.Message):
-    """TukeyComparison is one pair of many runs under Tukey's honest significant
-    difference, with the queries as blocks.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    METRIC_FIELD_NUMBER: _builtins.int
-    FIRST_FIELD_NUMBER: _builtins.int
-    SECOND_FIELD_NUMBER: _builtins.int
-    DIFFERENCE_FIELD_NUMBER: _builtins.int
-    P_VALUE_FIELD_NUMBER: _builtins.int
-    metric: _builtins.str
-    """metric by name."""
-    first: _builtins.str
-    """first run by name."""
-    second: _builtins.str
-    """second run by name."""
-    p_value: _builtins.float
-    """p_value, corrected for all pairs of runs; 1 when the residuals do not vary,
-    and then the difference has no interval.
-    """
-    @_builtins.property
-    def difference(self) -> _metrics_pb2.Estimate:
-        """difference is the mean of the second minus that of the first, with its
-        simultaneous interval.
-        """
-
-    def __init__(
-        self,
-        *,
-        metric: _builtins.str = ...,
-        first: _builtins.str = ...,
-        second: _builtins.str = ...,
-        difference: _metrics_pb2.Estimate | None = ...,
-        p_value: _builtins.float = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference", "first", b"first", "metric", b"metric", "p_value", b"p_value", "second", b"second"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TukeyComparison: _TypeAlias = TukeyComparison  # noqa: Y015
 
 @_typing.final
 class ComputeTextMetricsRequest(_message.Message):

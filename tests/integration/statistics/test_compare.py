@@ -55,7 +55,7 @@ class TestKindsOfRelevance:
         assert made.permutation.p_value < 0.01
         assert made.mcnemar is None
         assert found.between("hit_rate@1", "dense").mcnemar is not None
-        assert (len(found.comparisons), len(found.tukey)) == (4, 6)
+        assert len(found.comparisons) == 4
         assert found.signature == "permutations:100000|seed:0|v1"
 
     def test_a_metric_may_be_spelt_in_any_way_that_the_call_takes(self, client: Client):
@@ -77,7 +77,6 @@ class TestKindsOfRelevance:
         found = client.compare_runs(METRICS, values)
         direct = client.compare_runs(METRICS, DOCUMENTS, qrels=QRELS)
         assert found.comparisons == direct.comparisons
-        assert found.tukey == direct.tukey
 
     def test_gains(self, client: Client):
         runs = {
@@ -140,7 +139,6 @@ class TestCommand:
         first = done.stdout.splitlines()[2].split()
         assert first[:3] == ["ndcg@10", "dense", "30"]
         assert first[-1] == "better"
-        assert "every pair of runs" in done.stdout
         assert "power to see 0.05" in done.stdout
         written = json.loads((folder / "out.json").read_text())
         assert written["baseline"] == "bm25"

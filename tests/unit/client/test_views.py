@@ -62,7 +62,6 @@ from judged.types import (
     ScoreCounts,
     TestResult,
     TextMetricResult,
-    TukeyComparison,
     Usage,
     VerdictCounts,
     VerdictError,
@@ -112,8 +111,7 @@ def compared():
         ComparisonPower(0.3, None, None),
         ["few queries"],
     )
-    pair = TukeyComparison("mrr", "a", "b", ESTIMATE, 0.03)
-    return ComparedRuns({"a": table(), "b": table()}, [made], [pair], "permutations:10")
+    return ComparedRuns({"a": table(), "b": table()}, [made], "permutations:10")
 
 
 def calibration():
@@ -155,7 +153,6 @@ RESULTS = {
     "negatives": (NEGATIVES, 1),
     "compared": (compared(), 1),
     "comparison": (compared().comparisons[0], 1),
-    "tukey": (compared().tukey[0], 1),
     "agreement": (MeasuredAgreement(AGREEMENT, RankAgreement(3, ESTIMATE, None)), 8),
     "calibration": (calibration(), 8),
     "scores": (scored(), 2),
@@ -270,7 +267,7 @@ class TestTables:
         metric("mrr", 30_000),
         scored(30_000),
         Evaluation(table(30_000), JUDGE, verdicts_of(30_000)),
-        ComparedRuns({"a": table(30_000)}, [], [], "s"),
+        ComparedRuns({"a": table(30_000)}, [], "s"),
         QueryGroup("q" * 9_999, ["e" * 9_999] * 99, ["x"] * 9_999),
         TrecRankings({"q": dict.fromkeys(map(str, range(9_999)), 1)}, {}),
         TrecQrels({str(i): {} for i in range(9_999)}),

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from judged.cli.output.writer import new_table
 from judged.report.summary import number, p_value, signed
-from judged.types import ComparedRuns, Estimate, RunComparison
+from judged.types import Estimate, RunComparison
 
 
 def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
@@ -54,21 +54,6 @@ def power_table(comparisons: Sequence[RunComparison], difference: float) -> Tabl
             made.run,
             number(made.power.power),
             "-" if needed is None else str(needed),
-        )
-    return view
-
-
-def tukey_table(found: ComparedRuns) -> Table:
-    """Return a row for each metric of each pair of runs."""
-    view = new_table("metric", "first", "second", "second - first", "interval", "p", names=3)
-    for pair in found.tukey:
-        view.add_row(
-            pair.metric,
-            pair.first,
-            pair.second,
-            signed(pair.difference.value),
-            _interval(pair.difference),
-            p_value(pair.p_value),
         )
     return view
 

@@ -141,36 +141,11 @@ class RunComparison(View):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TukeyComparison(View):
-    """One pair of many runs under Tukey's test. `difference` is second minus first."""
-
-    metric: str
-    first: str
-    second: str
-    difference: Estimate
-    p_value: float
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return one row: the difference and how sure it is."""
-        return [
-            {
-                "metric": self.metric,
-                "first": self.first,
-                "second": self.second,
-                "difference": self.difference.value,
-                **ends_of(self.difference.interval),
-                "p": self.p_value,
-            }
-        ]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class ComparedRuns(View):
-    """The tables of all runs by name, every later run against the first, and all pairs."""
+    """The tables of all runs by name, and every later run against the first."""
 
     tables: Mapping[str, MetricTable]
     comparisons: Sequence[RunComparison]
-    tukey: Sequence[TukeyComparison]
     signature: str
 
     def __repr__(self) -> str:

@@ -1,11 +1,10 @@
-"""Runs in, comparisons out: every later run against the first, and all pairs by Tukey's test."""
+"""Runs in, comparisons out: every later run against the first."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
@@ -14,10 +13,9 @@ from judged_server.errors import InvalidField
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.comparison.corrected_tests import CorrectedTest, corrected_tests
 from judged_server.statistics.comparison.paired_tests import varies
-from judged_server.statistics.comparison.pairing import FEWEST, Pair, RunValues, pair_up
+from judged_server.statistics.comparison.pairing import Pair, RunValues, pair_up
 from judged_server.statistics.comparison.power import Power, paired_t_power
 from judged_server.statistics.comparison.sign_flips import check_flips
-from judged_server.statistics.comparison.tukey import TukeyPair, tukey_pairs
 from judged_server.statistics.intervals import (
     MAX_MEANS,
     Interval,
@@ -74,21 +72,13 @@ class Comparison:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRuns:
-    """All comparisons by metric, then by run; and Tukey's pairs by metric, none for two runs."""
-
-    comparisons: tuple[Comparison, ...]
-    tukey: tuple[tuple[TukeyPair, ...], ...]
-
-
 def compare(
     runs: Sequence[RunValues],
     options: CompareOptions,
     intervals: IntervalOptions,
     field: str = "runs",
-) -> ComparedRuns:
-    """Return how each later run differs from the first, for every metric (row of the values).
+) -> list[Comparison]:
+    """Return how each later run differs from the first, by metric (row of the values), then by run.
 
     Raises InvalidField at `field[i]` for a run that shares fewer than two queries with the first
     or has a value beyond LARGEST_VALUE, and what `check_flips` and `check_work` raise.
@@ -112,13 +102,10 @@ def compare(
     ]
     comparisons.sort(key=lambda made: (made.metric, made.run))
     tests = corrected_tests(shared, len(places), options.permutations, options.seed)
-    return ComparedRuns(
-        tuple(
-            replace(made, tests={name: column[i] for name, column in tests.items() if i in column})
-            for i, made in enumerate(comparisons)
-        ),
-        _tukey(runs, n_metrics, intervals.confidence),
-    )
+    return [
+        replace(made, tests={name: column[i] for name, column in tests.items() if i in column})
+        for i, made in enumerate(comparisons)
+    ]
 
 
 def _intervals(
@@ -205,19 +192,3 @@ def _warnings(pair: Pair, differences: FloatArray) -> list[str]:
             "the permutation test"
         )
     return warnings
-
-
-def _tukey(
-    runs: Sequence[RunValues], n_metrics: int, confidence: float
-) -> tuple[tuple[TukeyPair, ...], ...]:
-    """Return Tukey's pairs on the queries that all runs have; none for two runs or one query."""
-    everywhere = reduce(set.intersection, (set(run.query_ids) for run in runs))
-    if len(runs) < 3 or len(everywhere) < FEWEST:
-        return ()
-    common = [query_id for query_id in runs[0].query_ids if query_id in everywhere]
-    aligned = []
-    for run in runs:
-        place = {query_id: i for i, query_id in enumerate(run.query_ids)}
-        aligned.append(run.values[:, [place[query_id] for query_id in common]])
-    stacked = np.stack(aligned, axis=1)
-    return tuple(tukey_pairs(stacked[metric], confidence) for metric in range(n_metrics))

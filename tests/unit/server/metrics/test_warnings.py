@@ -43,7 +43,7 @@ def compared(first, second, ids=None):
     runs = [RunValues("a", names, np.array([first], float))]
     runs.append(RunValues("b", ids or names, np.array([second], float)))
     options = CompareOptions(permutations=100)
-    return compare(runs, options, FEW).comparisons[0].warnings
+    return compare(runs, options, FEW)[0].warnings
 
 
 def interval(values, options=T):

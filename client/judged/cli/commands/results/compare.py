@@ -29,7 +29,7 @@ from judged.cli.inputs.documents import MeasuredRun, common_metrics, measured_ru
 from judged.cli.options import intervals
 from judged.cli.options.gates import AllowOtherSignature
 from judged.cli.options.server import ResultFlags
-from judged.cli.output.comparison import comparison_table, moved_table, power_table, tukey_table
+from judged.cli.output.comparison import comparison_table, moved_table, power_table
 from judged.cli.output.gates import (
     Gate,
     Outcome,
@@ -248,8 +248,6 @@ def _report(
     )
     if difference is not None:
         out.show("", power_table(found.comparisons, difference))
-    if found.tukey:
-        out.show("", "every pair of runs, by Tukey's test:", tukey_table(found))
     for made in found.comparisons if moved else ():
         if made.moved:
             out.show("", f"moved most by {made.metric}:", moved_table(made, moved))
@@ -287,7 +285,6 @@ def _document(
             for run in measured
         },
         "comparisons": [asdict(made) for made in found.comparisons],
-        "tukey": [asdict(pair) for pair in found.tukey],
         "signature": found.signature,
         "warnings": list(warnings),
     }

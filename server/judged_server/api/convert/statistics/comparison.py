@@ -134,18 +134,7 @@ def compare_runs(
     metrics = [str(measure) for measure in measures]
     return statistics_service_pb2.CompareRunsResponse(
         tables=tables,
-        comparisons=[_write_comparison(made, metrics, names) for made in found.comparisons],
-        tukey=[
-            statistics_service_pb2.TukeyComparison(
-                metric=metric,
-                first=names[pair.first],
-                second=names[pair.second],
-                difference=write_estimate(pair.difference, pair.interval),
-                p_value=pair.p_value,
-            )
-            for metric, pairs in zip(metrics, found.tukey, strict=False)
-            for pair in pairs
-        ],
+        comparisons=[_write_comparison(made, metrics, names) for made in found],
         signature=options.signature,
     )
 
