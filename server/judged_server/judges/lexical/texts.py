@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from judged_server.domain import (
     ScoreColumns,
 )
 from judged_server.domain.text_form import UNREAD_SHARE
-from judged_server.judges.lexical.tokens import HashIndex, TextForm, TokenTable, ranges
+from judged_server.judges.lexical.tokens import KeyIndex, TextForm, TokenTable, ranges
 
 TILE_CELLS = 1 << 18
 """The most entries of a tile's matrices (one row may be longer): it bounds the memory of a call."""
@@ -50,9 +50,13 @@ class Texts:
             for group in groups
         ]
         self._form = form
-        self._normal: dict[int, str] = {}
-        self._extent: dict[int, str] = {}
-        self.texts = list(numbers)
+        texts = self.texts = list(numbers)
+        self.normal = cache(lambda text: form.normalise(texts[text]))
+        """A text's normal form, by its number, made when it is first asked for."""
+        self.extent = self.normal
+        """What is searched for in other texts."""
+        if form.extent is not form.normalise:
+            self.extent = cache(lambda text: form.extent(texts[text]))
         self.tokens = form.tokens(self.texts)
         self.n_contexts = sum(len(e) * len(r) for _, e, r in self._groups)
 
@@ -64,20 +68,6 @@ class Texts:
         """Tell whether one of two texts contains the other; an empty text is in no other."""
         left, right = self.extent(one), self.extent(other)
         return bool(left and right) and (left in right or right in left)
-
-    def normal(self, text: int) -> str:
-        """Return a text's normal form, made when it is first asked for."""
-        if (known := self._normal.get(text)) is None:
-            known = self._normal[text] = self._form.normalise(self.texts[text])
-        return known
-
-    def extent(self, text: int) -> str:
-        """Return what is searched for in other texts, made when it is first asked for."""
-        if self._form.extent is self._form.normalise:
-            return self.normal(text)
-        if (known := self._extent.get(text)) is None:
-            known = self._extent[text] = self._form.extent(self.texts[text])
-        return known
 
     def score(self, score_batch: Callable[[Batch], FloatArray]) -> ScoreColumns:
         """Return the scores of all contexts, flagged where a good part of a text is in no token.
@@ -206,7 +196,7 @@ class Batch:
         e_tile = np.repeat(tile_numbers, n_expected)
         e_counts, self.expected_tokens = tokens.of_texts(self.expected)
         self.expected_rows = np.repeat(np.arange(len(self.expected)), e_counts)
-        index = HashIndex(tokens.keys[self.expected_tokens] ^ np.repeat(salts[e_tile], e_counts))
+        index = KeyIndex(tokens.keys[self.expected_tokens] ^ np.repeat(salts[e_tile], e_counts))
 
         # Terms are numbered in the order of the expected tokens that represent them, so that the
         # terms of a tile are neighbours.
@@ -242,42 +232,26 @@ class Batch:
     def _matrices(self) -> list[tuple[FloatArray, FloatArray, slice, slice, slice]]:
         """Per tile: its expected and retrieved rows, and its terms, expected rows, contexts."""
         result = []
-        e_at = r_at = 0
-        call_options = rows = contexts = 0
+        e_at = r_at = terms = rows = contexts = 0
         for n_expected, n_retrieved, width in self._shapes:
             e_to, r_to = e_at + n_expected * width, r_at + n_retrieved * width
             result.append(
                 (
                     self._expected_cells[e_at:e_to].reshape(n_expected, width),
                     self._row_cells[r_at:r_to].reshape(n_retrieved, width),
-                    slice(call_options, call_options + width),
-                    slice(rows, rows + n_expected),
-                    slice(contexts, contexts + n_expected * n_retrieved),
+                    slice(terms, terms := terms + width),
+                    slice(rows, rows := rows + n_expected),
+                    slice(contexts, contexts := contexts + n_expected * n_retrieved),
                 )
             )
             e_at, r_at = e_to, r_to
-            call_options += width
-            rows += n_expected
-            contexts += n_expected * n_retrieved
         return result
 
     def in_expected(self, values: FloatArray | None = None) -> FloatArray:
         """Return the sum over E of a value for each term (default 1): float64, one a row."""
         result = np.empty(len(self.expected))
-        for expected, _, call_options, rows, _ in self._matrices:
-            if values is None:
-                result[rows] = expected.sum(axis=1)
-            else:
-                result[rows] = expected @ values[call_options]
-        return result
-
-    def _in_retrieved(self) -> FloatArray:
-        """Return how many terms each retrieved row has."""
-        result = np.empty(len(self.retrieved))
-        at = 0
-        for _, retrieved, _, _, _ in self._matrices:
-            result[at : at + len(retrieved)] = retrieved.sum(axis=1)
-            at += len(retrieved)
+        for expected, _, terms, rows, _ in self._matrices:
+            result[rows] = expected.sum(axis=1) if values is None else expected @ values[terms]
         return result
 
     def shared(self, values: FloatArray | None = None) -> FloatArray:
@@ -286,8 +260,8 @@ class Batch:
         Sums of whole numbers are exact up to 2**53.
         """
         result = np.empty(len(self.target))
-        for expected, retrieved, call_options, _, contexts in self._matrices:
-            weighted = expected if values is None else expected * values[call_options]
+        for expected, retrieved, terms, _, contexts in self._matrices:
+            weighted = expected if values is None else expected * values[terms]
             np.matmul(
                 retrieved,
                 weighted.T,
@@ -302,12 +276,9 @@ class Batch:
         A text inside another shares all its tokens but for the first and the last, which may be
         cut.
         """
-        shared = self.shared()
-        expected_inside = shared >= self.in_expected()[self.expected_of] - 2
+        expected_inside = self.shared() >= self.in_expected()[self.expected_of] - 2
         # Few retrieved texts are inside all expected texts of a tile taken together.
-        retrieved_inside = (self.unmatched <= 2)[self.retrieved_of]
-        retrieved_inside &= shared >= self._in_retrieved()[self.retrieved_of] - 2
-        return expected_inside | retrieved_inside
+        return expected_inside | (self.unmatched <= 2)[self.retrieved_of]
 
     def pairs(self, contexts: BoolArray) -> Iterator[tuple[int, int, int]]:
         """Yield the place in the batch and both text numbers of the contexts that are true."""

@@ -15,7 +15,7 @@ from judged_server.judges.lexical.tokens import (
     NEGATIONS,
     PUBLISHED,
     STOPWORDS,
-    HashIndex,
+    KeyArray,
     TokenTable,
 )
 
@@ -31,13 +31,13 @@ PHRASE_BONUS = 0.05
 QUERY_BONUS = 0.1
 
 
-def _index(words: frozenset[str]) -> HashIndex:
+def _keys(words: frozenset[str]) -> KeyArray:
     # Those with an apostrophe are never one token.
-    return HashIndex(PUBLISHED.tokens([word for word in words if word.isalnum()]).keys)
+    return PUBLISHED.tokens([word for word in words if word.isalnum()]).keys
 
 
-_STOPWORDS = _index(STOPWORDS)
-_NEGATIONS = _index(NEGATIONS)
+_STOPWORDS = _keys(STOPWORDS)
+_NEGATIONS = _keys(NEGATIONS)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class WeightedOverlapJudge(PureJudge):
 def _values(tokens: TokenTable, batch: Batch) -> tuple[FloatArray, FloatArray]:
     """Return for each term 1 if it is a content token, else 0, and its weight in twentieths."""
     at = batch.term_tokens
-    content = np.where(_STOPWORDS.contains(tokens.keys[at]), 0.0, 1.0)
+    content = np.where(np.isin(tokens.keys[at], _STOPWORDS), 0.0, 1.0)
     lengths = tokens.lengths[at]
     weights = np.select(
         [tokens.numeric[at], lengths <= SHORT_LENGTH, lengths >= LONG_LENGTH],
@@ -92,6 +92,6 @@ def _values(tokens: TokenTable, batch: Batch) -> tuple[FloatArray, FloatArray]:
 def _denying(tokens: TokenTable) -> BoolArray:
     """Return which texts have a negation among all their tokens: bool, one a text."""
     result = np.zeros(len(tokens.counts), np.bool_)
-    found, _ = _NEGATIONS.find(tokens.keys)
+    found = np.flatnonzero(np.isin(tokens.keys, _NEGATIONS))
     result[np.searchsorted(tokens.first, found, side="right") - 1] = True
     return result
