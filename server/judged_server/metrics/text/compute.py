@@ -64,8 +64,7 @@ def measure_texts(
 
     Raises LimitExceeded at `field[i]` when rougeL has more than `most_pairs` of tokens to compare.
     """
-    repeated = _repeated(items)
-    stores = {metric.form.name: TokenStore(metric.form, repeated) for metric in metrics}
+    stores = {metric.form.name: TokenStore(metric.form) for metric in metrics}
     scores: list[list[Score]] = [[] for _ in metrics]
     unread = [0] * len(metrics)
     pairs = 0
@@ -107,16 +106,6 @@ def _unreadable(hypothesis: str, references: Sequence[str]) -> Score:
     ours, *theirs = (plain_form(text).lower().split() for text in (hypothesis, *references))
     value = 1.0 if ours in theirs else math.nan if ours and any(theirs) else 0.0
     return Score(value, value, value)
-
-
-def _repeated(items: Sequence[TextItem]) -> set[str]:
-    """Return the texts that occur more than once."""
-    seen: set[str] = set()
-    repeated: set[str] = set()
-    for item in items:
-        for text in (item.hypothesis, *item.references):
-            (repeated if text in seen else seen).add(text)
-    return repeated
 
 
 def merge_text_values(

@@ -23,7 +23,6 @@ from judged_server.metrics.text.tokens import Tokens
 from judged_server.scheduling.checkpoint import checkpoint
 
 BLOCK_BITS = 16_384
-_SHORT = 512
 _CHUNK = 512
 
 
@@ -60,35 +59,11 @@ def _rouge_n(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> Sc
 
 def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many tokens the longest common subsequence has."""
-    row, column = (first, second) if len(first) >= len(second) else (second, first)
-    if len(row) > _SHORT:
-        # Tokens that the other side lacks are in no common subsequence.
-        shared = set(row).intersection(column)
-        row = [token for token in row if token in shared]
-        column = [token for token in column if token in shared]
-        if row == column:
-            return len(row)
-    if len(row) <= _SHORT:
-        return _short(row, column)
-    return _blocks(row, column)
-
-
-def _short(row: Sequence[str], column: Sequence[str]) -> int:
-    masks: dict[str, int] = {}
-    bit = 1
-    for token in row:
-        masks[token] = masks.get(token, 0) | bit
-        bit <<= 1
-    full = zeros = bit - 1
-    for token in column:
-        mask = masks.get(token)
-        if mask is not None:
-            met = zeros & mask
-            zeros = ((zeros + met) | (zeros - met)) & full
-    return len(row) - zeros.bit_count()
-
-
-def _blocks(row: Sequence[str], column: Sequence[str]) -> int:
+    # Tokens that the other side lacks are in no common subsequence.
+    shared = set(first).intersection(second)
+    column, row = sorted(([t for t in text if t in shared] for text in (first, second)), key=len)
+    if row == column:
+        return len(row)
     carries = bytearray(len(column))  # into the block at hand, by token of the column
     length = 0
     for start in range(0, len(row), BLOCK_BITS):

@@ -1,11 +1,10 @@
-"""The tokens of texts in plain form, made once for each distinct word and text of a request."""
+"""The tokens of texts in plain form, made once for each distinct word of a request."""
 
 from __future__ import annotations
 
 import re
 import string
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from judged_server.domain.text_form import plain_form
@@ -49,77 +48,38 @@ Tokens = list[str]
 PIECE_CHARACTERS = 1 << 14
 """A longer text is split piece by piece. One word is never cut."""
 MAX_KEPT_WORDS = 100_000
-MAX_KEPT_TOKENS = 1_000_000
-"""What is kept is dropped beyond these, so that odd texts can't fill the memory."""
+"""Words are forgotten beyond this number, so that odd texts can't fill the memory."""
 
 _SPACE = re.compile(r"\s")
 
 
-class _Words(dict[str, tuple[str, ...]]):
-    """The tokens of words, made when they are first asked for."""
+class TokenStore(dict[str, tuple[str, ...]]):
+    """The tokens of a request's texts in one form; it keeps those of each word it met."""
 
-    def __init__(self, form: Form, most: int) -> None:
+    def __init__(self, form: Form) -> None:
         super().__init__()
-        self._split = form.split
-        self._most = most
+        self._form = form
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= self._most:
+        if len(self) >= MAX_KEPT_WORDS:
             self.clear()
-        tokens = self[word] = tuple(self._split(word))
+        tokens = self[word] = tuple(self._form.split(word))
         return tokens
-
-
-class TokenStore:
-    """The tokens of a request's texts in one form. Those in `repeated` are kept."""
-
-    def __init__(
-        self,
-        form: Form,
-        repeated: AbstractSet[str],
-        piece_characters: int = PIECE_CHARACTERS,
-        most_words: int = MAX_KEPT_WORDS,
-        most_tokens: int = MAX_KEPT_TOKENS,
-    ) -> None:
-        self._prepare = form.prepare
-        self._words = _Words(form, most_words)
-        self._piece_characters = piece_characters
-        self._most_tokens = most_tokens
-        self._repeated = repeated
-        self._texts: dict[str, Tokens] = {}
-        self._kept = 0
 
     def of(self, text: str) -> Tokens:
-        """Return the tokens of a text, which nobody may change."""
-        tokens = self._texts.get(text)
-        if tokens is not None:
-            return tokens
-        words = self._words
-        prepared = self._prepare(plain_form(text))
-        if len(prepared) <= self._piece_characters:
-            tokens = [token for word in prepared.split() for token in words[word]]
-        else:
-            tokens = []
-            for piece in _pieces(prepared, self._piece_characters):
-                tokens += [token for word in piece.split() for token in words[word]]
-                checkpoint()
-        if text in self._repeated:
-            self._keep(text, tokens)
+        """Return the tokens of a text."""
+        tokens: Tokens = []
+        for piece in _pieces(self._form.prepare(plain_form(text))):
+            tokens += [token for word in piece.split() for token in self[word]]
+            checkpoint()
         return tokens
 
-    def _keep(self, text: str, tokens: Tokens) -> None:
-        if self._kept > self._most_tokens:
-            self._texts.clear()
-            self._kept = 0
-        self._texts[text] = tokens
-        self._kept += len(tokens)
 
-
-def _pieces(text: str, characters: int) -> Iterator[str]:
-    """Yield the text in pieces of so many characters or more that begin at white space."""
+def _pieces(text: str) -> Iterator[str]:
+    """Yield the text in pieces of PIECE_CHARACTERS or more that begin at white space."""
     start = 0
-    while len(text) - start > characters:
-        space = _SPACE.search(text, start + characters)
+    while len(text) - start > PIECE_CHARACTERS:
+        space = _SPACE.search(text, start + PIECE_CHARACTERS)
         if space is None:
             break
         yield text[start : space.start()]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,19 +85,6 @@ def test_long_work_ends_when_nobody_waits():
     looks = iter([False] * 10)
     with pytest.raises(Abandoned):
         watched(lambda: next(looks, True), measure_texts, items, ALL)
-
-
-def test_a_text_that_comes_again_is_split_once():
-    split: list[str] = []
-
-    def noted(text: str) -> str:
-        split.append(text)
-        return text
-
-    (bleu,) = parse_text_metrics(["bleu"])
-    noting = replace(bleu, form=replace(bleu.form, prepare=noted))
-    measure_texts([TextItem("a b", ["c"]), TextItem("d", ["c"])], [noting])
-    assert split == ["a b", "c", "d"]
 
 
 def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
