@@ -42,7 +42,7 @@ try:
 
     from judged_server import errors, telemetry
     from judged_server.address import AddressError
-    from judged_server.commands import cache, doctor, tenants
+    from judged_server.commands import cache, tenants
     from judged_server.settings import Settings, SettingsError, load, misspelt_variables
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
@@ -57,7 +57,7 @@ _INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 _HUNG_UP = 128 + 13
 """The exit status where nobody reads the output to its end, as that of SIGPIPE."""
-COMMANDS = frozenset({"cache", "tenants", "doctor", "models"})
+COMMANDS = frozenset({"cache", "tenants", "models"})
 
 
 class _Help(argparse.HelpFormatter):
@@ -96,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="judged-server",
         formatter_class=_Help,
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
-        "tenants ACTION ... | doctor]",
+        "tenants ACTION ...]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > "
         "default. Without a command it serves.",
     )
@@ -114,13 +114,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         prog="judged-server",
         dest="command",
-        metavar="models ... | cache ... | tenants ... | doctor",
+        metavar="models ... | cache ... | tenants ...",
     )
     cache.add_parser(commands)
     tenants.add_parser(commands)
-    commands.add_parser(
-        "doctor", help="check settings, files, models and providers; say what to mend"
-    )
     models = commands.add_parser("models", help="list, install, verify and add embedding models")
     actions = models.add_subparsers(dest="action", required=True)
     actions.add_parser("list", help="show the models that are installed")
@@ -191,7 +188,6 @@ def run(argv: list[str]) -> int:
             "models": manage_models,
             "cache": cache.manage_cache,
             "tenants": tenants.manage_tenants,
-            "doctor": lambda _, settings: doctor.diagnose(settings),
         }
         if (command := commands.get(arguments.command)) is not None:
             status = command(arguments, settings)

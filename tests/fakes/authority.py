@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+BEGAN = timedelta(days=-30)
 
 
 class Authority:
@@ -32,31 +33,38 @@ class Authority:
         self.ca.write_bytes(self._sign(own))
 
     def issue(
-        self, name: str, *names: x509.GeneralName, ends_in: timedelta = timedelta(days=3)
+        self,
+        name: str,
+        *names: x509.GeneralName,
+        begins_in: timedelta = BEGAN,
+        ends_in: timedelta = timedelta(days=3),
     ) -> tuple[Path, Path]:
         """Return the files of a certificate and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        leaf = self._builder(ends_in).subject_name(x509.Name([])).public_key(key.public_key())
+        leaf = (
+            self._builder(ends_in, begins_in)
+            .subject_name(x509.Name([]))
+            .public_key(key.public_key())
+        )
         leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=True)
         files = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         files[0].write_bytes(self._sign(leaf))
         files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return files
 
-    def server(self, name: str = "server", **ends: timedelta) -> tuple[Path, Path]:
+    def server(self, name: str = "server", **times: timedelta) -> tuple[Path, Path]:
         """Return the files of a certificate for 127.0.0.1 and localhost."""
-        return self.issue(name, LOOPBACK, x509.DNSName("localhost"), **ends)
+        return self.issue(name, LOOPBACK, x509.DNSName("localhost"), **times)
 
     def client(self, uri: str, name: str = "client", **ends: timedelta) -> tuple[Path, Path]:
         """Return the files of a certificate that names its holder by a URI."""
         return self.issue(name, x509.UniformResourceIdentifier(uri), **ends)
 
-    def _builder(self, ends_in: timedelta) -> x509.CertificateBuilder:
+    def _builder(self, ends_in: timedelta, begins_in: timedelta = BEGAN) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
-        begins = now - timedelta(days=30)
         built = x509.CertificateBuilder().issuer_name(self._name)
         built = built.serial_number(x509.random_serial_number())
-        return built.not_valid_before(begins).not_valid_after(now + ends_in)
+        return built.not_valid_before(now + begins_in).not_valid_after(now + ends_in)
 
     def _sign(self, builder: x509.CertificateBuilder) -> bytes:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)

@@ -40,8 +40,8 @@ runpy.run_module("judged_server", run_name="__main__")
         (["--port", "50051"], "--port is no setting; did you mean --port-file?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
         (
-            ["doctor", "--hub", "x"],
-            "--hub is a setting: write it before doctor, as in judged-server --hub ... doctor",
+            ["models", "list", "--hub", "x"],
+            "--hub is a setting: write it before models, as in judged-server --hub ... models",
         ),
     ],
 )
@@ -54,7 +54,7 @@ def test_a_flag_that_is_misspelt_or_misplaced_is_named(words, said, capsys):
     "words",
     [
         ["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2"],
-        ["--listen=127.0.0.1:1", "--log-level", "info", "--listen=127.0.0.1:1", "doctor"],
+        ["--listen=127.0.0.1:1", "--log-level", "info", "--listen=127.0.0.1:1", "models", "list"],
         ["models", "add", "n", "folder", "--name", "a", "--name", "b"],
     ],
 )
@@ -67,7 +67,7 @@ def test_an_option_that_is_there_twice_is_refused(words, capsys):
 
 def test_other_words_are_refused(capsys):
     with pytest.raises(SystemExit) as left:
-        run(["doctor", "--all"])
+        run(["models", "list", "--all"])
     assert left.value.code == 2
     assert "unrecognized arguments: --all" in capsys.readouterr().err
 
@@ -76,7 +76,7 @@ def test_a_reader_who_has_enough_is_no_fault(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "judged_server", "--models-dir", str(tmp_path), "doctor"],
+        [sys.executable, "-m", "judged_server", "--models-dir", str(tmp_path), "models", "list"],
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,

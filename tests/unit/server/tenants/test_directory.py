@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def test_a_token_that_has_ended_or_is_of_nobody_counts_for_nothing(path: Path):
     directory = FileDirectory(path)
     assert directory.by_token(old) is None
     assert directory.by_token(unknown) is None
+
+
+def test_a_token_of_two_tenants_is_refused(path: Path):
+    new_token(path, "a")
+    tokens = tokens_beside(path)
+    held = json.loads(tokens.read_text())
+    [token] = held["tokens"]
+    tokens.write_text(json.dumps(held | {"tokens": [token, token | {"tenant": "b"}]}))
+    with pytest.raises(SettingsError, match="a and b have the same token; run tenants revoke"):
+        FileDirectory(path)
 
 
 def test_revoked_credentials_end_to_count(path: Path):
