@@ -1,4 +1,4 @@
-"""Counts how often the guarantee of a cascade's bounds is broken, for each method on offer.
+"""Counts how often the guarantee of a cascade's bounds is broken.
 
 Labels are drawn over and over from data that people judged (benchmarks/equivalence/data): whole
 questions with replacement, so that the data are the population whose error is known. The bounds
@@ -6,9 +6,9 @@ are those of Calibrate, from the scores of `answer_equivalence` by cross-validat
 broken when among all items that a bound settles more than `max_error` are wrong; the promise is
 that this happens to at most 1 - confidence of the draws, for each bound.
 
-violations_METHOD    the larger share of draws, of both bounds, in which it was broken: the largest
+violations           the larger share of draws, of both bounds, in which it was broken: the largest
                      over the populations
-settled_METHOD       mean share of all items that the bounds settle: the mean over the populations
+settled              mean share of all items that the bounds settle: the mean over the populations
 violations_frontier  the same of the cascade that CalibrateCascade proposes, of `token_overlap` and
                      `answer_equivalence`, which may abstain: one promise over the whole
 settled_frontier     mean share of all items that it settles
@@ -27,7 +27,7 @@ from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray,
 from judged_server.judges.equivalence.model import sigmoid
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.statistics.agreement.quality import LabelledScores
-from judged_server.statistics.calibration.cascade import Guarantee, cascade_bounds
+from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.frontier import FrontierOptions, frontier
 from judged_server.statistics.calibration.proposals import run
 from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
@@ -50,28 +50,26 @@ def measure(
     n_drawn: int,
     max_error: float,
     draws: int,
-) -> dict[Guarantee, tuple[float, float]]:
-    """Return, by method, the share of draws that broke the promise, and the share settled."""
+) -> tuple[float, float]:
+    """Return the share of draws that broke the promise, and the share settled."""
     rng = np.random.default_rng(SEED)
     order = np.argsort(questions, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(questions[order])) + 1)
-    broken = {method: np.zeros(2) for method in Guarantee}
-    settled = dict.fromkeys(Guarantee, 0.0)
+    broken, settled = np.zeros(2), 0.0
     for _ in range(draws):
         drawn = [members[q] for q in rng.integers(0, len(members), n_drawn)]
         places = np.concatenate(drawn)
         clusters = np.repeat(np.arange(n_drawn), [len(one) for one in drawn])
         items = LabelledScores(scores[places], labels[places], clusters)
-        for method in Guarantee:
-            found = cascade_bounds(items, scores, max_error, CONFIDENCE, method)
-            settled[method] += (1 - found.escalated) / draws
-            if found.accept is not None:
-                taken = scores + TIE_TOLERANCE >= found.accept
-                broken[method][0] += np.mean(~labels[taken]) > max_error
-            if found.reject is not None:
-                taken = scores - TIE_TOLERANCE <= found.reject
-                broken[method][1] += np.mean(labels[taken]) > max_error
-    return {method: (float(broken[method].max()) / draws, settled[method]) for method in Guarantee}
+        found = cascade_bounds(items, scores, max_error, CONFIDENCE)
+        settled += (1 - found.escalated) / draws
+        if found.accept is not None:
+            taken = scores + TIE_TOLERANCE >= found.accept
+            broken[0] += np.mean(~labels[taken]) > max_error
+        if found.reject is not None:
+            taken = scores - TIE_TOLERANCE <= found.reject
+            broken[1] += np.mean(labels[taken]) > max_error
+    return float(broken.max()) / draws, settled
 
 
 def measure_frontier(
@@ -125,19 +123,17 @@ def main() -> None:
     samples: dict[str, list[float]] = {}
     for name, n_drawn, max_error in POPULATIONS:
         of_file = items.files == FILES.index(name)
-        found = measure(
+        violations, settled = measure(
             *(scores[of_file], items.labels[of_file], items.questions[of_file]),
             *(n_drawn, max_error, arguments.draws),
         )
-        for method, (violations, settled) in found.items():
-            word = method.name.lower()
-            print(
-                f"{name}, {n_drawn} questions, error {max_error:g}: {word} broke its promise in "
-                f"{violations:.3f} of {arguments.draws} draws and settled {settled:.3f}",
-                flush=True,
-            )
-            samples.setdefault(f"violations_{word}", []).append(violations)
-            samples.setdefault(f"settled_{word}", []).append(settled)
+        print(
+            f"{name}, {n_drawn} questions, error {max_error:g}: the bounds broke their promise in "
+            f"{violations:.3f} of {arguments.draws} draws and settled {settled:.3f}",
+            flush=True,
+        )
+        samples.setdefault("violations", []).append(violations)
+        samples.setdefault("settled", []).append(settled)
         stages = (
             ScoredStage("token_overlap", overlap[of_file], 0.0),
             ScoredStage("answer_equivalence", scores[of_file], 1.0),

@@ -33,9 +33,9 @@ class ErrorGuarantee:
     """How seldom what a whole cascade settles contradicts people, of data like the labels.
 
     At most `max_error` of it, with `confidence`. `n_labels` of `n_clusters` queries say so, of
-    which the cascade contradicted `n_wrong`; they count as `labels_counted` independent ones by
-    `method`. `stages_sha256` says of which stages. `data` says how the labelled items are spread,
-    and `labels_needed` how many labels of other data would make the guarantee for those.
+    which the cascade contradicted `n_wrong`; they count as `labels_counted` independent ones.
+    `stages_sha256` says of which stages. `data` says how the labelled items are spread, and
+    `labels_needed` how many labels of other data would make the guarantee for those.
     """
 
     max_error: float
@@ -44,7 +44,6 @@ class ErrorGuarantee:
     n_wrong: int
     n_clusters: int
     labels_counted: float
-    method: str
     stages_sha256: str
     data: Sequence[ItemShares] = ()
     labels_needed: int = 0

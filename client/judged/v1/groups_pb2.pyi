@@ -417,7 +417,6 @@ class ErrorGuarantee(_message.Message):
     N_WRONG_FIELD_NUMBER: _builtins.int
     N_CLUSTERS_FIELD_NUMBER: _builtins.int
     LABELS_COUNTED_FIELD_NUMBER: _builtins.int
-    METHOD_FIELD_NUMBER: _builtins.int
     STAGES_SHA256_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     LABELS_NEEDED_FIELD_NUMBER: _builtins.int
@@ -433,10 +432,6 @@ class ErrorGuarantee(_message.Message):
     """n_clusters is the number of clusters (queries) that they are of."""
     labels_counted: _builtins.float
     """labels_counted is how many independent labels they are taken for."""
-    method: _builtins.str
-    """method of counting them: "design_effect", "kish" or "items", as
-    CascadeGuarantee has them.
-    """
     stages_sha256: _builtins.str
     """stages_sha256 is the SHA-256, in hex, over the stages that it is of: the
     scoring key and the calibration of each, in order.
@@ -460,14 +455,13 @@ class ErrorGuarantee(_message.Message):
         n_wrong: _builtins.int = ...,
         n_clusters: _builtins.int = ...,
         labels_counted: _builtins.float = ...,
-        method: _builtins.str = ...,
         stages_sha256: _builtins.str = ...,
         data: _abc.Iterable[Global___ItemShares] | None = ...,
         labels_needed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "data", b"data", "labels_counted", b"labels_counted", "labels_needed", b"labels_needed", "max_error", b"max_error", "method", b"method", "n_clusters", b"n_clusters", "n_labels", b"n_labels", "n_wrong", b"n_wrong", "stages_sha256", b"stages_sha256"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "data", b"data", "labels_counted", b"labels_counted", "labels_needed", b"labels_needed", "max_error", b"max_error", "n_clusters", b"n_clusters", "n_labels", b"n_labels", "n_wrong", b"n_wrong", "stages_sha256", b"stages_sha256"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,52 +84,6 @@ or above the floor that the request names; its value is the recall.
 """
 Global___ThresholdCriterion: _TypeAlias = ThresholdCriterion  # noqa: Y015
 
-class _CascadeGuarantee:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _CascadeGuaranteeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CascadeGuarantee.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    CASCADE_GUARANTEE_UNSPECIFIED: _CascadeGuarantee.ValueType  # 0
-    """CASCADE_GUARANTEE_UNSPECIFIED is refused; leave the field unset for the
-    default.
-    """
-    CASCADE_GUARANTEE_DESIGN_EFFECT: _CascadeGuarantee.ValueType  # 1
-    """CASCADE_GUARANTEE_DESIGN_EFFECT (the default): by how far the errors of one
-    cluster go together, as the labels show it, with a margin of a standard
-    error; as CASCADE_GUARANTEE_KISH where there are too few errors to tell.
-    """
-    CASCADE_GUARANTEE_KISH: _CascadeGuarantee.ValueType  # 2
-    """CASCADE_GUARANTEE_KISH: as if items of a cluster were copies of each other,
-    the strictest.
-    """
-    CASCADE_GUARANTEE_ITEMS: _CascadeGuarantee.ValueType  # 3
-    """CASCADE_GUARANTEE_ITEMS: as if they were independent. The bounds then
-    promise less than they say.
-    """
-
-class CascadeGuarantee(_CascadeGuarantee, metaclass=_CascadeGuaranteeEnumTypeWrapper):
-    """CascadeGuarantee says as how many independent labels those of clusters count."""
-
-CASCADE_GUARANTEE_UNSPECIFIED: CascadeGuarantee.ValueType  # 0
-"""CASCADE_GUARANTEE_UNSPECIFIED is refused; leave the field unset for the
-default.
-"""
-CASCADE_GUARANTEE_DESIGN_EFFECT: CascadeGuarantee.ValueType  # 1
-"""CASCADE_GUARANTEE_DESIGN_EFFECT (the default): by how far the errors of one
-cluster go together, as the labels show it, with a margin of a standard
-error; as CASCADE_GUARANTEE_KISH where there are too few errors to tell.
-"""
-CASCADE_GUARANTEE_KISH: CascadeGuarantee.ValueType  # 2
-"""CASCADE_GUARANTEE_KISH: as if items of a cluster were copies of each other,
-the strictest.
-"""
-CASCADE_GUARANTEE_ITEMS: CascadeGuarantee.ValueType  # 3
-"""CASCADE_GUARANTEE_ITEMS: as if they were independent. The bounds then
-promise less than they say.
-"""
-Global___CascadeGuarantee: _TypeAlias = CascadeGuarantee  # noqa: Y015
-
 @_typing.final
 class CompareRunsRequest(_message.Message):
     """CompareRunsRequest asks whether runs differ."""
@@ -1099,7 +1053,6 @@ class CalibrateRequest(_message.Message):
     JUDGE_FIELD_NUMBER: _builtins.int
     CRITERION_FIELD_NUMBER: _builtins.int
     MAX_SHARE_FIELD_NUMBER: _builtins.int
-    GUARANTEE_FIELD_NUMBER: _builtins.int
     INCLUSION_PROBABILITIES_FIELD_NUMBER: _builtins.int
     STRATA_FIELD_NUMBER: _builtins.int
     min_score: _builtins.float
@@ -1125,10 +1078,6 @@ class CalibrateRequest(_message.Message):
     the calibrator's accept and reject then leave the least certain of the
     scores to the next stage. Nothing is guaranteed of them. Unset means that
     accept and reject are those of the reply's cascade, whose error is bounded.
-    """
-    guarantee: Global___CascadeGuarantee.ValueType
-    """guarantee says how the bounds of the cascade allow for clusters. Unset means
-    CASCADE_GUARANTEE_DESIGN_EFFECT.
     """
     @_builtins.property
     def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
@@ -1195,20 +1144,17 @@ class CalibrateRequest(_message.Message):
         judge: _verdicts_pb2.JudgeIdentity | None = ...,
         criterion: Global___ThresholdCriterion.ValueType | None = ...,
         max_share: _builtins.float | None = ...,
-        guarantee: Global___CascadeGuarantee.ValueType | None = ...,
         inclusion_probabilities: _abc.Iterable[_builtins.float] | None = ...,
         strata: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_guarantee", b"_guarantee", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "criterion", b"criterion", "folds", b"folds", "guarantee", b"guarantee", "interval", b"interval", "judge", b"judge", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "criterion", b"criterion", "folds", b"folds", "interval", b"interval", "judge", b"judge", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_guarantee", b"_guarantee", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "clusters", b"clusters", "criterion", b"criterion", "folds", b"folds", "guarantee", b"guarantee", "inclusion_probabilities", b"inclusion_probabilities", "interval", b"interval", "judge", b"judge", "labelled", b"labelled", "labels", b"labels", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor", "scores", b"scores", "strata", b"strata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "clusters", b"clusters", "criterion", b"criterion", "folds", b"folds", "inclusion_probabilities", b"inclusion_probabilities", "interval", b"interval", "judge", b"judge", "labelled", b"labelled", "labels", b"labels", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor", "scores", b"scores", "strata", b"strata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__criterion: _TypeAlias = _typing.Literal["criterion"]  # noqa: Y015
     _WhichOneofArgType__criterion: _TypeAlias = _typing.Literal["_criterion", b"_criterion"]  # noqa: Y015
     _WhichOneofReturnType__folds: _TypeAlias = _typing.Literal["folds"]  # noqa: Y015
     _WhichOneofArgType__folds: _TypeAlias = _typing.Literal["_folds", b"_folds"]  # noqa: Y015
-    _WhichOneofReturnType__guarantee: _TypeAlias = _typing.Literal["guarantee"]  # noqa: Y015
-    _WhichOneofArgType__guarantee: _TypeAlias = _typing.Literal["_guarantee", b"_guarantee"]  # noqa: Y015
     _WhichOneofReturnType__max_error: _TypeAlias = _typing.Literal["max_error"]  # noqa: Y015
     _WhichOneofArgType__max_error: _TypeAlias = _typing.Literal["_max_error", b"_max_error"]  # noqa: Y015
     _WhichOneofReturnType__max_share: _TypeAlias = _typing.Literal["max_share"]  # noqa: Y015
@@ -1221,8 +1167,6 @@ class CalibrateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__criterion) -> _WhichOneofReturnType__criterion | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__folds) -> _WhichOneofReturnType__folds | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__guarantee) -> _WhichOneofReturnType__guarantee | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_error) -> _WhichOneofReturnType__max_error | None: ...
     @_typing.overload
@@ -1648,7 +1592,6 @@ class CalibrateCascadeRequest(_message.Message):
     MAX_COST_FIELD_NUMBER: _builtins.int
     MAY_ABSTAIN_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
-    GUARANTEE_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     LENGTHS_FIELD_NUMBER: _builtins.int
     max_error: _builtins.float
@@ -1668,10 +1611,6 @@ class CalibrateCascadeRequest(_message.Message):
     """
     confidence: _builtins.float
     """confidence of the bounds, above 0 and below 1. Unset means 0.95."""
-    guarantee: Global___CascadeGuarantee.ValueType
-    """guarantee says how the bounds allow for clusters. Unset means
-    CASCADE_GUARANTEE_DESIGN_EFFECT.
-    """
     seed: _builtins.int
     """seed of the halves. Unset means 0."""
     @_builtins.property
@@ -1705,18 +1644,15 @@ class CalibrateCascadeRequest(_message.Message):
         max_cost: _builtins.float | None = ...,
         may_abstain: _builtins.bool = ...,
         confidence: _builtins.float | None = ...,
-        guarantee: Global___CascadeGuarantee.ValueType | None = ...,
         seed: _builtins.int | None = ...,
         lengths: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_guarantee", b"_guarantee", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "confidence", b"confidence", "guarantee", b"guarantee", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "seed", b"seed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "confidence", b"confidence", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "seed", b"seed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_guarantee", b"_guarantee", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "clusters", b"clusters", "confidence", b"confidence", "guarantee", b"guarantee", "labels", b"labels", "lengths", b"lengths", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "may_abstain", b"may_abstain", "seed", b"seed", "stages", b"stages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_max_cost", b"_max_cost", "_max_error", b"_max_error", "_max_share", b"_max_share", "_seed", b"_seed", "clusters", b"clusters", "confidence", b"confidence", "labels", b"labels", "lengths", b"lengths", "max_cost", b"max_cost", "max_error", b"max_error", "max_share", b"max_share", "may_abstain", b"may_abstain", "seed", b"seed", "stages", b"stages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__confidence: _TypeAlias = _typing.Literal["confidence"]  # noqa: Y015
     _WhichOneofArgType__confidence: _TypeAlias = _typing.Literal["_confidence", b"_confidence"]  # noqa: Y015
-    _WhichOneofReturnType__guarantee: _TypeAlias = _typing.Literal["guarantee"]  # noqa: Y015
-    _WhichOneofArgType__guarantee: _TypeAlias = _typing.Literal["_guarantee", b"_guarantee"]  # noqa: Y015
     _WhichOneofReturnType__max_cost: _TypeAlias = _typing.Literal["max_cost"]  # noqa: Y015
     _WhichOneofArgType__max_cost: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost"]  # noqa: Y015
     _WhichOneofReturnType__max_error: _TypeAlias = _typing.Literal["max_error"]  # noqa: Y015
@@ -1727,8 +1663,6 @@ class CalibrateCascadeRequest(_message.Message):
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__confidence) -> _WhichOneofReturnType__confidence | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__guarantee) -> _WhichOneofReturnType__guarantee | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_cost) -> _WhichOneofReturnType__max_cost | None: ...
     @_typing.overload

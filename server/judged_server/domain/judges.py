@@ -49,7 +49,7 @@ class ErrorGuarantee:
     """How seldom what a whole cascade settles contradicts people, of data like the labels.
 
     `max_error` holds with `confidence`, by `n_labels` of `n_clusters` queries, of which `n_wrong`
-    were contradicted and which count as `labels_counted` independent ones by `method`.
+    were contradicted and which count as `labels_counted` independent ones.
     `stages_sha256` says of which stages. `data` says how the labelled items are spread, and
     `labels_needed` how many labels of other data would make the guarantee for those.
     """
@@ -60,7 +60,6 @@ class ErrorGuarantee:
     n_wrong: int
     n_clusters: int
     labels_counted: float
-    method: str
     stages_sha256: str
     data: tuple[ItemShares, ...] = ()
     labels_needed: int = 0

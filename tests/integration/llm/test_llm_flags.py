@@ -33,7 +33,7 @@ ANY_JUDGE = {
     "matching", "interval", "confidence", "resamples", "seed", "slice_by", "labels", "max_drop",
     "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
     "folds", "max_error", "label_field", "token_file", "tls_ca", "tls_cert", "tls_key",
-    "tls_proxy", "calibration", "cascade", "criterion", "diagram", "guarantee", "max_share",
+    "tls_proxy", "calibration", "cascade", "criterion", "diagram", "max_share",
     "rubric", "stage", "stratify_by",
 }  # fmt: skip
 """Flags that any judge has; they are tested beside the others of their kind."""

@@ -104,7 +104,7 @@ def describe_guarantee(guarantee: ErrorGuarantee) -> str:
         f"people, with a confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
         f"{plural(guarantee.n_labels, 'label', 'labels')} of "
         f"{plural(guarantee.n_clusters, 'query', 'queries')} that made nothing, which count as "
-        f"{guarantee.labels_counted:.1f} ({guarantee.method})"
+        f"{guarantee.labels_counted:.1f}"
     )
 
 

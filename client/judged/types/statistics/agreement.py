@@ -38,14 +38,6 @@ class ThresholdCriterion(IntEnum):
     PRECISION_FLOOR = 3
 
 
-class CascadeGuarantee(IntEnum):
-    """As how many independent labels those of clusters count in the bounds of a cascade."""
-
-    DESIGN_EFFECT = 1
-    KISH = 2
-    ITEMS = 3
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class RatingTable(View):
     """What several raters said of the same items.
@@ -178,10 +170,9 @@ class CalibrateOptions:
     judge: JudgeIdentity | None = None
     criterion: ThresholdCriterion | None = None
     max_share: float | None = None
-    guarantee: CascadeGuarantee | None = None
 
     def __post_init__(self) -> None:
-        need_choices(self, criterion=ThresholdCriterion, guarantee=CascadeGuarantee)
+        need_choices(self, criterion=ThresholdCriterion)
         need_numbers(self, "min_score", "precision_floor", "folds", "max_error", "max_share")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from judged import errors
 from judged._inputs import (
-    need_choices,
     need_column,
     need_ids,
     need_kind,
@@ -21,7 +20,6 @@ from judged._views import View
 from judged._writing import replace_text
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Judge, JudgeIdentity, PanelMember
-from judged.types.statistics.agreement import CascadeGuarantee
 
 _FORMAT, _FORMATS = 2, (1, 2)
 """Files of 1 have no data to hold others against."""
@@ -83,11 +81,9 @@ class CascadeOptions:
     max_cost: float | None = None
     may_abstain: bool = False
     confidence: float | None = None
-    guarantee: CascadeGuarantee | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        need_choices(self, guarantee=CascadeGuarantee)
         need_numbers(self, "max_error", "max_share", "max_cost", "confidence", "seed")
 
 

@@ -10,7 +10,6 @@ from judged_server.domain import BoolArray, FloatArray, min_passing_score
 from judged_server.statistics.agreement.quality import JudgeQuality, judge_quality
 from judged_server.statistics.calibration.cascade import (
     CascadeBounds,
-    Guarantee,
     cascade_bounds,
 )
 from judged_server.statistics.calibration.items import ScoredItems
@@ -41,7 +40,6 @@ class CalibrationOptions:
     max_error: float = 0.05
     criterion: Criterion | None = None
     max_share: float | None = None
-    guarantee: Guarantee = Guarantee.DESIGN_EFFECT
 
     @property
     def signature(self) -> str:
@@ -49,7 +47,7 @@ class CalibrationOptions:
         share = "" if self.max_share is None else f"|max_share:{self.max_share:.12g}"
         return (
             f"calibrate|min_score:{self.min_score:.12g}|precision_floor:{self.precision_floor:.12g}"
-            f"|folds:{self.folds}|max_error:{self.max_error:.12g}{share}|guarantee:{self.guarantee.name.lower()}"
+            f"|folds:{self.folds}|max_error:{self.max_error:.12g}{share}"
             f"|{self.interval.signature}"
         )
 
@@ -91,7 +89,6 @@ def calibrate(
         items.scores,
         options.max_error,
         options.interval.confidence,
-        options.guarantee,
         options.min_score,
     )
     verdicts = items.scores >= min_passing_score(options.min_score)

@@ -16,15 +16,14 @@ relevant" everything is the other way round. Each bound has the confidence for i
 Items of one cluster are not independent. The bound is that for n / (1 + (m - 1) r) labels, where m
 is the mean size of the cluster that an item is in and r the correlation of errors within clusters
 (Kish 1965). It is estimated on the verdicts of that side by analysis of variance, and one standard
-error by the jackknife over clusters is added. From fewer than MIN_ERRORS errors it can't be: then,
-and in the strict method, r is 1, which gives Kish's (sum m)^2 / sum m^2.
+error by the jackknife over clusters is added. From fewer than MIN_ERRORS errors it can't be: then r
+is 1, which gives Kish's (sum m)^2 / sum m^2.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
@@ -42,14 +41,6 @@ MAX_STEPS = 1_000
 MIN_ERRORS = 5
 """Errors from which on it can be told whether they come in clusters."""
 _JACKKNIFE = 20
-
-
-class Guarantee(IntEnum):
-    """As how many independent labels those of clusters count; as on the wire."""
-
-    DESIGN_EFFECT = 1
-    KISH = 2
-    ITEMS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,6 @@ def cascade_bounds(
     scores: FloatArray,
     max_error: float,
     confidence: float,
-    guarantee: Guarantee = Guarantee.DESIGN_EFFECT,
     min_score: float = 0.5,
 ) -> CascadeBounds:
     """Return the bounds that labels vouch for, and the share of all scores between them.
@@ -117,8 +107,8 @@ def cascade_bounds(
     sides = []
     for sign, wrong, side in ((1, ~items.labels, yes), (-1, items.labels, ~yes)):
         correlation = 0.0
-        if items.clusters is not None and guarantee is not Guarantee.ITEMS:
-            correlation = _error_correlation(items.clusters[side], wrong[side], guarantee)
+        if items.clusters is not None:
+            correlation = _error_correlation(items.clusters[side], wrong[side])
         sides.append(_Side(sign * items.scores, wrong, items.clusters, correlation))
     accepting = _walk(sides[0], max_error, risk)
     rejecting = -_walk(sides[1], max_error, risk)
@@ -167,10 +157,10 @@ def _uncertified(side: _Side, max_error: float) -> float | None:
     return float(falling[ends[fine[-1]]]) if len(fine) else None
 
 
-def _error_correlation(clusters: IntArray, wrong: BoolArray, guarantee: Guarantee) -> float:
-    """Return the correlation of errors within clusters that a guarantee reckons with."""
+def _error_correlation(clusters: IntArray, wrong: BoolArray) -> float:
+    """Return the correlation of errors within clusters that the bounds reckon with."""
     errors = wrong.astype(np.float64)
-    if guarantee is Guarantee.KISH or errors.sum() < MIN_ERRORS:
+    if errors.sum() < MIN_ERRORS:
         return 1.0
     names, cluster = np.unique(clusters, return_inverse=True)
     groups = min(_JACKKNIFE, len(names))
@@ -199,11 +189,9 @@ def _intraclass(values: FloatArray, clusters: IntArray) -> float:
     return 0.0 if whole <= 0 else min(1.0, max(0.0, (between - within) / whole))
 
 
-def count_labels(clusters: IntArray, wrong: BoolArray, guarantee: Guarantee) -> float:
+def count_labels(clusters: IntArray, wrong: BoolArray) -> float:
     """Return as how many independent labels those count that say which verdicts are wrong."""
-    if guarantee is Guarantee.ITEMS:
-        return float(len(wrong))
-    correlation = _error_correlation(clusters, wrong, guarantee)
+    correlation = _error_correlation(clusters, wrong)
     return float(_effective(_added_squares(clusters), correlation)[-1])
 
 

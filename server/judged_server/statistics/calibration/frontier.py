@@ -27,7 +27,6 @@ from judged_server.domain import IntArray, ItemShares
 from judged_server.errors import InvalidField
 from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.cascade import (
-    Guarantee,
     count_labels,
     labels_needed,
     upper_bound,
@@ -66,7 +65,6 @@ class FrontierOptions:
     max_cost: float | None = None
     may_abstain: bool = False
     confidence: float = 0.95
-    guarantee: Guarantee = Guarantee.DESIGN_EFFECT
     seed: int = 0
 
     @property
@@ -76,10 +74,7 @@ class FrontierOptions:
         for name, value in (("max_share", self.max_share), ("max_cost", self.max_cost)):
             parts += [] if value is None else [f"{name}:{value:.12g}"]
         parts += ["may_abstain"] if self.may_abstain else []
-        method = self.guarantee.name.lower()
-        return "|".join([*parts, f"confidence:{self.confidence:.12g}|guarantee:{method}"]) + (
-            f"|seed:{self.seed}|v1"
-        )
+        return "|".join([*parts, f"confidence:{self.confidence:.12g}", f"seed:{self.seed}", "v1"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +189,7 @@ def _tested(
     counted, upper = 0.0, 1.0
     clusters = items.clusters[certifying][outcome.settled]
     if n:
-        counted = count_labels(clusters, wrong, options.guarantee)
+        counted = count_labels(clusters, wrong)
         upper = upper_bound(n_wrong / n, counted, 1 - options.confidence)
     first = items.stages[stages[0].place]
     flags = np.full(len(items.labels), PLAIN) if first.flags is None else first.flags
@@ -249,9 +244,7 @@ def _certified(
             settled = run(items, point.stages, certifying).settled
             clusters = items.clusters[certifying][settled]
             none_wrong = np.zeros(len(clusters), np.bool_)
-            counts.append(
-                count_labels(clusters, none_wrong, options.guarantee) if len(clusters) else 0.0
-            )
+            counts.append(count_labels(clusters, none_wrong) if len(clusters) else 0.0)
         begins, _ = walks_begin(np.array(counts), options.max_error, risk)
     for begin in begins:
         for place in range(begin, len(marked)):

@@ -48,7 +48,6 @@ CASES = [
         lambda: calibrate(judge=verdicts_pb2.JudgeIdentity(kind="exact")),
     ),
     case("CalibrateRequest.criterion", "criterion", lambda: calibrate(criterion=9)),
-    case("CalibrateRequest.guarantee", "guarantee", lambda: calibrate(guarantee=9)),
 ]
 
 HARMLESS = {

@@ -29,7 +29,7 @@ def of_stage(**fields: object) -> stats_pb.CalibrateCascadeRequest:
 
 
 def promised(kind: str = "cascade", **fields: object) -> pb.BatchJudgeRequest:
-    good = {"max_error": 0.1, "confidence": 0.9, "method": "kish", "n_labels": 9}
+    good = {"max_error": 0.1, "confidence": 0.9, "n_labels": 9}
     guarantee = groups_pb2.ErrorGuarantee(**{**good, **fields})
     members = [groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="exact"))]
     return batch(kind=kind, members=members if kind == "cascade" else [], guarantee=guarantee)
@@ -57,7 +57,6 @@ CASES = [
             ("max_cost", -1.0),
             ("max_cost", NAN),
             ("confidence", 1.0),
-            ("guarantee", 9),
             ("lengths", [1]),
         )
     ],
@@ -81,7 +80,6 @@ CASES = [
         f"{_PROMISE}.labels_counted",
         lambda: promised(labels_counted=10.0),
     ),
-    case("ErrorGuarantee.method", f"{_PROMISE}.method", lambda: promised(method="faith")),
     *[
         case(
             f"ItemShares.{name}",

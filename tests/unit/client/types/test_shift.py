@@ -51,7 +51,7 @@ class Items:
         data = server.describe(clusters, self.scores, self.flags, self.lengths)
         kept = [ItemShares(each.name, each.edges, each.shares, each.variances) for each in data]
         n = len(self.queries) // 2
-        return ErrorGuarantee(0.1, 0.95, n, 0, len(set(self.queries)) // 2, n, "kish", "", kept, 9)
+        return ErrorGuarantee(0.1, 0.95, n, 0, len(set(self.queries)) // 2, n, "", kept, 9)
 
     def usage(self, guarantee: ErrorGuarantee) -> CascadeUsage:
         columns = (self.buckets, self.scores, self.flags, self.lengths)
@@ -118,7 +118,7 @@ def test_few_queries_and_old_guarantees_are_not_checked():
     labelled = Items.load("evouna_nq")
     few = labelled.only(set(sorted(set(labelled.queries))[:15]))
     assert "too few queries" in shift_of(labelled, few).not_checked
-    old = ErrorGuarantee(0.1, 0.95, 9, 0, 9, 9.0, "kish", "")
+    old = ErrorGuarantee(0.1, 0.95, 9, 0, 9, 9.0, "")
     found = CascadeUsage([StageUsage("exact")], 0.0, old).shift
     assert found is not None
     assert "make it anew" in found.not_checked

@@ -258,7 +258,7 @@ def test_a_guarantee_is_of_these_stages_and_comes_back() -> None:
     catalog = catalog_of(ModelKind(yes))
     keys = [catalog.choose(spec).identity.scoring_key for spec in (OVERLAP, MODEL)]
     of = stages_sha256([(keys[0], BOUNDS), (keys[1], None)])
-    promised = ErrorGuarantee(0.1, 0.9, 300, 20, 60, 120.0, "kish", of)
+    promised = ErrorGuarantee(0.1, 0.9, 300, 20, 60, 120.0, of)
     found = judge(replace(cascade(OVERLAP, MODEL), guarantee=promised), ModelKind(yes))
     assert found.columns.usage is not None
     assert found.columns.usage.cascade is not None

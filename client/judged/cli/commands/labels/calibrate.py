@@ -51,7 +51,6 @@ from judged.evaluation._steps.warnings import reason_warnings, reasons_of, verdi
 from judged.evaluation.labels import INCLUSION
 from judged.types import (
     Calibration,
-    CascadeGuarantee,
     Context,
     JudgeIdentity,
     ThresholdCriterion,
@@ -144,13 +143,6 @@ def command(
             "bounds by --max-error.",
         ),
     ] = None,
-    guarantee: Annotated[
-        CascadeGuarantee | None,
-        typer.Option(
-            help="As how many independent labels those of a query count in the bounds; "
-            "design_effect."
-        ),
-    ] = None,
     criterion: Annotated[
         ThresholdCriterion | None,
         typer.Option(
@@ -237,7 +229,7 @@ def command(
             scored = _scored(out, lines, of_lines(contexts, verdicts))
         asked = CalibrateOptions(
             *(scored.min_score, precision_floor, folds, max_error, scored.judge),
-            *(criterion, max_share, guarantee),
+            *(criterion, max_share),
         )
         with explained(place=flag_of(_FLAGS)):
             found = server.client.calibrate(_items(scored), asked, made)

@@ -50,7 +50,6 @@ from judged.cli.output.writer import (
 from judged.cli.problems import Problem, explain, explained
 from judged.types import (
     CascadeFrontier,
-    CascadeGuarantee,
     CascadeOptions,
     CostEstimate,
     ScoredStage,
@@ -125,10 +124,6 @@ def command(
         bool,
         typer.Option("--abstain", help="Leave what no stage is sure of without a verdict."),
     ] = False,
-    guarantee: Annotated[
-        CascadeGuarantee | None,
-        typer.Option(help="As how many independent labels those of a query count; design_effect."),
-    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -189,9 +184,7 @@ def command(
         with explained(place=flag_of(_FLAGS)):
             found = server.client.calibrate_cascade(
                 _labelled(lines, scored),
-                CascadeOptions(
-                    *(max_error, max_share, max_item_cost, abstain, confidence, guarantee, seed)
-                ),
+                CascadeOptions(*(max_error, max_share, max_item_cost, abstain, confidence, seed)),
             )
     _report(out, found, stages, costs, unit)
     _keep(found, stages, output, diagram, unit)

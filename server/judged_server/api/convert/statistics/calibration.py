@@ -17,7 +17,6 @@ from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,
     calibrate,
 )
-from judged_server.statistics.calibration.cascade import Guarantee
 from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.calibration.reliability import Platt
 from judged_server.statistics.calibration.thresholds import Criterion
@@ -85,19 +84,7 @@ def read_calibration_options(
     criterion = None
     if request.HasField("criterion"):
         criterion = read_choice(request, "criterion", Criterion.KAPPA, named="ThresholdCriterion")
-    return CalibrationOptions(
-        *(min_score, interval, floor, folds, max_error, criterion, max_share),
-        read_guarantee(request),
-    )
-
-
-def read_guarantee(
-    request: statistics_service_pb2.CalibrateRequest
-    | statistics_service_pb2.CalibrateCascadeRequest,
-) -> Guarantee:
-    """Return how a request allows for clusters. Raises InvalidField."""
-    default = CalibrationOptions().guarantee
-    return read_choice(request, "guarantee", default, named="CascadeGuarantee")
+    return CalibrationOptions(min_score, interval, floor, folds, max_error, criterion, max_share)
 
 
 def _write_reliability(found: Calibration, scoring_key: str) -> statistics_service_pb2.Reliability:

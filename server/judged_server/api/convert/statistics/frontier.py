@@ -8,7 +8,6 @@ import numpy as np
 from judged.v1 import groups_pb2, statistics_service_pb2
 
 from judged_server.api.convert.fields import optional, write
-from judged_server.api.convert.statistics.calibration import read_guarantee
 from judged_server.api.convert.statistics.guarantee import write_error_guarantee
 from judged_server.domain import Calibrator, ErrorGuarantee, stages_sha256
 from judged_server.errors import InvalidField
@@ -61,7 +60,6 @@ def _read_options(request: statistics_service_pb2.CalibrateCascadeRequest) -> Fr
         max_cost,
         request.may_abstain,
         confidence,
-        read_guarantee(request),
         request.seed if request.HasField("seed") else default.seed,
     )
 
@@ -120,7 +118,6 @@ def _write_point(
         point.n_wrong,
         point.n_clusters,
         point.labels_counted,
-        options.guarantee.name.lower(),
         of,
         point.data,
         point.labels_needed,

@@ -13,7 +13,6 @@ from judged_server.errors import InvalidField
 from judged_server.statistics.calibration.shift import FLAGS, LENGTH, SCORE
 
 MAX_EDGES = 16
-METHODS = ("design_effect", "kish", "items")
 
 
 def read_error_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> ErrorGuarantee:
@@ -23,8 +22,6 @@ def read_error_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> Erro
             raise InvalidField(f"{field}.{name}", "must be a number from 0 to 1")
     if not 0 <= message.labels_counted <= message.n_labels:
         raise InvalidField(f"{field}.labels_counted", "must lie in 0 to n_labels")
-    if message.method not in METHODS:
-        raise InvalidField(f"{field}.method", f"must be one of {', '.join(METHODS)}")
     return ErrorGuarantee(
         message.max_error,
         message.confidence,
@@ -32,7 +29,6 @@ def read_error_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> Erro
         message.n_wrong,
         message.n_clusters,
         message.labels_counted,
-        message.method,
         message.stages_sha256,
         tuple(_read_shares(each, f"{field}.data[{i}]") for i, each in enumerate(message.data)),
         message.labels_needed,

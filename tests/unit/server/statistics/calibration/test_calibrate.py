@@ -68,7 +68,7 @@ def test_quality_is_over_labels_and_carries_all_warnings():
 def test_the_signature_says_how_the_numbers_were_made():
     assert calibrate(made()[0], CalibrationOptions()).signature == (
         "calibrate|min_score:0.5|precision_floor:0.9|folds:5|max_error:0.05|"
-        "guarantee:design_effect|bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
+        "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.calibration.cascade import Guarantee, count_labels, upper_bound
+from judged_server.statistics.calibration.cascade import count_labels, upper_bound
 from judged_server.statistics.calibration.frontier import FrontierOptions, frontier
 from judged_server.statistics.calibration.proposals import run
 from judged_server.statistics.calibration.reliability import Platt
@@ -60,7 +60,7 @@ class TestFrontier:
         cheap, dear, labels = population()
         items = items_of(cheap, dear, labels=labels)
         found = frontier(items, FrontierOptions(0.1))
-        untested = frontier(items, FrontierOptions(0.1, guarantee=Guarantee.KISH))
+        untested = frontier(items, FrontierOptions(0.1, confidence=0.99))
         assert [point.stages for point in found.points] == [p.stages for p in untested.points]
         assert all(
             strict.upper >= point.upper
@@ -139,7 +139,7 @@ class TestFrontier:
 @pytest.mark.parametrize(("wrong", "n"), [(0, 59), (3, 100), (20, 40)])
 def test_the_bound_is_that_of_clopper_and_pearson(wrong, n):
     verdicts = np.arange(n) < wrong
-    counted = count_labels(np.arange(n), verdicts, Guarantee.ITEMS)
+    counted = count_labels(np.arange(n), verdicts)
     expected = stats.beta.ppf(0.95, wrong + 1, n - wrong)
     assert upper_bound(wrong / n, counted, 0.05) == pytest.approx(expected, abs=1e-9)
 

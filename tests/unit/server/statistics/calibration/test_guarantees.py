@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judged_server.statistics.agreement.quality import LabelledScores
-from judged_server.statistics.calibration.cascade import Guarantee, cascade_bounds
+from judged_server.statistics.calibration.cascade import cascade_bounds
 
 ERROR, CONFIDENCE = 0.1, 0.9
 
@@ -27,42 +27,36 @@ def drawn(
     return LabelledScores(scores, luck < scores, cluster)
 
 
-def counted(items: LabelledScores, guarantee: Guarantee) -> float:
-    return cascade_bounds(items, items.scores, ERROR, CONFIDENCE, guarantee).labels_counted
+def counted(items: LabelledScores) -> float:
+    return cascade_bounds(items, items.scores, ERROR, CONFIDENCE).labels_counted
 
 
 def test_labels_count_for_less_the_more_their_errors_go_together() -> None:
     rng = np.random.default_rng(2)
     loose, tied = drawn(rng, 200, 0.0), drawn(rng, 200, 1.0)
-    for items in (loose, tied):
-        assert counted(items, Guarantee.ITEMS) == 1000
-        assert counted(items, Guarantee.KISH) == pytest.approx(200)
-        assert 200 <= counted(items, Guarantee.DESIGN_EFFECT) <= 1000
-    assert counted(loose, Guarantee.DESIGN_EFFECT) > 600
-    assert counted(tied, Guarantee.DESIGN_EFFECT) < 450
+    assert 600 < counted(loose) <= 1000
+    assert 200 <= counted(tied) < 450
     found = cascade_bounds(tied, tied.scores, ERROR, CONFIDENCE)
     assert found.design_effect == pytest.approx(1000 / found.labels_counted)
 
 
-def test_without_errors_enough_to_tell_it_is_the_strict_method() -> None:
-    sure = LabelledScores(np.full(100, 0.99), np.ones(100, np.bool_), np.arange(100) // 5)
-    observed = cascade_bounds(sure, sure.scores, ERROR, CONFIDENCE)
-    strict = cascade_bounds(sure, sure.scores, ERROR, CONFIDENCE, Guarantee.KISH)
-    assert observed == strict
+@pytest.mark.parametrize("n_errors", [0, 4])
+def test_without_errors_enough_to_tell_a_cluster_counts_as_one_label(n_errors: int) -> None:
+    labels = np.arange(100) >= n_errors
+    sure = LabelledScores(np.full(100, 0.99), labels, np.arange(100) // 5)
+    assert counted(sure) == pytest.approx(20)
 
 
-def test_without_clusters_all_methods_agree() -> None:
+def test_without_clusters_each_label_counts() -> None:
     items = drawn(np.random.default_rng(4), 60, 0.0)
     alone = LabelledScores(items.scores, items.labels)
-    found = {cascade_bounds(alone, alone.scores, ERROR, CONFIDENCE, each) for each in Guarantee}
-    assert len(found) == 1
-    assert found.pop().design_effect == 1
+    assert cascade_bounds(alone, alone.scores, ERROR, CONFIDENCE).design_effect == 1
 
 
 def test_what_nothing_vouches_for_is_offered_under_its_name() -> None:
     rng = np.random.default_rng(5)
     items = drawn(rng, 6, 0.5)
-    found = cascade_bounds(items, items.scores, ERROR, CONFIDENCE, Guarantee.KISH)
+    found = cascade_bounds(items, items.scores, ERROR, CONFIDENCE)
     assert (found.accept, found.reject) == (None, None)
     assert found.uncertified_accept is not None
     settled = items.scores >= found.uncertified_accept
@@ -70,20 +64,17 @@ def test_what_nothing_vouches_for_is_offered_under_its_name() -> None:
     assert any("clusters more would do" in warning for warning in found.warnings)
 
 
-def test_the_promise_is_kept_by_the_methods_that_know_clusters() -> None:
+def test_the_promise_is_kept_over_clusters() -> None:
     """Of an item with score s, "relevant" is wrong with probability 1 - s: the truth is known."""
     rng = np.random.default_rng(6)
     population = drawn(rng, 4000, 0.6)
-    broken = dict.fromkeys(Guarantee, 0)
-    draws = 150
+    broken, draws = 0, 150
     for _ in range(draws):
         items = drawn(rng, 40, 0.6)
-        for method in Guarantee:
-            found = cascade_bounds(items, items.scores[:5], ERROR, CONFIDENCE, method)
-            if found.accept is not None:
-                settled = population.scores >= found.accept
-                broken[method] += float(np.mean(1 - population.scores[settled])) > ERROR
+        found = cascade_bounds(items, items.scores[:5], ERROR, CONFIDENCE)
+        if found.accept is not None:
+            settled = population.scores >= found.accept
+            broken += float(np.mean(1 - population.scores[settled])) > ERROR
     # Three standard errors of the share of draws beside what was promised.
     most = draws * (1 - CONFIDENCE) + 3 * np.sqrt(draws * CONFIDENCE * (1 - CONFIDENCE))
-    assert broken[Guarantee.KISH] <= broken[Guarantee.DESIGN_EFFECT] <= most
-    assert broken[Guarantee.DESIGN_EFFECT] <= broken[Guarantee.ITEMS]
+    assert broken <= most
