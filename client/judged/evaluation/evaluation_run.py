@@ -47,7 +47,6 @@ from judged.types import (
 )
 from judged.types.verdicts import join_verdicts
 
-"""The failure of a query that an interrupted evaluation had not judged."""
 _LEAST_COST = 1e-12
 """Of a limit on money that is used up: what could cost anything is then not asked."""
 
@@ -80,7 +79,6 @@ class EvaluationRun:
         name: str,
         concurrency: int | None,
         resume: Path | str | None,
-        timings: bool,
         asking: Asking | None,
         progress: OnProgress | None,
     ) -> None:
@@ -100,7 +98,7 @@ class EvaluationRun:
         given = options or MetricOptions(interval=IntervalOptions())
         self.options = replace(given, per_query=True)
         self._source, self._dataset, self._name = source, dataset, name
-        self._concurrency, self._timings, self._progress = concurrency, timings, progress
+        self._concurrency, self._progress = concurrency, progress
         self._asking = asking
         self.judge = judge
         self.local: LocalJudge | None = None
@@ -211,9 +209,7 @@ class EvaluationRun:
                 self._k or 1,
                 concurrency=self._concurrency,
                 known=None if log is None else log.retrieved,
-                kept=None
-                if log is None
-                else lambda query, found, s: log.keep_retrieved(query.query_id, found, s),
+                kept=None if log is None else log.keep_retrieved,
                 progress=stage("retrieving", self._progress),
                 stopped=self._left,
             )
@@ -298,9 +294,8 @@ class EvaluationRun:
     def result(self, evaluation: Evaluation) -> EvaluationResult:
         """Return the result, given the evaluation of the groups."""
         retrieval = self._retrieval
-        seconds = retrieval.seconds if self._timings else {}
         usage = evaluation.usage
-        if usage is not None and not self._timings:
+        if usage is not None:  # two runs over the same data have the same result
             usage = replace(usage, latency_s=0.0)
         return EvaluationResult(
             table=evaluation.table,
@@ -310,7 +305,6 @@ class EvaluationRun:
                 retrieval.results,
                 evaluation.verdicts,
                 retrieval.failures,
-                seconds,
             ),
             judge=evaluation.judge,
             negatives=evaluation.negatives,

@@ -63,7 +63,6 @@ class Evaluator:
         name: str = "",
         concurrency: int | None = None,
         resume: Path | str | None = None,
-        timings: bool = False,
         asking: Asking | None = None,
         system_models: str | Sequence[str] = (),
         strict: bool = False,
@@ -87,9 +86,8 @@ class Evaluator:
         by default an interval for every mean. `resume` names a file that all that was found and
         judged is written to as it comes: an evaluation that was interrupted goes on from there, and
         asks nothing twice. Raises FileError for a file of another evaluation, InvalidArgument for
-        what is wrong, and what `Client.evaluate` raises. `timeout` is about the judging. With
-        `timings` the result says how long the retriever took. `progress` is called with a Progress,
-        as in `progress=print`.
+        what is wrong, and what `Client.evaluate` raises. `timeout` is about the judging. `progress`
+        is called with a Progress, as in `progress=print`.
 
         `system_models` are the language models that made what is judged; those that Results or an
         attribute `system_model` of the retriever name count too. Where one of them or of its family
@@ -101,7 +99,6 @@ class Evaluator:
             name=name,
             concurrency=concurrency,
             resume=resume,
-            timings=timings,
             asking=asking,
             progress=progress,
         )
@@ -171,7 +168,6 @@ class AsyncEvaluator:
         name: str = "",
         concurrency: int | None = None,
         resume: Path | str | None = None,
-        timings: bool = False,
         asking: Asking | None = None,
         system_models: str | Sequence[str] = (),
         strict: bool = False,
@@ -187,7 +183,6 @@ class AsyncEvaluator:
             name=name,
             concurrency=concurrency,
             resume=resume,
-            timings=timings,
             asking=asking,
             progress=progress,
         )

@@ -39,7 +39,6 @@ class QueryResult(View):
     """One query with what should be found and what was, best rank first.
 
     `failure` says why the retriever found nothing at all: such a query has no part in any metric.
-    `seconds` is what the retriever took, None where it was not timed.
     """
 
     query_id: str
@@ -50,4 +49,3 @@ class QueryResult(View):
     metadata: Mapping[str, str] = field(default_factory=dict)
     retrieved: Sequence[RetrievedResult] = ()
     failure: str | None = None
-    seconds: float | None = None

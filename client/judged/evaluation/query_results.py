@@ -21,7 +21,6 @@ def query_results(
     ranked: Mapping[str, Sequence[Retrieved]],
     verdicts: Verdicts | None,
     failures: Mapping[str, str],
-    seconds: Mapping[str, float],
 ) -> list[QueryResult]:
     """Return one result a query, in order.
 
@@ -34,8 +33,7 @@ def query_results(
         place = places.get(query.query_id)
         group = None if place is None else groups[place]
         result = query_result(query, group, place or 0, ranked.get(query.query_id, ()), verdicts)
-        failure, took = failures.get(query.query_id), seconds.get(query.query_id)
-        found.append(replace(result, failure=failure, seconds=took))
+        found.append(replace(result, failure=failures.get(query.query_id)))
     return found
 
 

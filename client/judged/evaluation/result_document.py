@@ -53,7 +53,7 @@ def write_head(
 
 def write_query(query: QueryResult) -> dict[str, Any]:
     """Return the entry of a query."""
-    written = {
+    return {
         "query_id": query.query_id,
         "query": query.query,
         "expected": list(query.expected),
@@ -63,7 +63,6 @@ def write_query(query: QueryResult) -> dict[str, Any]:
         "failure": query.failure,
         "retrieved": [_write_retrieved(result) for result in query.retrieved],
     }
-    return written if query.seconds is None else {**written, "seconds": query.seconds}
 
 
 def _write_retrieved(result: RetrievedResult) -> dict[str, Any]:
@@ -175,7 +174,6 @@ def read_query(record: Record) -> QueryResult:
         record.labels("metadata"),
         [_read_retrieved(result) for result in record.records("retrieved")],
         record.optional_text("failure"),
-        record.optional_number("seconds"),
     )
 
 

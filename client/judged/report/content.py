@@ -74,7 +74,6 @@ class ReportedQuery:
     first_hit: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,6 @@ class Run:
     threshold: float | None = None
     usage: Mapping[str, float | None] | None = None
     warnings: Sequence[str] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> Mapping[str, ReportedQuery]:

@@ -49,11 +49,10 @@ def read_run(document: object, name: str = "") -> Run:
     if threshold is None and signature and (found := _THRESHOLD.search(signature)):
         threshold = float(found[1])
     usage = root.part("usage")
-    queries = _queries(root)
     return Run(
         name=name or root.take("name", str) or "result",
         metrics=metrics,
-        queries=queries,
+        queries=_queries(root),
         slices=[
             SliceMeans(
                 part.take("key", str) or "",
@@ -68,7 +67,6 @@ def read_run(document: object, name: str = "") -> Run:
         threshold=threshold,
         usage={key: usage.number(key) for key in usage.names} if usage.names else None,
         warnings=[str(warning) for warning in root.take("warnings", list) or ()],
-        facts=_times(queries),
     )
 
 
@@ -228,7 +226,6 @@ def _query(query: _Fields, per_query: _Fields) -> ReportedQuery:
         first_hit=_first_hit(results),
         metadata={name: str(metadata.take(name, str) or "") for name in metadata.names},
         failure=query.take("failure", str) or "",
-        seconds=query.number("seconds"),
     )
 
 
@@ -265,17 +262,6 @@ def _no_hit(values: Mapping[str, float]) -> int | None:
         value for name, value in values.items() if re.split(r"[@(]", name)[0] in _HIT_METRICS
     ]
     return 0 if telling and not any(telling) else None
-
-
-def _times(queries: Sequence[ReportedQuery]) -> dict[str, str]:
-    seconds = sorted(query.seconds for query in queries if query.seconds is not None)
-    if not seconds:
-        return {}
-    middle, late = seconds[len(seconds) // 2], seconds[int(len(seconds) * 0.95)]
-    return {
-        "retriever, median of a query": f"{middle:.4f} s",
-        "retriever, slowest 5 % of queries": f"{late:.4f} s or more",
-    }
 
 
 def _or(value: float | None, other: float) -> float:

@@ -54,12 +54,11 @@ def coverage_lines(run: Run) -> Iterator[str]:
 
 def took(run: Run) -> list[tuple[str, str]]:
     """Return what the run took, by name."""
-    said = list(run.facts.items())
     usage = run.usage
     if usage is None:
-        return said
+        return []
     cost = usage.get("cost")
-    said.append(("cost", "unknown: a price is not configured" if cost is None else f"{cost:.6g}"))
+    said = [("cost", "unknown: a price is not configured" if cost is None else f"{cost:.6g}")]
     for name, title in (
         ("calls", "calls answered"),
         ("attempts", "attempts"),
@@ -71,7 +70,7 @@ def took(run: Run) -> list[tuple[str, str]]:
         if (count := usage.get(name)) is not None:
             said.append((title, f"{count:,.0f}"))
     calls, latency = usage.get("calls"), usage.get("latency_s")
-    if latency is not None:
+    if latency:  # 0 where the document leaves times out
         said.append(("seconds of all calls together", f"{latency:,.3f}"))
         if calls:
             said.append(("seconds a call, mean", f"{latency / calls:.3f}"))

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from judged._transport.call import derived_id
 from judged.evaluation.datasets.files import FileError, Record, parse_json, writing
+from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved, read_span
 from judged.types import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
 
@@ -38,7 +39,7 @@ class EvaluationLog:
 
     def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
         self._name, self._path = str(path), Path(path)
-        self.retrieved: dict[str, tuple[Sequence[Retrieved], float | None]] = {}
+        self.retrieved: dict[str, Sequence[Retrieved]] = {}
         self.verdicts: dict[str, Verdicts] = {}
         self.usage: Usage | None = None
         self._judge: JudgeIdentity | None = None
@@ -78,8 +79,7 @@ class EvaluationLog:
     def _take(self, record: Record) -> None:
         if record.get("query_id") is not None:
             found = [_read_retrieved(result) for result in record.records("results")]
-            seconds = record.optional_number("seconds")
-            self.retrieved[record.text("query_id")] = (found, seconds)
+            self.retrieved[record.text("query_id")] = found
             return
         self._calls += 1
         if (usage := record.record("usage")) is not None:
@@ -115,15 +115,13 @@ class EvaluationLog:
         keys = [group_key(group) for group in groups]
         return derived_id(self._run, self._calls, keys, repr(asking))
 
-    def keep_retrieved(
-        self, query_id: str, found: Sequence[Retrieved], seconds: float | None
-    ) -> None:
+    def keep_retrieved(self, query: Query, found: Sequence[Retrieved]) -> None:
         """Write down what was retrieved for a query."""
         results = [
             {name: value for name, value in asdict(result).items() if value is not None}
             for result in found
         ]
-        self._write({"query_id": query_id, "results": results, "seconds": seconds})
+        self._write({"query_id": query.query_id, "results": results})
 
     def keep_verdicts(
         self,

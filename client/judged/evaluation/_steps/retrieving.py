@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -26,10 +25,10 @@ CONCURRENCY = 4
 """Queries that a coroutine function is asked at once, as systems are."""
 
 Result = TypeVar("Result")
-Kept = Callable[[Query, Sequence[Retrieved], float], object]
-"""Is told what was found for a query, and the seconds it took."""
-_Called = tuple[object, Exception | None, float]
-"""What a retriever returned for a query, or what it raised instead, and the seconds it took."""
+Kept = Callable[[Query, Sequence[Retrieved]], object]
+"""Is told what was found for a query."""
+_Called = tuple[object, Exception | None]
+"""What a retriever returned for a query, or what it raised instead."""
 _CUTOFF = re.compile(r"@(\d+)$")
 
 
@@ -39,13 +38,12 @@ class Retrieval:
 
     k: int
     results: dict[str, Sequence[Retrieved]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     first_failure: Exception | None = None
     cut: int = 0
     kept: Kept | None = None
 
-    def take(self, query: Query, ranked: object, seconds: float) -> None:
+    def take(self, query: Query, ranked: object) -> None:
         """Keep the first k documents of a query; what can't be read is a failure."""
         try:
             found = self._read(ranked, f"results[{query.query_id!r}]")
@@ -53,15 +51,13 @@ class Retrieval:
             self.fail(query, error)
             return
         if self.kept is not None:
-            self.kept(query, found, seconds)
-        self.have(query, found, seconds)
+            self.kept(query, found)
+        self.have(query, found)
 
-    def have(self, query: Query, found: Sequence[Retrieved], seconds: float | None) -> None:
+    def have(self, query: Query, found: Sequence[Retrieved]) -> None:
         """Keep what was found for a query, now or by an earlier run."""
         self.cut += len(found) > self.k
         self.results[query.query_id] = found[: self.k]
-        if seconds is not None:
-            self.seconds[query.query_id] = seconds
 
     def _read(self, ranked: object, field: str) -> Sequence[Retrieved]:
         """Return the first documents, one more than k at most of those that are drawn."""
@@ -147,7 +143,7 @@ def retrieve_all(
     k: int,
     *,
     concurrency: int | None = None,
-    known: Mapping[str, tuple[Sequence[Retrieved], float | None]] | None = None,
+    known: Mapping[str, Sequence[Retrieved]] | None = None,
     kept: Kept | None = None,
     progress: Callable[[int, int], object] | None = None,
     stopped: threading.Event | None = None,
@@ -162,7 +158,7 @@ def retrieve_all(
     known = known or {}
     for query in queries:
         if query.query_id in known:
-            found.have(query, *known[query.query_id])
+            found.have(query, known[query.query_id])
     left = [query for query in queries if query.query_id not in known]
     asked = _Asked(function, found, len(queries), progress, stopped or threading.Event())
     if not left:
@@ -200,22 +196,21 @@ class _Asked:
             self._take(query, *self._call(query))
 
     def _call(self, query: Query) -> _Called:
-        started = time.monotonic()
         try:
             ranked = self.function(query.text, self.found.k)
             if isinstance(ranked, Iterator):  # what it draws is the retriever's work
                 ranked = list(islice(ranked, self.found.k + 1))
         except Exception as error:  # noqa: BLE001 - it is that query's failure
-            return None, error, 0.0
-        return ranked, None, time.monotonic() - started
+            return None, error
+        return ranked, None
 
-    def _take(self, query: Query, ranked: object, error: Exception | None, seconds: float) -> None:
+    def _take(self, query: Query, ranked: object, error: Exception | None) -> None:
         if self.stopped.is_set():
             return
         if error is not None:
             self.found.fail(query, error)
         else:
-            self.found.take(query, ranked, seconds)
+            self.found.take(query, ranked)
         if self.progress is not None:
             self.progress(len(self.found.results) + len(self.found.failures), self.total)
 
@@ -253,18 +248,16 @@ class _Asked:
             for query in waiting:
                 if self.stopped.is_set():
                     break
-                started = time.monotonic()
                 try:
                     ranked = await self.function(query.text, self.found.k)
                 except Exception as error:  # noqa: BLE001 - it is that query's failure
-                    self._take(query, None, error, 0.0)
+                    self._take(query, None, error)
                 else:
-                    self._take(query, ranked, None, time.monotonic() - started)
+                    self._take(query, ranked, None)
 
         await asyncio.gather(*(work() for _ in range(concurrency)))
 
     def all_at_once(self, queries: Sequence[Query]) -> None:
-        started = time.monotonic()
         said = self.function([query.text for query in queries], self.found.k)
         if is_async(self.function):
             said = _run(said)
@@ -272,9 +265,8 @@ class _Asked:
         if len(rankings) != len(queries):
             rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
             raise InvalidArgument.of_field("results", rule)
-        seconds = (time.monotonic() - started) / len(queries)
         for query, ranked in zip(queries, rankings, strict=True):
-            self._take(query, ranked, None, seconds)
+            self._take(query, ranked, None)
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

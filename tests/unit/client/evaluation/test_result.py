@@ -39,7 +39,7 @@ RESULT = EvaluationResult(
     TABLE,
     [
         QueryResult("q1", "what, then?", ["e"], retrieved=FOUND, metadata={"kind": "a"}),
-        QueryResult("q2", "how", (), ["d9"], ["bad"], seconds=0.5),
+        QueryResult("q2", "how", (), ["d9"], ["bad"]),
         QueryResult("q3", "why", failure="RuntimeError: no index"),
     ],
     JudgeIdentity("exact", "verbatim", 0.5, "exact|v1", "key", "print"),
