@@ -14,11 +14,9 @@ import numpy as np
 
 from judged_server import errors
 from judged_server.domain import (
-    BoolArray,
     CacheMode,
     CascadeUsage,
     ErrorGuarantee,
-    FloatArray,
     JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
@@ -48,7 +46,6 @@ VERSION = 1
 MIN_SCORE = 0.5
 MOST_STAGES = 8
 ABSTAIN, EARLIER = "abstain", "earlier"
-BY_BOUNDS, BY_COST = "bounds", "max_cost"
 MOST_ROUNDS = 32
 """How often a stage is asked about more items, once the money that is left is known."""
 LARGE_ITEMS = 20
@@ -74,13 +71,6 @@ class CascadeKind:
                     "no verdict, or that of the last stage that had one, flagged.",
                     choices=(ABSTAIN, EARLIER),
                 ),
-                Parameter(
-                    "go_on",
-                    BY_BOUNDS,
-                    "Which items go on to the next stage: those between the bounds of a stage, or "
-                    "as many as max_cost pays for, those most in doubt first.",
-                    choices=(BY_BOUNDS, BY_COST),
-                ),
             ),
         ),
     )
@@ -99,20 +89,13 @@ class CascadeKind:
             raise errors.InvalidField(
                 f"{field}.min_score", "is of each stage; leave it out, or set it there"
             )
-        by_cost = spec.parameters["go_on"] == BY_COST
         stages = [Stage.of(judge) for judge in judges]
         for place, stage in enumerate(stages):
             last = place + 1 == len(stages)
-            _check_stage(stage, f"{field}.members[{place}].judge", last=last or by_cost)
-        if spec.guarantee is not None and by_cost:
-            raise errors.InvalidField(
-                f"{field}.guarantee", f'is of bounds; leave it out, or "go_on": "{BY_COST}"'
-            )
+            _check_stage(stage, f"{field}.members[{place}].judge", last=last)
         if spec.guarantee is not None:
             _check_guarantee(spec.guarantee, stages, f"{field}.guarantee")
-        return Cascade(
-            tuple(stages), str(spec.parameters["unsettled"]), spec.guarantee, by_cost=by_cost
-        )
+        return Cascade(tuple(stages), str(spec.parameters["unsettled"]), spec.guarantee)
 
 
 def check_stages(spec: JudgeSpec, field: str) -> None:
@@ -184,25 +167,21 @@ class Cascade:
         stages: tuple[Stage, ...],
         unsettled: str,
         guarantee: ErrorGuarantee | None = None,
-        *,
-        by_cost: bool = False,
     ) -> None:
         self.stages = stages
         self.guarantee = guarantee
         self._unsettled = unsettled
-        self._by_cost = by_cost
         judges = [stage.judge for stage in stages]
         self.needs_expected = any(judge.needs_expected for judge in judges)
         self.priced = all(judge.priced for judge in judges)
         self.unavailable = next((j.unavailable for j in judges if j.unavailable), "")
         prints = [judge.identity.fingerprint for judge in judges]
         names = [f"{j.identity.kind}/{p[:8]}" for j, p in zip(judges, prints, strict=True)]
-        how = [("go_on", BY_COST)] if by_cost else []
         self.identity = JudgeIdentity.build(
             CascadeKind.kind,
             "",
             MIN_SCORE,
-            [("stages", ",".join(names)), ("unsettled", unsettled), *how],
+            [("stages", ",".join(names)), ("unsettled", unsettled)],
             VERSION,
             [(f"stage_{place}", text) for place, text in enumerate(prints)],
         )
@@ -223,7 +202,7 @@ class Cascade:
             yield from stage.judge.planned_calls(left.groups)
             if left.groups and (pure := stage.pure) is not None:
                 best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
-                left = left.only(~self._settled(place, best))
+                left = left.only(~stage.settled(best))
 
     def estimate(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
         """Return how many items reach each stage at most, and what those that ask nobody settle.
@@ -238,7 +217,7 @@ class Cascade:
             asked = len(left.doubts)
             if left.groups and (pure := stage.pure) is not None:
                 best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
-                settled = self._settled(place, best)
+                settled = stage.settled(best)
                 counted.append(StageUsage(signature, asked, int(settled.sum())))
                 left = left.with_doubts(stage.probabilities(best)).only(~settled)
                 continue
@@ -250,22 +229,12 @@ class Cascade:
     def _is_last(self, place: int) -> bool:
         return place + 1 == len(self.stages)
 
-    def _settled(self, place: int, best: FloatArray) -> BoolArray:
-        """Return which items a stage settles; none, where money alone says what goes on."""
-        if self._by_cost and not self._is_last(place):
-            return np.zeros(len(best), np.bool_)
-        return self.stages[place].settled(best)
-
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return what the stages settle, stage after stage, each asked about the rest alone.
 
         Where the call has a limit on its cost, items go on in the order of their doubt, as many as
         can be paid whatever the replies; once those are answered, as many as what is left can pay.
         """
-        if self._by_cost and caller.cost_tracker.max_cost is None:
-            raise errors.InvalidField(
-                "asking.max_cost", f'must be set where a cascade has "go_on": "{BY_COST}"'
-            )
         merged = MergedVerdicts(sum(group.n_contexts for group in groups))
         left, told = Left.of(groups), _Told(self)
         for place in range(len(self.stages)):
@@ -290,7 +259,7 @@ class Cascade:
                 break
             columns = await stage.judge.judge(now.groups, caller)
             best = best_scores(columns, now, last=self._is_last(place))
-            settled = self._settled(place, best)
+            settled = stage.settled(best)
             if place == 0 and self.guarantee is not None and self.guarantee.data:
                 large = len(best) > LARGE_ITEMS
                 counts = await run_in_thread_if(
@@ -306,12 +275,7 @@ class Cascade:
             told.add(place, len(best), int(settled.sum()), columns.usage, avoided)
             if not waiting.groups:
                 break
-        if waiting.groups:
-            kept = merged.give_up(waiting.places, settles=self._by_cost)
-            if self._by_cost:
-                large = len(waiting.doubts) > LARGE_ITEMS
-                avoided = await run_in_thread_if(large, avoided_by, [stage], waiting.groups)
-                told.give_up(place, len(np.unique(waiting.items[kept])), avoided)
+        merged.give_up(waiting.places)
         return Left.joined(goes_on)
 
 
@@ -338,19 +302,10 @@ class _Told:
         cost = 0.0 if usage is None else usage.cost
         signature = self._stages[place].judge
         self._stages[place] += StageUsage(signature, asked, settled, cost)
-        self._avoid(avoided)
-
-    def give_up(self, place: int, settled: int, avoided: tuple[int, int | None]) -> None:
-        """Take in what the money did not reach; `settled` of it by the stage before."""
-        before = self._stages[place - 1]
-        self._stages[place - 1] = before + StageUsage(before.judge, 0, settled)
-        self._avoid(avoided)
-
-    def _avoid(self, avoided: tuple[int, int | None]) -> None:
-        calls, cost = avoided
+        calls, avoided_cost = avoided
         self._sum += Usage(avoided_calls=calls)
-        known = cost is not None and self._avoided_cost is not None
-        self._avoided_cost = (self._avoided_cost or 0) + (cost or 0) if known else None
+        known = avoided_cost is not None and self._avoided_cost is not None
+        self._avoided_cost = (self._avoided_cost or 0) + (avoided_cost or 0) if known else None
 
     @property
     def usage(self) -> Usage:

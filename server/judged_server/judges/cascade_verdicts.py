@@ -82,19 +82,10 @@ class MergedVerdicts:
             self._details[place] = replace(detail, index=place)
         self._left[places[settled]] = False
 
-    def give_up(self, places: IntArray, *, settles: bool) -> BoolArray:
-        """Note that the money did not reach contexts; return which are settled all the same.
-
-        With `settles` those are all on which an earlier stage has a verdict.
-        """
-        said = self._stages[places] > 0
-        if settles:
-            self._left[places[said]] = False
-            self._statuses[places[said]] = Status.OK
-            return said
-        for place in places[said].tolist():
+    def give_up(self, places: IntArray) -> None:
+        """Note that the money did not reach contexts on which an earlier stage has a verdict."""
+        for place in places[self._stages[places] > 0].tolist():
             self._faults[place] = VerdictFault(place, _EXHAUSTED, "BUDGET", _NO_MONEY)
-        return np.zeros(len(places), np.bool_)
 
     def columns(self, usage: Usage | None, *, keeps_earlier: bool) -> ScoreColumns:
         """Return the verdicts; what nothing settled abstains, or is that of an earlier stage."""

@@ -103,11 +103,9 @@ GROUPS = [
 ]
 
 
-def cascade(*stages: JudgeSpec, unsettled: str = "abstain", go_on: str = "bounds") -> JudgeSpec:
+def cascade(*stages: JudgeSpec, unsettled: str = "abstain") -> JudgeSpec:
     members = tuple(PanelMember(stage) for stage in stages)
-    return JudgeSpec(
-        "cascade", parameters={"unsettled": unsettled, "go_on": go_on}, members=members
-    )
+    return JudgeSpec("cascade", parameters={"unsettled": unsettled}, members=members)
 
 
 def judge(
@@ -227,24 +225,6 @@ def test_what_replies_leave_of_the_money_is_spent_too() -> None:
     assert usage.avoided_calls == 0
 
 
-def test_money_alone_may_say_what_goes_on() -> None:
-    model = ModelKind(yes)
-    bare = replace(OVERLAP, calibration=replace(BOUNDS, accept=None, reject=None))
-    by_money = cascade(bare, MODEL, go_on="max_cost")
-    found = judge(by_money, model, DOUBTS, max_cost=0.5)
-    assert model.judge.asked == ["a b c d x"]
-    assert found.columns.statuses is None
-    assert found.columns.stages is not None
-    assert found.columns.stages.tolist() == [2, 1, 1]
-    usage = found.columns.usage
-    assert usage is not None
-    assert usage.cascade is not None
-    assert [(stage.asked, stage.settled) for stage in usage.cascade.stages] == [(3, 2), (1, 1)]
-    assert (usage.avoided_calls, usage.cascade.avoided_cost) == (2, 1.0)
-    with pytest.raises(InvalidField, match="must be set where a cascade has"):
-        judge(by_money, model, DOUBTS)
-
-
 def test_a_cascade_is_estimated() -> None:
     chosen = catalog_of(ModelKind(yes)).choose(cascade(WIDE, MODEL))
     assert isinstance(chosen, Cascade)
@@ -263,7 +243,7 @@ def test_a_guarantee_is_of_these_stages_and_comes_back() -> None:
     assert found.columns.usage is not None
     assert found.columns.usage.cascade is not None
     assert found.columns.usage.cascade.guarantee == promised
-    for spec in (cascade(WIDE, MODEL), cascade(OVERLAP, MODEL, go_on="max_cost"), MODEL):
+    for spec in (cascade(WIDE, MODEL), MODEL):
         with pytest.raises(InvalidField) as caught:
             catalog.choose(replace(spec, guarantee=promised))
         assert caught.value.field.startswith("judge.guarantee")
