@@ -149,10 +149,10 @@ class _Stream:
             self._keep(groups, size, continues=chunk.continues)
             part = await self._run.receive(groups, continues=chunk.continues)
         except BaseException:
-            admitted.release()
+            admitted.close()
             raise
         answer = self._answer(chunk, part, contexts)
-        return Begun(answer, admitted.release)
+        return Begun(answer, admitted.close)
 
     def _keep(self, groups: Sequence[QueryGroup], size: int, *, continues: bool) -> None:
         """Count what is kept of a chunk of some bytes. Raises Overloaded."""

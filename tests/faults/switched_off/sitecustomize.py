@@ -272,13 +272,11 @@ def deadlines_of_others() -> None:
 
 def memory_of_requests() -> None:
     """Let requests in whatever memory those in work take."""
-    from judged_server.api.listening.admission import Admission, Admitted
-    from judged_server.tenant import ANYBODY
+    from contextlib import ExitStack
 
-    def admit(self: Any, memory: int) -> Any:
-        return Admitted(Admission(1), ANYBODY, memory)
+    from judged_server.api.listening.admission import Admission
 
-    Admission.admit = admit
+    Admission.admit = lambda self, memory: ExitStack()
 
 
 def size_when_inflated() -> None:

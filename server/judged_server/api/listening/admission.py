@@ -22,8 +22,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 from typing import Any
 
 from judged_server import errors
@@ -87,8 +87,8 @@ class Admission:
                 _MEMORY_BACK_AFTER_S,
             )
 
-    def admit(self, memory: int) -> Admitted:
-        """Hold the memory of a request for the length of a `with`.
+    def admit(self, memory: int) -> ExitStack:
+        """Hold the memory of a request for the length of a `with`, or until `close`.
 
         A large one is always admitted when no other large one is in work, a small one when nothing
         is. Raises Overloaded when it doesn't fit.
@@ -107,9 +107,11 @@ class Admission:
                 _RETRY_AFTER_S,
             )
         self._count(sender, memory, 1)
-        return Admitted(self, sender, memory)
+        admitted = ExitStack()
+        admitted.callback(self._count, sender, memory, -1)
+        return admitted
 
-    async def wait_for_room(self, memory: int) -> Admitted:
+    async def wait_for_room(self, memory: int) -> ExitStack:
         """Do what `admit` does once there is room, however long that takes.
 
         Raises Overloaded where those that wait hold as much as may be in work.
@@ -126,64 +128,24 @@ class Admission:
         finally:
             self._waiting -= memory
 
-    def release(self, sender: Sender, memory: int) -> None:
-        """Give the memory of a request back."""
-        self._count(sender, memory, -1)
-        if not self._held[sender.name]:
-            del self._held[sender.name]
-
     def _count(self, sender: Sender, memory: int, sign: int) -> None:
         self._pending += sign * memory
         self._held[sender.name] += sign * memory
+        if not self._held[sender.name]:
+            del self._held[sender.name]
         if memory > SMALL_MEMORY:
             self._large += sign * memory
 
 
-class Admitted:
-    """Memory that is held until the end of a `with`."""
-
-    __slots__ = ("_admission", "_memory", "_sender")
-
-    def __init__(self, admission: Admission, sender: Sender, memory: int) -> None:
-        self._admission = admission
-        self._sender = sender
-        self._memory = memory
-
-    def __enter__(self) -> None:
-        """Do nothing: the memory is held already."""
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Let go of it, once."""
-        self._admission.release(self._sender, self._memory)
-
-
 @dataclass(eq=False, slots=True)
 class _Message:
-    """A message on its way, which a task waits for."""
+    """A message on its way; `waiting` ends at once where it gives way."""
 
-    task: asyncio.Task[Any] | None
+    waiting: asyncio.Timeout
     sender: Sender
     most: int
     long_looks: int
     looks: int = 0
-    cancelled_by: int | None = None
-    """Once it gives way: how many others had cancelled the task by then."""
-
-    def give_way(self) -> None:
-        """End the task's wait for it."""
-        if self.task is not None:
-            self.cancelled_by = self.task.cancelling()
-            self.task.cancel()
-
-    @property
-    def gave_way(self) -> bool:
-        """Whether this ended the task's wait, and nobody else; to be asked once."""
-        if self.task is None or self.cancelled_by is None:
-            return False
-        return self.task.uncancel() <= self.cancelled_by
 
     @property
     def memory(self) -> int:
@@ -192,7 +154,7 @@ class _Message:
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Its place among messages that may give way; the lowest does."""
+        """Its place among its sender's messages; the lowest gives way first."""
         is_long = self.looks > self.long_looks
         return not is_long, -self.looks if is_long else self.looks
 
@@ -214,14 +176,15 @@ class Arrivals:
         sender, looks = current_sender(), LONG_LOOKS
         if by_stranger:
             sender, looks = STRANGER, STRANGERS_LOOKS
-        message = _Message(asyncio.current_task(), sender, self._max_message_bytes, looks)
+        message = _Message(asyncio.timeout(None), sender, self._max_message_bytes, looks)
         self._messages[message] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
         try:
-            return await read()
-        except asyncio.CancelledError:
-            if not message.gave_way:
+            async with message.waiting:
+                return await read()
+        except TimeoutError:
+            if not message.waiting.expired():
                 raise
             raise errors.Overloaded(
                 "the message took long to arrive, and others had to be received; send it again, "
@@ -236,33 +199,25 @@ class Arrivals:
         self._timer = None
         if self._messages:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
-        excess = -self._admission.max_pending_bytes
-        by_sender: dict[str, list[_Message]] = {}
         for message in self._messages:
             message.looks += 1
-            if message.memory:
-                excess += message.memory
-                by_sender.setdefault(message.sender.name, []).append(message)
+        excess = -self._admission.max_pending_bytes
+        excess += sum(message.memory for message in self._messages)
         if self._admission.process.pressure > Pressure.NONE:
             excess = max(excess, 1)
         if excess <= 0:
             return
-        for messages in by_sender.values():
-            messages.sort(key=lambda message: message.order, reverse=True)  # the last gives way
-        heap = [_place(messages) for messages in by_sender.values()]
-        heapify(heap)
-        while excess > 0 and heap and heap[0][3]:
-            messages = heap[0][3]
-            message = messages.pop()
+        of_sender: Counter[str] = Counter()
+        places: list[tuple[float, tuple[bool, int], _Message]] = []
+        # The last one of a sender to give way has one on its way, the one before it two.
+        for message in sorted(self._messages, key=lambda each: each.order, reverse=True):
+            if message.memory:
+                of_sender[message.sender.name] += 1
+                share = of_sender[message.sender.name] / message.sender.weight
+                places.append((-share, message.order, message))
+        for _, _, message in sorted(places, key=lambda place: place[:2]):
+            if excess <= 0:
+                return
             excess -= message.memory
             del self._messages[message]
-            message.give_way()
-            heapreplace(heap, _place(messages))
-
-
-def _place(messages: list[_Message]) -> tuple[float, tuple[bool, int], int, list[_Message]]:
-    """Return a sender's place among senders, by its messages; the lowest gives way."""
-    if not messages:
-        return 0.0, (True, 0), 0, messages
-    sender, order = messages[-1].sender, messages[-1].order
-    return -len(messages) / sender.weight, order, id(messages), messages
+            message.waiting.reschedule(0.0)

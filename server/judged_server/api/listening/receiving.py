@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from judged_server import errors
-from judged_server.api.listening.admission import Admission, Admitted, Arrivals, memory_of
+from judged_server.api.listening.admission import Admission, Arrivals, memory_of
 from judged_server.audit import call_notes
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.tenant import current_sender, current_tenant
@@ -279,7 +279,7 @@ class Receiver:
         return message.size(self._most) if isinstance(message, Unread) else received_bytes()
 
 
-async def _room(admission: Admission, memory: int, waits: bool) -> Admitted:
+async def _room(admission: Admission, memory: int, waits: bool) -> ExitStack:
     return await admission.wait_for_room(memory) if waits else admission.admit(memory)
 
 
