@@ -84,7 +84,7 @@ class HttpPort:
         Connections that stand keep theirs. One that can't be used changes nothing.
         """
         certificates = self._listener.certificates
-        if certificates is not None and certificates.version is not self._shown:
+        if certificates is not None and certificates.now is not self._shown:
             with suppress(OSError):  # it is being replaced; look again the next time
                 await self._listen()
 
@@ -106,9 +106,9 @@ class HttpPort:
         context = None
         certificates = self._listener.certificates
         if certificates is not None:
-            version = certificates.version
+            shown = certificates.now
             context = await asyncio.to_thread(certificates.context)
-            self._shown = version
+            self._shown = shown
         if self._runner is None or self._socket is None:
             return
         before, shared = self._site, self._socket.dup()

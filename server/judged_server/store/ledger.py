@@ -125,17 +125,11 @@ class Ledger:
         self._process = uuid.uuid4().hex
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._waiting: deque[Settled | Used] = deque()
-        self._writing: asyncio.Future[None] | None = None
-        self._later: asyncio.TimerHandle | None = None
-        self._owes = False
-        """Whether money waits to be written, and not only what was asked."""
-        self._is_due = False
-        """Whether it is written in the next round of the event loop."""
-        self._is_failing = False
+        self._writer: asyncio.Task[None] | None = None
+        self._hurries = asyncio.Event()
+        """Set where money waits to be written, or somebody waits for it, and not only notes."""
         self._waiters: list[asyncio.Future[bool]] = []
-        """Those for whom what is being written, or is next, is all; the others need the one after,
-        unless nothing waits by then."""
-        self._later_waiters: list[asyncio.Future[bool]] = []
+        self._is_failing = False
         self._closed = False
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -177,7 +171,7 @@ class Ledger:
         """Write soon what was spent for good, and give back so much of what was drawn."""
         if spent or released:
             self._waiting.append(Settled(account, spent, released))
-            self._owes = True
+            self._hurries.set()
             self._write_soon()
 
     def note(self, used: Used) -> None:
@@ -193,21 +187,17 @@ class Ledger:
 
         False when the time was over before; None waits for as long as it takes.
         """
-        if self._writing is None:
-            if not self._waiting:
-                return True
-            self._owes = True
-            self._write_soon()
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[bool] = loop.create_future()
-        # What waited before is in the writing that is going on, or in the next one.
-        (self._waiters if self._writing is None else self._later_waiters).append(waiter)
-        timer = None if within_s is None else loop.call_later(within_s, _wake, (waiter,), False)
+        if self._writer is None and not self._waiting:
+            return True
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._hurries.set()
+        self._write_soon()
         try:
-            return await waiter
-        finally:
-            if timer is not None:
-                timer.cancel()
+            async with asyncio.timeout(within_s):
+                return await waiter
+        except TimeoutError:
+            return False
 
     async def renew(self) -> None:
         """Keep what this process has drawn for LEASE_S more."""
@@ -235,62 +225,50 @@ class Ledger:
         if self._closed:
             return
         self._closed = True
-        self._write_no_later()
+        if self._writer is not None:
+            self._writer.cancel()
         self._thread.submit(self._leave).result()
         self._thread.shutdown()
         self._db.close()
 
     def _write_soon(self) -> None:
-        """Write what waits: in the loop's next round where it is money, else within a moment."""
-        if self._writing is not None or self._is_due:
-            return
-        loop = asyncio.get_running_loop()
-        if self._owes:
-            self._write_no_later()
-            self._is_due = True
-            loop.call_soon(self._begin_writing)
-        elif self._later is None:
-            self._later = loop.call_later(NOTES_WAIT_S, self._begin_writing)
+        if self._writer is None and not self._closed:
+            self._writer = asyncio.create_task(self._write_all())
 
-    def _write_no_later(self) -> None:
-        if self._later is not None:
-            self._later.cancel()
-            self._later = None
+    async def _write_all(self) -> None:
+        """Write until nothing waits; after a failure, until nobody waits for it."""
+        loop, waiters = asyncio.get_running_loop(), self._waiters
+        try:
+            while self._waiting:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(NOTES_WAIT_S):
+                        await self._hurries.wait()
+                self._hurries.clear()
+                # Those who come while it writes need the next round, unless nothing waits by then.
+                waiters, self._waiters = self._waiters, []
+                try:
+                    await loop.run_in_executor(self._thread, self._write)
+                except sqlite3.Error as error:
+                    # It stays here, and what was drawn for it stays drawn: nothing more is asked
+                    # than there was money for.
+                    if not self._is_failing:
+                        self._warn(error)
+                    self._is_failing = True
+                    self._waiters = [each for each in waiters + self._waiters if not each.done()]
+                    if not self._waiters:
+                        return
+                    await asyncio.sleep(AGAIN_S)
+                else:
+                    self._is_failing = False
+                    if not self._waiting:
+                        waiters, self._waiters = waiters + self._waiters, []
+                    _wake(waiters, True)
+        finally:
+            self._writer = None
+            _wake(waiters + self._waiters, False)
 
-    def _begin_writing(self) -> None:
-        self._write_no_later()
-        self._owes = self._is_due = False
-        if self._closed:
-            return
-        loop = asyncio.get_running_loop()
-        self._writing = loop.run_in_executor(self._thread, self._write)
-        self._writing.add_done_callback(self._wrote)
-
-    def _wrote(self, written: asyncio.Future[None]) -> None:
-        self._writing = None
-        if not written.cancelled() and (error := written.exception()) is not None:
-            # It stays here, and what was drawn for it stays drawn: nothing more is asked than
-            # there was money for.
-            if not self._is_failing:
-                _log.warning("spending not written", file=str(self._path), reason=str(error))
-            self._is_failing = True
-            both = (*self._waiters, *self._later_waiters)
-            self._waiters, self._later_waiters = [each for each in both if not each.done()], []
-            if self._closed:
-                _wake(self._waiters, False)
-            elif self._waiters and self._later is None:
-                loop = asyncio.get_running_loop()
-                self._later = loop.call_later(AGAIN_S, self._begin_writing)
-            return
-        self._is_failing = False
-        waiters, self._waiters, self._later_waiters = self._waiters, self._later_waiters, []
-        if self._waiting:
-            self._owes = self._owes or bool(self._waiters)
-            self._write_soon()
-        else:
-            _wake(self._waiters, True)
-            self._waiters = []
-        _wake(waiters, True)
+    def _warn(self, error: sqlite3.Error) -> None:
+        _log.warning("spending not written", file=str(self._path), reason=str(error))
 
     def _write(self) -> None:
         """Write all that waits; what can't be written waits on."""
@@ -357,7 +335,7 @@ class Ledger:
             self._db.execute(f"PRAGMA busy_timeout = {LEAVING_S * 1000:.0f}")
             self._write()
         except sqlite3.Error as error:
-            _log.warning("spending not written", file=str(self._path), reason=str(error))
+            self._warn(error)
         with suppress(sqlite3.Error), self._transaction():
             self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))
 

@@ -36,7 +36,7 @@ def rotated_certificates() -> None:
     """Show the first certificate for ever."""
     from judged_server.api.listening.certificates import Certificates
 
-    Certificates._look = lambda self: None
+    Certificates._take = lambda self, state: ""
 
 
 def ends_of_tokens() -> None:

@@ -323,7 +323,7 @@ class TestWhereItListens:
 
             for old, new in zip(own, authority.issue("new", *_names(own[0])), strict=True):
                 shutil.copy(new, old)
-            wait_for_line(server, "certificate replaced")
+            wait_for_line(server, "certificate read")
 
             def replaced() -> bool:
                 connection = connect(address, tls)

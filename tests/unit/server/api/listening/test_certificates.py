@@ -26,13 +26,19 @@ def replace(file: Path, other: Path) -> None:
     scratch.replace(file)
 
 
+def looked_twice(held: Certificates) -> bool:
+    held.refresh()
+    return held.refresh()
+
+
 def test_a_new_pair_is_taken_once(authority: Authority):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files, settles_s=0.0)
+    held = Certificates(files)
     assert held.fetch() is None
     newer = authority.server("newer", ends_in=timedelta(days=5))
     replace(files.certificate, newer[0])
     assert held.fetch() is None, "the key does not fit yet"
+    assert not looked_twice(held)
     assert "is not the key of" in held.problem
     replace(files.private_key, newer[1])
     before = held.ends
@@ -56,14 +62,15 @@ def test_what_can_not_be_used_keeps_the_old_one(
     authority: Authority, which: str, content: bytes | None, problem: str
 ):
     files = CertificateFiles(*authority.server(), authority.ca)
-    held = Certificates(files, settles_s=0.0)
+    held = Certificates(files)
     file: Path = getattr(files, which)
     good = file.read_bytes()
     file.unlink()
     if content is not None:
         file.write_bytes(content)
     with structlog.testing.capture_logs() as logged:
-        assert held.fetch() is None
+        assert not looked_twice(held)
+        assert not looked_twice(held)
         assert held.fetch() is None
     assert problem in held.problem
     assert str(file) in held.problem
@@ -76,19 +83,21 @@ def test_what_can_not_be_used_keeps_the_old_one(
 
 def test_a_certificate_that_has_ended_is_not_taken(authority: Authority):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files, settles_s=0.0)
+    held = Certificates(files)
     old = authority.server("old", ends_in=timedelta(days=-1))
     for file, other in zip((files.certificate, files.private_key), old, strict=True):
         replace(file, other)
+    assert not looked_twice(held)
     assert held.fetch() is None
     assert "ended at" in held.problem
 
 
 def test_the_middle_of_a_replacement_is_no_fault(authority: Authority):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files, settles_s=60.0)
+    held = Certificates(files)
     newer = authority.server("newer")
     replace(files.certificate, newer[0])
+    assert not held.refresh()
     assert held.fetch() is None
     assert held.problem == ""
     replace(files.private_key, newer[1])
@@ -119,12 +128,13 @@ def test_a_fault_of_the_library_raises_nothing(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files, settles_s=0.0)
+    held = Certificates(files)
     replace(files.certificate, authority.server("newer")[0])
 
     def broken(_: CertificateFiles) -> None:
         raise RuntimeError("sk-canary")
 
     monkeypatch.setattr(certificates, "load", broken)
+    assert not looked_twice(held)
     assert held.fetch() is None
     assert held.problem == "can't be read: RuntimeError"
