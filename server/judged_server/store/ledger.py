@@ -66,13 +66,6 @@ _CREATE = (
     ) WITHOUT ROWID
     """,
 )
-_OLD = {
-    "spending": "INSERT OR IGNORE INTO settled (account, period, currency, nano) "
-    "SELECT '', day, currency, nano FROM spending",
-    "usage": "INSERT OR IGNORE INTO used SELECT day, tenant, '', model, rubric, currency, "
-    "questions, input_tokens, output_tokens, nano FROM usage",
-}
-"""Tables of older releases, and how what they hold goes into those of this one."""
 _SETTLE = """
     INSERT INTO settled VALUES (:account, :period, :currency, :spent)
     ON CONFLICT DO UPDATE SET nano = MIN(nano + :spent, :most)
@@ -142,7 +135,6 @@ class Ledger:
             with self._transaction():
                 for statement in _CREATE:
                     self._db.execute(statement)
-                self._take_over()
         except OSError as error:
             raise SettingsError(
                 f"budget file {path} can't be used: {error.strerror}; name one that the server may "
@@ -338,14 +330,6 @@ class Ledger:
             self._warn(error)
         with suppress(sqlite3.Error), self._transaction():
             self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))
-
-    def _take_over(self) -> None:
-        """Take what older releases have written."""
-        for table, take in _OLD.items():
-            known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-            if self._db.execute(known, (table,)).fetchone():
-                self._db.execute(take)
-                self._db.execute(f"DROP TABLE {table}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

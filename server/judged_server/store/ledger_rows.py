@@ -25,7 +25,7 @@ class Drawn(NamedTuple):
 class Used(NamedTuple):
     """What a tenant asked of a model by a judge and a rubric on a day; `nano` are nano-units.
 
-    The judge is its kind, "" in what an older release has written.
+    The judge is its kind.
     """
 
     day: str

@@ -8,6 +8,7 @@ cost no access to the file before they are asked.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
@@ -69,7 +70,7 @@ class BudgetAccount:
         self.limit = limit
         self.ended = 0
         """How many reservations have ended."""
-        self._held: dict[Account, int] = {}
+        self._held: Counter[Account] = Counter()
         self._allowance = 0
         self._taken = 0
         self._day = clock.date().toordinal()
@@ -81,7 +82,7 @@ class BudgetAccount:
     @property
     def held(self) -> int:
         """What is reserved now, by this process, for calls under way."""
-        return self._held.get(self._now, 0)
+        return self._held[self._now]
 
     def left(self) -> int:
         """Return what this process could still reserve, as of when it last drew."""
@@ -104,7 +105,7 @@ class BudgetAccount:
         if self._allowance < amount:
             return None
         self._allowance -= amount
-        self._held[self._now] = self._held.get(self._now, 0) + amount
+        self._held[self._now] += amount
         return self._now
 
     async def draw(self, amount: int) -> bool:
@@ -131,11 +132,9 @@ class BudgetAccount:
         self._roll_over()
         self.ended += 1
         self._last_short = 0  # there may be more now
-        left = self._held.get(taken, 0) - amount
-        if left:
-            self._held[taken] = left
-        else:
-            self._held.pop(taken, None)
+        self._held[taken] -= amount
+        if not self._held[taken]:
+            del self._held[taken]
         if taken != self._now:
             self._ledger.settle(taken, spent, amount)
             return
@@ -156,7 +155,7 @@ class BudgetAccount:
     async def _draw(self, account: Account, wanted: int) -> None:
         self._draws += 1
         number = self._draws
-        holds = self._allowance + self._held.get(account, 0)
+        holds = self._allowance + self._held[account]
         drawn = await self._ledger.draw(account, self.limit, wanted, holds)
         if account == self._now:
             self._allowance += drawn.amount
@@ -196,25 +195,21 @@ class TenantBudgets:
         self._ledger = ledger
         self._currency = currency
         self._clock = clock
-        self._months: dict[str, BudgetAccount] = {}
-        self._days: dict[str, BudgetAccount] = {}
+        self._begun: dict[tuple[str, Period], BudgetAccount] = {}
 
     def __call__(self) -> Sequence[BudgetAccount]:
         """Return none, one or two of them, those of a month first."""
         tenant = current_tenant()
         found = []
-        if tenant.per_month is not None:
-            account = self._months.get(tenant.name) or self._begin(tenant.name, Period.MONTH)
-            account.limit = nano_within(tenant.per_month)
-            found.append(account)
-        if tenant.per_day is not None:
-            account = self._days.get(tenant.name) or self._begin(tenant.name, Period.DAY)
-            account.limit = nano_within(tenant.per_day)
-            found.append(account)
+        limits = ((Period.MONTH, tenant.per_month), (Period.DAY, tenant.per_day))
+        for period, limit in limits:
+            if limit is not None:
+                account = self._begun.get((tenant.name, period)) or self._begin(tenant.name, period)
+                account.limit = nano_within(limit)
+                found.append(account)
         return found
 
     def _begin(self, name: str, period: Period) -> BudgetAccount:
-        known = self._months if period is Period.MONTH else self._days
         account = BudgetAccount(self._ledger, self._currency, 0, self._clock, name, period)
-        known[name] = account
+        self._begun[name, period] = account
         return account

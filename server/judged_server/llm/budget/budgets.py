@@ -70,7 +70,7 @@ class Budgets:
         self._own = own
         self._ledger = ledger
         self._clock = clock or Clock()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._settled = asyncio.Event()
 
     async def complete(
         self,
@@ -163,11 +163,9 @@ class Budgets:
         """Return an amount put aside in every budget. Raises ModelFault."""
         limit = asyncio.get_running_loop().time() + timeout_s
         while (held := await self._try(cost_tracker, amount, limit, accounts)) is None:
-            wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(wake)
             try:
                 async with asyncio.timeout_at(limit):
-                    await wake
+                    await self._settled.wait()
             except TimeoutError:
                 raise ModelFault(
                     Reason.TIMEOUT,
@@ -175,9 +173,6 @@ class Budgets:
                     "the budget lasts for this one; allow more, or send less",
                     retryable=True,
                 ) from None
-            finally:
-                if wake in self._waiting:
-                    self._waiting.remove(wake)
         return held
 
     async def reserve_now(
@@ -207,10 +202,8 @@ class Budgets:
 
     def _wake(self) -> None:
         """Let those who wait look again."""
-        waiting, self._waiting = self._waiting, []
-        for wake in waiting:
-            if not wake.done():
-                wake.set_result(None)
+        self._settled.set()
+        self._settled = asyncio.Event()
 
     async def left_of_tenant(self) -> list[BudgetLeft]:
         """Return the budgets of the tenant of the call in work, that of the day first.
@@ -343,19 +336,15 @@ class _Receipt:
 
     def settle(self, answered: int | None) -> int:
         """Settle all, and return it; `answered` is what the reply cost, None for no reply."""
+        doubts = self.in_doubt if answered is None else max(0, self.in_doubt - 1)
+        spent = (answered or 0) + doubts * self.most
         first, *others = self.held
-        doubts = self.in_doubt
-        if answered is not None:
-            doubts = max(0, doubts - 1)
-        total = 0
+        left = spent
         for held in others:
-            spent = self.most if doubts else 0
-            self.budgets.settle(self.cost_tracker, held, spent)
-            total += spent
-            doubts = max(0, doubts - 1)
-        spent = (self.most if doubts else 0) + (answered or 0)
-        self.budgets.settle(self.cost_tracker, first, spent)
-        return total + spent
+            self.budgets.settle(self.cost_tracker, held, min(left, self.most))
+            left -= min(left, self.most)
+        self.budgets.settle(self.cost_tracker, first, left)
+        return spent
 
 
 _WHOSE = {

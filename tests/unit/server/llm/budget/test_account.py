@@ -14,7 +14,7 @@ from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudget
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 from judged_server.store.ledger import LEASE_S, Ledger, LedgerFault
-from judged_server.store.ledger_rows import Account, Drawn, Used
+from judged_server.store.ledger_rows import Account, Drawn
 from judged_server.tenant import Tenant, serve
 
 
@@ -265,33 +265,6 @@ async def test_what_is_drawn_for_a_caller_who_leaves_is_there_for_the_next(file,
     other.execute("ROLLBACK")
     other.close()
     assert await take(account, 100) is not None
-
-
-async def test_a_file_of_an_older_release_is_taken_over(file, process):
-    file.parent.mkdir(parents=True)
-    with sqlite3.connect(file) as db:
-        db.execute("CREATE TABLE spending (day TEXT, currency TEXT, nano INTEGER)")
-        db.execute("INSERT INTO spending VALUES ('2026-03-01', 'USD', 900)")
-    db.close()
-    account = process(1000)
-    assert await take(account, 101) is None
-    assert await take(account, 100) is not None
-
-
-def test_usage_of_an_older_release_is_taken_over(file, ledgers):
-    file.parent.mkdir(parents=True)
-    with sqlite3.connect(file) as db:
-        db.execute(
-            "CREATE TABLE usage (day TEXT, tenant TEXT, model TEXT, rubric TEXT, currency TEXT, "
-            "questions INTEGER, input_tokens INTEGER, output_tokens INTEGER, nano INTEGER)"
-        )
-        db.execute(
-            "INSERT INTO usage VALUES ('2026-03-01', 'a', 'm', 'answer_match', 'USD', 1, 2, 3, 4)"
-        )
-    db.close()
-    ledgers().close()
-    (row,) = ledgers().read_used("2026-03-01", "a")
-    assert row == Used("2026-03-01", "a", "", "m", "answer_match", "USD", 1, 2, 3, 4)
 
 
 def test_a_file_that_is_none_of_ours_stops_the_start(tmp_path):
