@@ -55,7 +55,7 @@ def test_nothing_is_an_empty_message():
         ({"groups": [{}, []]}, "groups[1]", "must be a JSON object"),
         ({"judge": ""}, "judge", "must be a JSON object"),
         ({"groups": [{"query": 7}]}, "groups[0].query", "must be a string"),
-        ({"groups": [{"expected": "x"}]}, "groups[0].expected", "must be a JSON array of strings"),
+        ({"groups": [{"expected": "x"}]}, "groups[0].expected", "must be a JSON array"),
         ({"groups": [{"expected": ["a", 3]}]}, "groups[0].expected[1]", "must be a string"),
         ({"judge": {"min_score": "high"}}, "judge.min_score", "takes numbers"),
         ({"include_details": "yes"}, "include_details", "takes true and false"),
@@ -67,6 +67,36 @@ def test_what_does_not_fit_names_the_field(said: Any, field: str, rule: str):
     assert isinstance(error, errors.InvalidField)
     assert error.field == field
     assert rule in error.rule
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"judge": {"min_score": True}}, "judge.min_score"),
+        ({"judge": {"min_score": "1e999"}}, "judge.min_score"),
+        ({"judge": {"min_score": [0.5]}}, "judge.min_score"),
+        ({"asking": {"cache": True}}, "asking.cache"),
+        ({"asking": {"cache": 1 << 40}}, "asking.cache"),
+        ({"asking": {"cache": "\ud800"}}, "asking.cache"),
+        ({"asking": {"max_cost": False}}, "asking.max_cost"),
+        ({"groups": [{"grades": {"d": 1.5}}]}, 'groups[0].grades["d"]'),
+        ({"groups": [{"grades": {"d": True}}]}, 'groups[0].grades["d"]'),
+        ({"groups": [{"metadata": {"\ud800": "x"}}]}, r'groups[0].metadata["\ud800"]'),
+        ({"request_id": "a", "requestId": "b"}, "requestId"),
+        ({"include_details": True, "includeDetails": False}, "includeDetails"),
+    ],
+)
+def test_nothing_is_converted_in_silence(said: Any, field: str):
+    error = refused(said)
+    assert isinstance(error, errors.InvalidField)
+    assert error.field == field
+
+
+def test_numbers_may_be_texts_as_the_mapping_wants_it():
+    said = {"judge": {"min_score": "0.5", "parameters": {"n": {"int_value": "9007199254740993"}}}}
+    message = read_message(json.dumps(said).encode(), KIND, MOST)
+    assert message.judge.min_score == 0.5
+    assert message.judge.parameters["n"].int_value == 9007199254740993
 
 
 def test_no_error_quotes_a_value():
@@ -98,7 +128,11 @@ def test_what_is_no_json_object(raw: bytes, said: str):
 @pytest.mark.parametrize(
     ("parameters", "field", "rule"),
     [
-        ({"min_tokens": 3}, 'judge.parameters["min_tokens"]', "one of bool_value, int_value"),
+        (
+            {"min_tokens": 3},
+            'judge.parameters["min_tokens"]',
+            "its fields are bool_value, int_value",
+        ),
         (
             {"min_tokens": {"float_value": 3}},
             'judge.parameters["min_tokens"].float_value',
