@@ -125,6 +125,10 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if name in seen:
                 raise errors.InvalidField(name[:80], "stands twice in one object; say it once")
             seen.add(name)
+    if not "".join(found).isascii():
+        for name in found:
+            if any("\ud800" <= character <= "\udfff" for character in name):
+                raise errors.InvalidField(name[:80], "is half a character, a lone surrogate")
     return found
 
 
