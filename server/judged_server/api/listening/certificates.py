@@ -1,8 +1,8 @@
 """The certificate that the server shows, read again when its files change.
 
 gRPC asks for it before each handshake, on a thread of its own, and keeps what it has when it gets
-nothing new; the port of HTTP looks whether it is another. So a certificate can be replaced under load:
-connections that stand keep theirs. One that can't be used changes nothing, and is reported.
+nothing new; the port of HTTP looks whether it is another. So a certificate can be replaced under
+load: connections that stand keep theirs. One that can't be used changes nothing, and is reported.
 """
 
 from __future__ import annotations

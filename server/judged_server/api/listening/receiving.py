@@ -5,8 +5,7 @@ in `scheduling.admission`.
 
 A small message is parsed at once. A large one, or one that is compressed, stays bytes until there
 is room for it: it is inflated and parsed on a thread, above SMALL_BYTES one after the other, so
-that other calls go on in between; callers take turns by the bytes that are read for them.
-gRPC itself would inflate it on the event
+that other calls go on in between; callers take turns. gRPC itself would inflate it on the event
 loop, whatever it becomes (40 messages of 15 kB that inflate to 15 MB held up health checks for
 13 s); it is told not to, see `connections`.
 """
@@ -16,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
@@ -27,8 +26,8 @@ from google.protobuf.message import DecodeError
 from judged_server import errors
 from judged_server.api.listening.admission import Admission, Arrivals, memory_of
 from judged_server.audit import call_notes
-from judged_server.scheduling.round_robin import FairQueue
-from judged_server.tenant import current_sender, current_tenant
+from judged_server.scheduling.fair_threads import FairThreads
+from judged_server.tenant import current_tenant
 from judged_server.usecases.tenant_rates import TenantRates
 
 INLINE_BYTES = 1 << 17
@@ -37,8 +36,6 @@ SMALL_BYTES = 1 << 16
 """and up to this one on a thread without waiting for their turn, where they are compressed, say."""
 COUNTED_BYTES = 1 << 13
 """The fields of messages above are counted; what a smaller one takes is little beside its call."""
-TURN_BYTES = 1 << 20
-"""Read for a sender of weight 1 in its turn."""
 
 _GZIP = b"\x1f\x8b"
 """How a gzip stream begins, and no protobuf message does: there is no wire type 7."""
@@ -146,47 +143,6 @@ def lenient(
     return parse
 
 
-class Turns:
-    """One at a time, by sender: who has much waiting holds up nobody else. Used on one event loop.
-
-    A sender's share is that of the bytes that are read for it.
-    """
-
-    def __init__(self) -> None:
-        self._is_free = True
-        self._waiting: FairQueue[tuple[asyncio.Future[None], int]] = FairQueue(TURN_BYTES)
-
-    @asynccontextmanager
-    async def turn(self, size: int) -> AsyncIterator[None]:
-        """Have one for the length of a `with`, to read a message of `size` bytes."""
-        if self._is_free:
-            self._is_free = False
-        else:
-            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.put((mine, size), current_sender())
-            try:
-                await mine
-            except asyncio.CancelledError:
-                if mine.done() and not mine.cancelled():
-                    self._next()  # the turn came together with the cancel
-                raise
-        try:
-            yield
-        finally:
-            self._next()
-
-    def _next(self) -> None:
-        """Let the next one have a turn."""
-        while (first := self._waiting.first()) is not None:
-            turn, size = first
-            # Who has gone costs nothing.
-            self._waiting.take(0.0 if turn.done() else size)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._is_free = True
-
-
 class Receiver:
     """Receives the messages of all calls of a server."""
 
@@ -199,7 +155,7 @@ class Receiver:
         self._arrivals = Arrivals(admission, max_message_bytes)
         self._unread = Admission(0, admission.process)
         """Counts the bytes of messages whose fields are not counted yet."""
-        self._turns = Turns()
+        self._threads = FairThreads("receive", 1)
 
     async def first(self, read: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that has one, which `read` receives.
@@ -263,8 +219,7 @@ class Receiver:
     async def _on_thread(self, size: int, work: Callable[[], Result]) -> Result:
         if size <= SMALL_BYTES:
             return await asyncio.to_thread(work)
-        async with self._turns.turn(size):
-            return await asyncio.to_thread(work)
+        return await self._threads.run(work)
 
     def _charge(self, message: Any) -> None:  # noqa: ANN401 - any message
         """Count a message against the rate of its tenant, or let go of it. Raises TenantLimit."""

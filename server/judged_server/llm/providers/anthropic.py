@@ -116,19 +116,19 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     reply = reply_object(body)
     odd: list[str] = []
     finish = finish_reason(reply, "stop_reason", odd)
-    counted = optional(reply, "usage", dict, {}, odd)
+    counted = optional(reply, "usage", dict, odd)
     usage = TokenUsage(tokens(counted, *_INPUT, odd=odd), tokens(counted, "output_tokens", odd=odd))
     refusal = None
     if finish is FinishReason.REFUSAL:
-        details = optional(reply, "stop_details", dict, {}, odd)
-        refusal = optional(details, "explanation", str, "", odd)
+        details = optional(reply, "stop_details", dict, odd)
+        refusal = optional(details, "explanation", str, odd)
     with paid(usage):
         text = _text(reply, body, odd)
     return ChatReply(
         text=text,
         finish_reason=finish,
         usage=usage,
-        model=optional(reply, "model", str, "", odd),
+        model=optional(reply, "model", str, odd),
         refusal=refusal or None,
         left_out=tuple(odd),
     )
@@ -147,17 +147,18 @@ def _text(reply: dict[str, Any], body: bytes, odd: list[str]) -> str:
 def _fault(status: int, body: bytes) -> ProviderFault:
     error = error_object(body)
     kind, words = str(error.get("type")), str(error.get("message")).lower()
-    details = error.get("details")
-    code = str(details.get("error_code")) if isinstance(details, dict) else ""
+    code = optional(error.get("details"), "error_code", str, [])
     if (
         kind == "billing_error"
         or code.endswith("spend_limit_reached")
         or "credit balance is too low" in words
     ):
         return permanent(Reason.RATE_LIMITED, status, NO_MONEY)
-    if status == 400 and ("prompt is too long" in words or "exceed context limit" in words):
-        return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
-    if status == 400 and kind == "exceed_context_size_error":  # llama.cpp's
+    if status == 400 and (
+        "prompt is too long" in words
+        or "exceed context limit" in words
+        or kind == "exceed_context_size_error"  # llama.cpp's
+    ):
         return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
     return fault_of(status, body)
 

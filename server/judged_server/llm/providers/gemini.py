@@ -7,6 +7,7 @@ The shapes are those of https://ai.google.dev/api/generate-content, as the `goog
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Any
 
 from pydantic import SecretStr
@@ -16,7 +17,6 @@ from judged_server.llm.chat import (
     ChatRequest,
     FinishReason,
     ReplySchema,
-    TokenLogprob,
     TokenUsage,
 )
 from judged_server.llm.config.configured import (
@@ -33,7 +33,6 @@ from judged_server.llm.providers.reading import (
     fault_of,
     finish_reason,
     first,
-    likeliest,
     optional,
     paid,
     permanent,
@@ -41,6 +40,7 @@ from judged_server.llm.providers.reading import (
     required,
     rewrite,
     text_of,
+    token_logprobs,
     tokens,
     with_key,
 )
@@ -108,27 +108,30 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         raise _fault(status, body)
     reply = reply_object(body)
     odd: list[str] = []
-    counted = optional(reply, "usageMetadata", dict, {}, odd)
+    counted = optional(reply, "usageMetadata", dict, odd)
     usage = TokenUsage(
         tokens(counted, "promptTokenCount", "toolUsePromptTokenCount", odd=odd),
         tokens(counted, "candidatesTokenCount", "thoughtsTokenCount", odd=odd),
     )
-    version = optional(reply, "modelVersion", str, "", odd)
+    version = optional(reply, "modelVersion", str, odd)
     candidates = reply.get("candidates") or []
-    feedback = optional(reply, "promptFeedback", dict, {}, odd)
-    if not candidates and optional(feedback, "blockReason", str, "", odd):
+    feedback = optional(reply, "promptFeedback", dict, odd)
+    if not candidates and optional(feedback, "blockReason", str, odd):
         return ChatReply("", FinishReason.SAFETY, usage, version, left_out=tuple(odd))
     with paid(usage):
         candidate = first(required(reply, "candidates", list))
         # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
         content = {} if candidate.get("content") is None else required(candidate, "content", dict)
         text = _text(content.get("parts"), body, odd)
+    logprobs = optional(candidate, "logprobsResult", dict, odd)
+    chosen = optional(logprobs, "chosenCandidates", list, odd)
+    places = zip_longest(chosen, optional(logprobs, "topCandidates", list, odd)[: len(chosen)])
     return ChatReply(
         text=text,
         finish_reason=finish_reason(candidate, "finishReason", odd),
         usage=usage,
         model=version,
-        logprobs=_logprobs(optional(candidate, "logprobsResult", dict, {}, odd), odd),
+        logprobs=token_logprobs(places, "candidates", "logProbability", odd),
         left_out=tuple(odd),
     )
 
@@ -140,21 +143,6 @@ def _text(parts: object, body: bytes, odd: list[str]) -> str:
             call = required(part, "functionCall", dict)
             return rewrite({} if call.get("args") is None else required(call, "args", dict), body)
     return text_of(parts, odd)
-
-
-def _logprobs(result: dict[str, Any], odd: list[str]) -> tuple[TokenLogprob, ...]:
-    """Return the places of the reply: the token chosen of each, and the likeliest ones."""
-    top = optional(result, "topCandidates", list, [], odd)
-    places = []
-    for number, chosen in enumerate(optional(result, "chosenCandidates", list, [], odd)):
-        token = chosen.get("token") if isinstance(chosen, dict) else None
-        if not isinstance(token, str):  # where the tokens behind it begin nobody knows
-            odd.append("logprobsResult lacks a token")
-            return ()
-        place = top[number] if number < len(top) and isinstance(top[number], dict) else {}
-        others = optional(place, "candidates", list, [], odd)
-        places.append(TokenLogprob(token, likeliest(token, others, "logProbability", odd)))
-    return tuple(places)
 
 
 def _fault(status: int, body: bytes) -> ProviderFault:

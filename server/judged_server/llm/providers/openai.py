@@ -17,7 +17,6 @@ from judged_server.llm.chat import (
     ChatRequest,
     FinishReason,
     ReplySchema,
-    TokenLogprob,
     TokenUsage,
 )
 from judged_server.llm.config.configured import (
@@ -34,7 +33,6 @@ from judged_server.llm.providers.reading import (
     fault_of,
     finish_reason,
     first,
-    likeliest,
     optional,
     paid,
     permanent,
@@ -42,6 +40,7 @@ from judged_server.llm.providers.reading import (
     required,
     rewrite,
     text_of,
+    token_logprobs,
     tokens,
     with_key,
 )
@@ -136,7 +135,7 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         raise _fault(status, words, body)
     reply = reply_object(body)
     odd: list[str] = []
-    counted = optional(reply, "usage", dict, {}, odd)
+    counted = optional(reply, "usage", dict, odd)
     usage = TokenUsage(
         tokens(counted, "prompt_tokens", odd=odd), tokens(counted, "completion_tokens", odd=odd)
     )
@@ -146,15 +145,16 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         text = _text(message, body, odd)
     finish = finish_reason(choice, "finish_reason", odd)
     refuses = message.get("refusal") is True
-    refusal = None if refuses else optional(message, "refusal", str, "", odd)
+    places = optional(optional(choice, "logprobs", dict, odd), "content", list, odd)
+    refusal = None if refuses else optional(message, "refusal", str, odd)
     return ChatReply(
         text=text,
         finish_reason=FinishReason.REFUSAL if refusal or refuses else finish,
         usage=usage,
-        model=optional(reply, "model", str, "", odd),
+        model=optional(reply, "model", str, odd),
         refusal=refusal or None,
-        system_fingerprint=optional(reply, "system_fingerprint", str, "", odd),
-        logprobs=_logprobs(optional(choice, "logprobs", dict, {}, odd), odd),
+        system_fingerprint=optional(reply, "system_fingerprint", str, odd),
+        logprobs=token_logprobs(zip(places, places, strict=True), "top_logprobs", "logprob", odd),
         left_out=tuple(odd),
     )
 
@@ -176,18 +176,6 @@ def _fault(status: int, words: set[str], body: bytes) -> ProviderFault:
         if word in words:
             return permanent(fault.reason, status, meaning)
     return fault
-
-
-def _logprobs(logprobs: dict[str, Any], odd: list[str]) -> tuple[TokenLogprob, ...]:
-    places = []
-    for place in optional(logprobs, "content", list, [], odd):
-        token = place.get("token") if isinstance(place, dict) else None
-        if not isinstance(token, str):  # where the tokens behind it begin nobody knows
-            odd.append("logprobs lacks a token")
-            return ()
-        others = optional(place, "top_logprobs", list, [], odd)
-        places.append(TokenLogprob(token, likeliest(token, others, "logprob", odd)))
-    return tuple(places)
 
 
 DIALECT = Dialect(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import NoneType
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import SecretStr
 
-from judged_server.llm.chat import FinishReason, TokenUsage
+from judged_server.llm.chat import FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason, UnreadableReply
 
@@ -179,18 +179,17 @@ def required(table: object, key: str, kind: type[_T]) -> _T:
     return value
 
 
-def optional(table: dict[str, Any], key: str, kind: type[_T], default: _T, odd: list[str]) -> _T:
-    """Return a field that may be missing or null, then the default.
+def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
+    """Return a field that may be missing or null, then an empty one of its kind.
 
     So it is in another type than its own, which `odd` is told.
     """
-    value = table.get(key)
-    if value is None:
-        return default
+    value = table.get(key) if isinstance(table, dict) else None
     if type(value) is kind:
         return value
-    odd.append(f"{key} is {what_came(value)}")
-    return default
+    if value is not None:
+        odd.append(f"{key} is {what_came(value)}")
+    return kind()
 
 
 def tokens(table: dict[str, Any], *keys: str, odd: list[str]) -> int:
@@ -240,8 +239,27 @@ LOG_SLACK = 1e-4
 """How far above 0 rounding may take the logarithm of a probability."""
 
 
-def likeliest(
-    said: object, others: list[Any], value_key: str, odd: list[str]
+def token_logprobs(
+    places: Iterable[tuple[object, object]], key: str, value_key: str, odd: list[str]
+) -> tuple[TokenLogprob, ...]:
+    """Return the tokens that were chosen, each with the likeliest ones of its place.
+
+    `places` are pairs of a token and what lists the likeliest ones under `key`. None are returned
+    where a token is missing: where those behind it begin nobody knows.
+    """
+    found = []
+    for chosen, likeliest in places:
+        token = chosen.get("token") if isinstance(chosen, dict) else None
+        if not isinstance(token, str):
+            odd.append("logprobs lacks a token")
+            return ()
+        top = _likeliest(token, optional(likeliest, key, list, odd), value_key, odd)
+        found.append(TokenLogprob(token, top))
+    return tuple(found)
+
+
+def _likeliest(
+    said: str, others: list[Any], value_key: str, odd: list[str]
 ) -> tuple[tuple[str, float], ...]:
     """Return the tokens of one place with their logarithms; none if one of them can't be known.
 
@@ -249,16 +267,13 @@ def likeliest(
     """
     top: list[tuple[str, float]] = []
     for other in others:
-        token = other.get("token") if isinstance(other, dict) else None
-        value = other.get(value_key) if isinstance(other, dict) else None
+        token, value = (
+            (other.get("token"), other.get(value_key)) if isinstance(other, dict) else (None, None)
+        )
         if isinstance(token, str) and value in (None, -math.inf) and token != said:
             continue
-        if (
-            not isinstance(token, str)
-            or isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not -math.inf < value <= LOG_SLACK
-        ):
+        is_number = type(value) in {int, float} and -math.inf < value <= LOG_SLACK
+        if not isinstance(token, str) or not is_number:
             odd.append("a log-probability can't be one")
             return ()
         top.append((token, min(float(value), 0.0)))
@@ -295,7 +310,7 @@ _CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|
 
 def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
     """Return why a model stopped: UNTOLD where nothing says so, OTHER for an unknown word."""
-    value = optional(table, key, str, "", odd)
+    value = optional(table, key, str, odd)
     if not value:
         return FinishReason.UNTOLD
     word = "".join(filter(str.isalpha, value.lower()))

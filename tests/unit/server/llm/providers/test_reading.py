@@ -8,7 +8,6 @@ from judged_server.llm.faults import ProviderFault, Reason, UnreadableReply
 from judged_server.llm.providers.reading import (
     error_object,
     first,
-    likeliest,
     optional,
     parse,
     permanent,
@@ -16,6 +15,7 @@ from judged_server.llm.providers.reading import (
     required,
     rewrite,
     text_of,
+    token_logprobs,
     tokens,
 )
 
@@ -24,11 +24,11 @@ def test_what_must_be_there_and_what_may():
     table = {"text": "a", "none": None, "flag": True}
     odd: list[str] = []
     assert required(table, "text", str) == "a"
-    assert optional(table, "none", str, "", odd) == ""
-    assert optional(table, "gone", int, 3, odd) == 3
+    assert optional(table, "none", str, odd) == ""
+    assert optional(table, "gone", int, odd) == 0
     assert odd == []
-    assert optional(table, "text", int, 3, odd) == 3
-    assert optional(table, "flag", int, 3, odd) == 3
+    assert optional(table, "text", int, odd) == 0
+    assert optional(table, "flag", int, odd) == 0
     assert odd == ["text is a text", "flag is true or false"]
     for bad in ("none", "gone"):
         with pytest.raises(UnreadableReply, match=f"lacks {bad}"):
@@ -57,12 +57,13 @@ def test_counts_are_added_and_can_be_counts():
     ],
 )
 def test_a_place_with_a_logarithm_that_can_not_be_tells_nothing(value, kept):
-    chosen = {"token": "y", "p": -0.1}
     odd: list[str] = []
-    top = likeliest("y", [chosen, {"token": "x", "p": value}], "p", odd)
-    assert top == (() if kept is None else (("y", -0.1), *kept))
+    place = {"token": "y", "top": [{"token": "y", "p": -0.1}, {"token": "x", "p": value}]}
+    (found,) = token_logprobs([(place, place)], "top", "p", odd)
+    assert found.top == (() if kept is None else (("y", -0.1), *kept))
     assert bool(odd) is (kept is None)
-    assert likeliest("x", [{"token": "x", "p": None}], "p", odd) == ()
+    place = {"token": "x", "top": [{"token": "x", "p": None}]}
+    assert token_logprobs([(place, place)], "top", "p", odd)[0].top == ()
 
 
 TEXT = {"type": "text", "text": "c"}
