@@ -267,13 +267,13 @@ def _likeliest(
     """
     top: list[tuple[str, float]] = []
     for other in others:
-        token, value = (
-            (other.get("token"), other.get(value_key)) if isinstance(other, dict) else (None, None)
-        )
+        pair: dict[str, Any] = other if isinstance(other, dict) else {}
+        token: object = pair.get("token")
+        value: Any = pair.get(value_key)
         if isinstance(token, str) and value in (None, -math.inf) and token != said:
             continue
-        is_number = type(value) in {int, float} and -math.inf < value <= LOG_SLACK
-        if not isinstance(token, str) or not is_number:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(token, str) or not is_number or not -math.inf < value <= LOG_SLACK:
             odd.append("a log-probability can't be one")
             return ()
         top.append((token, min(float(value), 0.0)))
