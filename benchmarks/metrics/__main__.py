@@ -33,12 +33,13 @@ from functools import partial
 import numpy as np
 import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
+from judged.values.intervals import IntervalOptions
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.input.trec import rank_run
 from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.statistics.intervals import IntervalOptions, mean_intervals
+from judged_server.statistics.intervals import mean_intervals
 
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
 from benchmarks.metrics.trec_runs import Runs, build_runs, mappings

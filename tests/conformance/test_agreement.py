@@ -5,12 +5,12 @@ from __future__ import annotations
 import krippendorff
 import numpy as np
 import pytest
+from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
+from judged.values.intervals import IntervalOptions
 from judged_server.statistics.agreement.measure import measure_agreement
 from judged_server.statistics.agreement.quality import LabelledScores, judge_quality
 from judged_server.statistics.agreement.rank_correlation import rank_agreement
-from judged_server.statistics.agreement.ratings import RatingLevel, Ratings
 from judged_server.statistics.calibration.cascade import cascade_bounds
-from judged_server.statistics.intervals import IntervalOptions
 from scipy.stats import beta, kendalltau
 from sklearn import metrics as sk
 from statsmodels.stats.inter_rater import fleiss_kappa
@@ -30,9 +30,8 @@ def rated(seed: int) -> tuple[np.ndarray, int]:
 
 
 def measure(codes: np.ndarray, k: int, level: RatingLevel = RatingLevel.NOMINAL):
-    raters = [f"rater {j}" for j in range(codes.shape[1])]
-    categories = [f"category {c}" for c in range(k)]
-    table = Ratings.build(raters, categories, codes.T.tolist(), level)
+    raters = [Rater(f"rater {j}", column) for j, column in enumerate(codes.T.tolist())]
+    table = RatingTable([f"category {c}" for c in range(k)], raters, level)
     return measure_agreement(table, FEW)
 
 
@@ -83,7 +82,7 @@ def test_kendalls_tau_b_is_that_of_scipy(seed: int):
     n = int(rng.integers(3, 40))
     first = rng.integers(0, 12, n).astype(float)
     second = first + rng.integers(-4, 5, n)
-    found = rank_agreement([str(i) for i in range(n)], first, second, FEW)
+    found = rank_agreement(SystemScores([str(i) for i in range(n)], first, second), FEW)
     assert found.kendall_tau.value == pytest.approx(kendalltau(first, second).statistic, abs=1e-12)
 
 
@@ -95,7 +94,9 @@ def test_tau_ap_is_that_of_its_definition():
     # Yilmaz, Aslam and Robertson (2008), equation 2, spelt out.
     order = np.argsort(JUDGED)[::-1]
     shares = [np.mean([TRUE[a] > TRUE[s] for a in order[:i]]) for i, s in enumerate(order) if i]
-    found = rank_agreement([str(i) for i in range(10)], TRUE, JUDGED, FEW).tau_ap.value
+    found = rank_agreement(
+        SystemScores([str(i) for i in range(10)], TRUE, JUDGED), FEW
+    ).tau_ap.value
     assert found == pytest.approx(2 * np.mean(shares) - 1, abs=1e-12)
     assert found == pytest.approx(0.8519, abs=5e-5)  # the value that ircor publishes for this case
 
@@ -104,8 +105,8 @@ def test_tau_ap_of_ties_is_one_half_of_tau_ap_b():
     # The mean of both directions is tau_AP,b (Urbano and Marrero 2017); ircor publishes .7321.
     first, second = np.round(TRUE, 1), np.round(JUDGED, 1)
     names = [str(i) for i in range(10)]
-    there = rank_agreement(names, first, second, FEW).tau_ap.value
-    back = rank_agreement(names, second, first, FEW).tau_ap.value
+    there = rank_agreement(SystemScores(names, first, second), FEW).tau_ap.value
+    back = rank_agreement(SystemScores(names, second, first), FEW).tau_ap.value
     assert (there + back) / 2 == pytest.approx(0.7321, abs=5e-5)
 
 
@@ -145,7 +146,8 @@ def test_the_bootstrap_of_cells_is_that_of_items():
     # The same interval as resampling items one by one gives, to the noise of the resampling.
     codes, k = rated(4)
     codes = codes[:400, :2]
-    table = Ratings.build(["a", "b"], [str(c) for c in range(k)], codes.T.tolist())
+    raters = [Rater(name, column) for name, column in zip("ab", codes.T.tolist(), strict=True)]
+    table = RatingTable([str(c) for c in range(k)], raters)
     found = measure_agreement(table, IntervalOptions(resamples=20_000)).cohen_kappa.interval
     rng = np.random.default_rng(0)
     draws = []

@@ -78,7 +78,7 @@ def test_the_verdicts_agree_with_humans_exactly_as_published(client: Client, mod
 
     # Cohen's kappa of the table 128, 25, 20, 120 by hand: (p - e) / (1 - e).
     observed, chance = (128 + 120) / 293, (153 * 148 + 140 * 145) / 293**2
-    table = RatingTable(
+    table = RatingTable.of(
         ["no", "yes"],
         {
             "judge": ["yes" if yes else "no" for yes in judged],
@@ -87,7 +87,7 @@ def test_the_verdicts_agree_with_humans_exactly_as_published(client: Client, mod
     )
     agreement = client.measure_agreement(table).ratings
     assert agreement is not None
-    assert [list(row) for row in agreement.confusion] == [[120, 20], [25, 128]]
+    assert [list(row) for row in agreement.confusion_rows()] == [[120, 20], [25, 128]]
     assert agreement.observed is not None
     assert agreement.cohen_kappa is not None
     assert agreement.observed.value == pytest.approx(observed, abs=1e-12)

@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.server_info import read_info
 from judged._convert.statistics.agreement import (
-    read_agreement,
     read_calibration,
     write_agreement,
     write_calibrate,
@@ -35,23 +34,17 @@ from judged._inputs import as_metrics
 from judged._transport.connection import AsyncConnection, Connection
 from judged._transport.options import COMPUTING_S, INFO_S
 from judged.errors import InvalidArgument
-from judged.types.intervals import IntervalOptions
 from judged.types.metrics import MetricOptions, TextItem, TextMetricTable
 from judged.types.server_info import ServerInfo
-from judged.types.statistics.agreement import (
-    CalibrateOptions,
-    Calibration,
-    LabelledScores,
-    MeasuredAgreement,
-    RatingTable,
-    SystemScores,
-)
+from judged.types.statistics.agreement import CalibrateOptions, Calibration, LabelledScores
 from judged.types.statistics.cascades import CascadeFrontier, CascadeOptions, StagedLabels
 from judged.types.statistics.comparison import ComparedRuns, CompareOptions, RunRelevance
 from judged.types.statistics.preferences import PairedComparison, SystemRanking
 from judged.types.tenant_usage import TenantUsage
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2
+from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
+from judged.values.intervals import IntervalOptions
 
 MOST_DAYS = 366
 """The days that `usage` looks back, at most."""
@@ -126,7 +119,11 @@ def measure_agreement(
 ) -> Call[MeasuredAgreement]:
     """Return the call of `measure_agreement`."""
     request = write_agreement(ratings, systems, interval)
-    return Call(lambda to: to.statistics.MeasureAgreement, request, read_agreement)
+    return Call(
+        lambda to: to.statistics.MeasureAgreement,
+        request,
+        lambda it: read_fields(MeasuredAgreement, it),
+    )
 
 
 def calibrate(

@@ -14,7 +14,7 @@ from judged._batching.batch import Batch
 from judged._batching.calls import Call, Calls
 from judged._batching.chunks import fold
 from judged._batching.scoring import Scoring
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.judges import write_judge
 from judged._transport.status import rename_paths
 from judged.errors import InvalidArgument

@@ -16,7 +16,7 @@ from judged import errors
 from judged._batching.chunks import missing_verdicts
 from judged._batching.distinct import against_negatives, distinct_group, distinct_ranks
 from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking, write_judge
 from judged._convert.metrics import read_evaluation, write_options

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from judged._convert.fields import write_optional
+from judged._codec import write_optional
 from judged._inputs import need_kind
-from judged.types.intervals import IntervalOptions
 from judged.v1 import metrics_pb2
+from judged.values.intervals import IntervalOptions
 
 
 def write_interval_options(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import NoneType
 
-from judged._convert.fields import read_fields, write_fields
+from judged._codec import read_fields, write_fields
 from judged._inputs import need_each, need_kind
 from judged.errors import JudgedError
 from judged.types.calibrators import Calibrator, ErrorGuarantee

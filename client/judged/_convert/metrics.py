@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from judged import errors
-from judged._convert.fields import read_fields, write_fields
+from judged._codec import read_fields, write_fields
 from judged._convert.groups import write_embeddings, write_metadata
 from judged._convert.intervals import write_interval_options
 from judged._convert.trec import write_trec

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from judged import errors
-from judged._convert.fields import read_fields, write_fields
+from judged._codec import read_fields, write_fields
 from judged._convert.judges import write_asking, write_calibration, write_value
 from judged._convert.verdicts import read_error
 from judged._inputs import all_texts, check_utf8, kind_of, need_id, need_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.judges import read_value
 from judged.types.choices import Matching
 from judged.types.server_info import JudgeInfo, MetricInfo, ParameterInfo, ServerInfo

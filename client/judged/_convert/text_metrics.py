@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
-from judged._convert.fields import write_fields
+from judged._codec import write_fields
 from judged._convert.intervals import write_interval_options
 from judged._inputs import check_utf8, need_each, need_text
 from judged._transport.status import rename_paths
-from judged.types.intervals import IntervalOptions
 from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
 from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged.values.intervals import IntervalOptions
 
 PART_BYTES = 8 << 20
 PART_REFERENCES = 100_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._transport.status import in_python, may_retry
 from judged._views import Booleans
 from judged.errors import JudgedError

@@ -75,7 +75,7 @@ def summarize(
             judged.strata,
         ),
         CalibrateOptions(min_score=0.5),
-        IntervalOptions(confidence=confidence, resamples=_RESAMPLES),
+        IntervalOptions.of(confidence=confidence, resamples=_RESAMPLES),
     )
     means = {"share of relevant items": found.prevalence}
     if found.agreement is not None:
@@ -106,9 +106,9 @@ def _annotators(
         ratings[annotator] = [
             None if relevant is None else _CATEGORIES[0 if relevant else 1] for relevant in said
         ]
-    table = RatingTable(list(_CATEGORIES), ratings)
+    table = RatingTable.of(list(_CATEGORIES), ratings)
     agreed = client.measure_agreement(
-        table, interval=IntervalOptions(confidence=confidence)
+        table, interval=IntervalOptions.of(confidence=confidence)
     ).ratings
     if agreed is None:
         return {}

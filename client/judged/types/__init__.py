@@ -8,14 +8,7 @@ from judged.types.choices import Flag, Matching, NoGold, Source, Status, Unjudge
 from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
 from judged.types.evaluation import Evaluation, NegativeMatch, NegativeReport
 from judged.types.groups import Context, QueryGroup, Span, Spans
-from judged.types.intervals import (
-    CorrectedEstimate,
-    Estimate,
-    HumanLabels,
-    Interval,
-    IntervalMethod,
-    IntervalOptions,
-)
+from judged.types.intervals import CorrectedEstimate, HumanLabels
 from judged.types.judges import (
     Asking,
     CacheMode,
@@ -73,19 +66,13 @@ from judged.types.server_info import (
 )
 from judged.types.shift import Shift
 from judged.types.statistics.agreement import (
-    Agreement,
     CalibrateOptions,
     Calibration,
     CascadeBounds,
     JudgeQuality,
     LabelledScores,
-    MeasuredAgreement,
-    RankAgreement,
-    RatingLevel,
-    RatingTable,
     Reliability,
     ReliabilityBin,
-    SystemScores,
     Threshold,
     ThresholdCriterion,
 )
@@ -125,6 +112,15 @@ from judged.types.verdicts import (
     Verdicts,
     VerdictSample,
 )
+from judged.values.agreement import (
+    Agreement,
+    MeasuredAgreement,
+    RankAgreement,
+    RatingLevel,
+    RatingTable,
+    SystemScores,
+)
+from judged.values.intervals import Estimate, Interval, IntervalMethod, IntervalOptions
 
 __all__ = [
     "Agreement",

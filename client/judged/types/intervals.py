@@ -1,75 +1,13 @@
-"""How sure a number is: intervals, and means that human labels have corrected."""
+"""Means that human labels have corrected, and what to mind of intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import IntEnum
-from typing import Any
+from dataclasses import dataclass
 
-from judged._inputs import need_choices, need_column, need_ids, need_numbers, set_fields
+from judged._inputs import need_column, need_ids, set_fields
 from judged._views import View
-
-
-class IntervalMethod(IntEnum):
-    """How an interval is made."""
-
-    PERCENTILE = 1
-    BCA = 2
-    T = 3
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalOptions:
-    """What interval to make. None means the server's default: percentile, 0.95, 10,000, seed 0."""
-
-    method: IntervalMethod | None = None
-    confidence: float | None = None
-    resamples: int | None = None
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        need_choices(self, method=IntervalMethod)
-        need_numbers(self, "confidence", "resamples", "seed")
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """What a number may plausibly be. `signature` says how it was made, `warnings` what to mind."""
-
-    lower: float
-    upper: float
-    confidence: float
-    standard_error: float
-    signature: str
-    warnings: tuple[str, ...] = ()
-
-
-def ends_of(interval: Interval | None) -> dict[str, float | None]:
-    """Return the ends as cells of a row; None without an interval."""
-    if interval is None:
-        return {"lower": None, "upper": None}
-    return {"lower": interval.lower, "upper": interval.upper}
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number with its interval; each is None where the data leave it undefined."""
-
-    value: float | None
-    interval: Interval | None
-
-
-def estimates_of(value: Any) -> dict[str, Estimate | None]:  # noqa: ANN401 - a dataclass
-    """Return the fields of a value that are estimates, or None, by name."""
-    named = (part.name for part in fields(value) if part.type == "Estimate | None")
-    return {name: getattr(value, name) for name in named}
-
-
-def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the row of a number with its interval."""
-    known = Estimate(None, None) if estimate is None else estimate
-    return {"measure": name, "value": known.value, **ends_of(known.interval)}
+from judged.values.intervals import Estimate, Interval
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from judged_server.statistics.intervals import IntervalOptions
+from judged.values.intervals import IntervalOptions
 
 
 class MatchingMode(IntEnum):

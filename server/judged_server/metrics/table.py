@@ -9,19 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from judged.values.intervals import Interval, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.options import MetricOptions
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.statistics.intervals import (
-    Interval,
-    IntervalOptions,
-    check_work,
-    mean,
-    mean_intervals,
-)
+from judged_server.statistics.intervals import check_work, mean, mean_intervals
 from judged_server.statistics.prediction_powered import CorrectedMean
 
 

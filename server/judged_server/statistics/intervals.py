@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
+from judged.values.intervals import Interval, IntervalMethod, IntervalOptions
 
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
@@ -29,53 +28,6 @@ FEW_QUERIES = 50
 _SKEWNESS_T = 25
 _SKEWNESS_BOOTSTRAP = 5
 _METRICS_A_PASS = 16  # metrics whose sums take about as long as the drawing
-
-
-class IntervalMethod(IntEnum):
-    """How an interval is made; the numbers are those of the wire."""
-
-    PERCENTILE = 1
-    BCA = 2
-    T = 3
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalOptions:
-    """What interval to make. `resamples` and `seed` are those of the bootstrap; T has none."""
-
-    method: IntervalMethod = IntervalMethod.PERCENTILE
-    confidence: float = 0.95
-    resamples: int = 10_000
-    seed: int = 0
-
-    @property
-    def signature(self) -> str:
-        """How the interval is made, in one stable line."""
-        confidence = f"confidence:{self.confidence:.12g}"
-        if self.method is IntervalMethod.T:
-            return f"t|{confidence}|v1"
-        name = self.method.name.lower()
-        return f"bootstrap:{name}|resamples:{self.resamples}|seed:{self.seed}|{confidence}|v2"
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """What a mean may plausibly be, and how that was found out. All numbers are finite."""
-
-    lower: float
-    upper: float
-    confidence: float
-    standard_error: float
-    signature: str
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number with its interval; None where the data leave them undefined."""
-
-    value: float | None = None
-    interval: Interval | None = None
 
 
 def mean(values: FloatArray) -> float | None:

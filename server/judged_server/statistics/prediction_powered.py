@@ -49,10 +49,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.intervals import Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import Estimate, Interval
 from judged_server.statistics.strata import (
     FEW_DEPARTURES,
     Spare,

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from judged.values.intervals import Interval, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.statistics.bootstrap import resample_counts
-from judged_server.statistics.intervals import Interval, IntervalOptions
 
 PRIOR_SD = 3.0
 """Of the strengths, in natural log-odds: 20 to 1 is within one of it, so that data decide."""

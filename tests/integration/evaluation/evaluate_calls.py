@@ -8,7 +8,7 @@ import judged._batching.chunks
 import pytest
 from judged import Client, Evaluation, Judge, MetricOptions, QueryGroup
 from judged._batching import group_pieces
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import write_judge
 from judged._convert.metrics import read_evaluation, write_options

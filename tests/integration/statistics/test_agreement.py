@@ -20,7 +20,7 @@ from judged import (
 
 from tests.integration.cli_process import run_in
 
-RATINGS = RatingTable(
+RATINGS = RatingTable.of(
     ["no", "maybe", "yes"],
     {"a": ["yes", "no", "maybe", None, "no"] * 20, "b": ["yes", "no", "yes", "no", "maybe"] * 20},
     RatingLevel.ORDINAL,
@@ -40,7 +40,7 @@ def scored(n=600, labelled=300):
 def test_ratings_and_systems_are_answered_together(client: Client):
     found = client.measure_agreement(RATINGS, SYSTEMS, FEW)
     assert found.ratings.n_items == 80
-    assert found.ratings.confusion == [[20, 20, 0], [0, 0, 20], [0, 0, 20]]
+    assert found.ratings.confusion_rows() == [[20, 20, 0], [0, 0, 20], [0, 0, 20]]
     assert found.ratings.observed.value == 0.5
     for name in ("cohen_kappa", "quadratic_kappa", "fleiss_kappa", "krippendorff_alpha"):
         estimate = getattr(found.ratings, name)
@@ -50,7 +50,7 @@ def test_ratings_and_systems_are_answered_together(client: Client):
 
 
 def test_single_category_agreement_has_no_kappa(client: Client):
-    table = RatingTable(["no", "yes"], {"a": ["yes"] * 60, "b": ["yes"] * 60})
+    table = RatingTable.of(["no", "yes"], {"a": ["yes"] * 60, "b": ["yes"] * 60})
     found = client.measure_agreement(table).ratings
     assert found.observed.value == 1.0
     assert found.cohen_kappa is None

@@ -19,7 +19,6 @@ from judged import (
     GainRanking,
     GainRankings,
     HumanLabels,
-    IntervalMethod,
     IntervalOptions,
     InvalidArgument,
     Judge,
@@ -30,7 +29,6 @@ from judged import (
     PanelMember,
     PerQueryValues,
     QueryGroup,
-    RatingTable,
     Rubric,
     ScoredDocuments,
     Span,
@@ -165,7 +163,6 @@ class TestOnce:
         gains = GainRankings(once(GainRanking("q", once(1.0), once(1.0))))
         assert (gains.rankings[0].gains, gains.rankings[0].relevant_gains) == ([1.0], [1.0])
         assert PerQueryValues(once("q"), once(once(0.5))).columns == [[0.5]]
-        assert RatingTable(once("a"), {"r": once("a")}).ratings == {"r": ["a"]}
         assert LabelledScores(once(0.5), once(None), once("c")).scores == [0.5]
         assert MetricOptions(slice_by=once("k")).slice_by == ["k"]
         rows = once(once(1.0, 0.0))
@@ -280,7 +277,6 @@ class TestMisuse:
             ("runs", lambda c, g: c.compare_runs(["mrr"], [{}])),
             ("metrics", lambda c, g: c.compute_text_metrics("bleu", [])),
             ("items[0]", lambda c, g: c.compute_text_metrics(["bleu"], [("h", ["r"])])),
-            ("ratings", lambda c, g: c.measure_agreement({"a": ["x"]})),
             ("items", lambda c, g: c.calibrate([(0.5, True)])),
             ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], ["yes"]))),
             ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], [float("nan")]))),
@@ -303,8 +299,6 @@ class TestMisuse:
             ("matching", lambda c, g: MetricOptions("any")),
             ("interval", lambda c, g: MetricOptions(interval="bca")),
             ("interval", lambda c, g: c.compute_text_metrics(["bleu"], [], interval="bca")),
-            ("method", lambda c, g: IntervalOptions("bca")),
-            ("resamples", lambda c, g: IntervalOptions(resamples="1000")),
             ("difference", lambda c, g: CompareOptions(difference="0.05")),
             ("criterion", lambda c, g: CalibrateOptions(criterion="kappa")),
             ("max_share", lambda c, g: CascadeOptions(max_share=[0.1])),
@@ -330,7 +324,6 @@ class TestMisuse:
         assert type(Retrieved("d", half).score) is float
 
     def test_choices_may_be_those_of_the_contract(self):
-        assert IntervalOptions(2).method == IntervalMethod.BCA
         assert MetricOptions(interval=IntervalOptions()).interval == IntervalOptions()
         with pytest.raises(WrongType, match=r"one of CacheMode.USE, .*CacheMode.ONLY, not str"):
             Asking("only")

@@ -5,71 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged import errors
-from judged._convert.fields import read_fields, write_fields, write_optional
+from judged._codec import read_fields, write_fields, write_optional
 from judged._convert.intervals import write_interval_options
 from judged._inputs import need_kind
 from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
-from judged.types.intervals import IntervalOptions
 from judged.types.judges import JudgeIdentity
 from judged.types.statistics.agreement import (
-    Agreement,
     CalibrateOptions,
     Calibration,
     LabelledScores,
-    MeasuredAgreement,
-    RatingTable,
     Reliability,
-    SystemScores,
 )
 from judged.v1 import statistics_service_pb2, verdicts_pb2
+from judged.values.agreement import RatingTable, SystemScores
+from judged.values.intervals import IntervalOptions
 
 
 def write_agreement(
     ratings: RatingTable | None, systems: SystemScores | None, interval: IntervalOptions | None
 ) -> statistics_service_pb2.MeasureAgreementRequest:
-    """Return the message. Raises InvalidArgument for a rating that is no category."""
-    if ratings is not None:
-        need_kind(ratings, "ratings", RatingTable, "a RatingTable")
-    if systems is not None:
-        need_kind(systems, "systems", SystemScores, "SystemScores")
+    """Return the message of MeasureAgreement."""
     return statistics_service_pb2.MeasureAgreementRequest(
-        ratings=None if ratings is None else _write_ratings(ratings),
+        ratings=write_optional(statistics_service_pb2.RatingTable, ratings),
         systems=write_optional(statistics_service_pb2.SystemScores, systems),
         interval=write_interval_options(interval),
     )
-
-
-def _write_ratings(table: RatingTable) -> statistics_service_pb2.RatingTable:
-    message = statistics_service_pb2.RatingTable(
-        categories=table.categories,
-        level=None if table.level is None else int(table.level),  # type: ignore[arg-type]  # ours has the same numbers
-    )
-    places: dict[str | None, int] = {None: -1}
-    for place, category in enumerate(table.categories):
-        places.setdefault(category, place)
-    for j, (name, ratings) in enumerate(table.ratings.items()):
-        found = [places.get(rating) for rating in ratings]
-        if None in found:
-            raise errors.InvalidArgument.of_field(
-                f"ratings.raters[{j}].ratings[{found.index(None)}]",
-                "is none of the categories; add it to them, or give None for no rating",
-            )
-        message.raters.add(name=name, ratings=[place for place in found if place is not None])
-    return message
-
-
-def read_agreement(message: statistics_service_pb2.MeasureAgreementResponse) -> MeasuredAgreement:
-    """Return the reply of MeasureAgreement."""
-    ratings = _read_ratings(message.ratings) if message.HasField("ratings") else None
-    return read_fields(MeasuredAgreement, message, ratings=ratings)
-
-
-def _read_ratings(message: statistics_service_pb2.Agreement) -> Agreement:
-    k = len(message.categories)
-    cells = list(message.confusion)
-    confusion = [cells[row : row + k] for row in range(0, len(cells), k)]
-    return read_fields(Agreement, message, confusion=confusion)
 
 
 def write_calibrate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged._convert.fields import read_fields, write_fields
+from judged._codec import read_fields, write_fields
 from judged._convert.statistics.agreement import numbers_of, write_identity
 from judged._inputs import need_each, need_kind
 from judged.errors import WrongType

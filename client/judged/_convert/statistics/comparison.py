@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from judged._convert.fields import read_fields, write_fields
+from judged._codec import read_fields, write_fields
 from judged._convert.metrics import write_metrics
 from judged._inputs import need_kind
 from judged.types.metrics import MetricOptions, MetricTable

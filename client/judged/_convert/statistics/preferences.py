@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from judged._convert.intervals import write_interval_options
 from judged._inputs import need_each
-from judged.types.intervals import IntervalOptions
 from judged.types.statistics.preferences import PairedComparison
 from judged.v1 import statistics_service_pb2
+from judged.values.intervals import IntervalOptions
 
 
 def write_comparisons(

@@ -58,8 +58,13 @@ class IntervalFlags:
 
     def options(self) -> IntervalOptions | None:
         """Return the options of intervals, None when none of them was given."""
-        given = IntervalOptions(self.interval, self.confidence, self.resamples, self.seed)
-        return None if given == IntervalOptions() else given
+        given = {
+            "method": self.interval,
+            "confidence": self.confidence,
+            "resamples": self.resamples,
+            "seed": self.seed,
+        }
+        return None if set(given.values()) == {None} else IntervalOptions.of(**given)
 
 
 @dataclass(frozen=True, slots=True)

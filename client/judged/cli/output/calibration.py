@@ -25,7 +25,7 @@ from judged.types import (
     Reliability,
     Usage,
 )
-from judged.types.intervals import estimates_of
+from judged.values.intervals import estimates_of
 
 
 def report_calibration(

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from judged._inputs import (
-    as_list,
     need_choices,
     need_column,
     need_ids,
-    need_kind,
     need_numbers,
     set_fields,
 )
 from judged._views import View
 from judged.types.calibrators import Calibrator
-from judged.types.intervals import CorrectedEstimate, Estimate, estimate_row, estimates_of
+from judged.types.intervals import CorrectedEstimate
 from judged.types.judges import JudgeIdentity
-
-
-class RatingLevel(IntEnum):
-    """What may be done with categories."""
-
-    NOMINAL = 1
-    ORDINAL = 2
-    INTERVAL = 3
+from judged.values.intervals import Estimate, estimate_row, estimates_of
 
 
 class ThresholdCriterion(IntEnum):
@@ -36,89 +27,6 @@ class ThresholdCriterion(IntEnum):
     BALANCED_ACCURACY = 1
     KAPPA = 2
     PRECISION_FLOOR = 3
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RatingTable(View):
-    """What several raters said of the same items.
-
-    `ratings` maps each rater to one entry an item: a category, or None where the rater gave none.
-    """
-
-    categories: Sequence[str]
-    ratings: Mapping[str, Sequence[str | None]]
-    level: RatingLevel | None = None
-
-    def __post_init__(self) -> None:
-        need_kind(self.ratings, "ratings", Mapping, "a mapping of raters to their ratings")
-        ratings = {name: as_list(said) for name, said in self.ratings.items()}
-        set_fields(self, categories=as_list(self.categories), ratings=ratings)
-
-
-@dataclass(frozen=True, slots=True)
-class SystemScores:
-    """What two judges said of the same systems; the first is the reference, larger is better."""
-
-    systems: Sequence[str]
-    first: Sequence[float]
-    second: Sequence[float]
-
-    def __post_init__(self) -> None:
-        for name in ("systems", "first", "second"):
-            object.__setattr__(self, name, need_column(getattr(self, name), name))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Agreement(View):
-    """How far raters agree. An estimate is None where it does not apply or is undefined.
-
-    `confusion[i][j]` counts the items that two raters put into categories i and j; it is empty for
-    more raters. `fleiss_kappa` is over items that all raters rated, the rest over items with two
-    ratings or more, `n_items` of them.
-    """
-
-    raters: Sequence[str]
-    n_items: int
-    categories: Sequence[str]
-    confusion: Sequence[Sequence[int]]
-    observed: Estimate | None
-    cohen_kappa: Estimate | None
-    linear_kappa: Estimate | None
-    quadratic_kappa: Estimate | None
-    fleiss_kappa: Estimate | None
-    krippendorff_alpha: Estimate | None
-    warnings: tuple[str, ...] = ()
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a coefficient, with its interval."""
-        return [estimate_row(*named) for named in estimates_of(self).items()]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RankAgreement(View):
-    """How far two judges order the same systems alike; None where that is undefined."""
-
-    n_systems: int
-    kendall_tau: Estimate | None
-    tau_ap: Estimate | None
-    warnings: tuple[str, ...] = ()
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a coefficient, with its interval."""
-        return [estimate_row(*named) for named in estimates_of(self).items()]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class MeasuredAgreement(View):
-    """The answer to `measure_agreement`: each part is None when it was not asked for."""
-
-    ratings: Agreement | None
-    systems: RankAgreement | None
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a coefficient of either, with its interval."""
-        parts = (part for part in (self.ratings, self.systems) if part is not None)
-        return [row for part in parts for row in part.to_rows()]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,7 +8,6 @@ from typing import Any
 
 from judged._inputs import need_numbers, set_fields
 from judged._views import View
-from judged.types.intervals import Estimate, ends_of
 from judged.types.metrics import MetricTable
 from judged.types.rankings import (
     GainRankings,
@@ -17,6 +16,7 @@ from judged.types.rankings import (
     RetrievedDocuments,
     kept_run,
 )
+from judged.values.intervals import Estimate, ends_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)

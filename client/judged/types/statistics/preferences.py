@@ -8,7 +8,7 @@ from typing import Any
 
 from judged._inputs import need_id, set_fields
 from judged._views import View
-from judged.types.intervals import Estimate, ends_of
+from judged.values.intervals import Estimate, ends_of
 
 
 @dataclass(frozen=True, slots=True)

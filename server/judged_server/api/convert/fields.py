@@ -6,11 +6,13 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
+from judged._codec import UnknownChoice, read_fields
 
 from judged_server.errors import InvalidField, full_names
 
 _Message = TypeVar("_Message", bound=Message)
 _Choice = TypeVar("_Choice", bound=IntEnum)
+_Value = TypeVar("_Value")
 
 
 def write(kind: type[_Message], value: object, **others: Any) -> _Message:  # noqa: ANN401 - of any field
@@ -23,6 +25,14 @@ def write(kind: type[_Message], value: object, **others: Any) -> _Message:  # no
     names = kind.DESCRIPTOR.fields_by_name
     same = {name: getattr(value, name) for name in names if name not in others}
     return kind(**same, **others)
+
+
+def read(kind: type[_Value], message: Message, path: str) -> _Value:
+    """Return the value of a message at a path. Raises InvalidField for an unknown choice."""
+    try:
+        return read_fields(kind, message)
+    except UnknownChoice as unknown:
+        raise InvalidField(f"{path}.{unknown.field}", unknown.rule) from None
 
 
 def optional(message: Message, name: str) -> Any:  # noqa: ANN401 - of any type of field

@@ -9,8 +9,9 @@
 
 The last 16 requests are those sent up to the latest that has ended, and what is under way among
 them counts as good: a failure comes sooner than an answer, so that the first outcomes of a burst
-are nearly all failures even where one request in five fails. Once closed, requests begin at 50 a second, twice as many
-every tenth of a second, so that a limit that the provider has is met by few of them.
+are nearly all failures even where one request in five fails. Once closed, requests begin at 50 a
+second, twice as many every tenth of a second, so that a limit that the provider has is met by few
+of them.
 """
 
 from __future__ import annotations

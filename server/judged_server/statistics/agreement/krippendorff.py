@@ -10,9 +10,9 @@ Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": an item with 
 from __future__ import annotations
 
 import numpy as np
+from judged.values.agreement import RatingLevel
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.agreement.ratings import RatingLevel
 
 
 def coincidence_sums(counts: FloatArray, categories: IntArray, level: RatingLevel) -> FloatArray:

@@ -5,15 +5,16 @@ The formulas are in `kappa` and `krippendorff`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
+from judged.values.agreement import MEASURES, Agreement, RatingLevel, RatingTable
+from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.agreement import kappa, krippendorff
 from judged_server.statistics.agreement.ratings import (
     Codes,
-    RatingLevel,
     Ratings,
     count_categories,
     rated_units,
@@ -23,53 +24,30 @@ from judged_server.statistics.agreement.ratings import (
 from judged_server.statistics.agreement.resampling import (
     check_resampling,
     estimate,
+    known,
     undefined_intervals,
 )
-from judged_server.statistics.intervals import FEW_QUERIES, Estimate, IntervalOptions
+from judged_server.statistics.intervals import FEW_QUERIES
 
 FEW_ITEMS = FEW_QUERIES
 """Below as many items with two ratings there is a warning."""
 
-AGREEMENT_MEASURES = (
-    "observed",
-    "cohen_kappa",
-    "linear_kappa",
-    "quadratic_kappa",
-    "fleiss_kappa",
-    "krippendorff_alpha",
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far raters agree. An empty Estimate does not apply, or is undefined with a warning."""
-
-    n_items: int
-    confusion: IntArray | None
-    """int64[k, k] of two raters: the first's category by the second's; None for more raters."""
-    observed: Estimate = field(default_factory=Estimate)
-    cohen_kappa: Estimate = field(default_factory=Estimate)
-    linear_kappa: Estimate = field(default_factory=Estimate)
-    quadratic_kappa: Estimate = field(default_factory=Estimate)
-    fleiss_kappa: Estimate = field(default_factory=Estimate)
-    krippendorff_alpha: Estimate = field(default_factory=Estimate)
-    warnings: tuple[str, ...] = ()
-
-
-def measure_agreement(ratings: Ratings, options: IntervalOptions) -> Agreement:
+def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement:
     """Return the agreement of raters over the items with two ratings or more.
 
     Cohen's kappas need two raters, the weighted ones categories that have an order. Fleiss's kappa
-    sees only the items that all raters rated. Intervals come from resampled items.
+    sees only the items that all raters rated. Intervals come from resampled items. Raises what
+    `Ratings.of` does.
     """
+    ratings = Ratings.of(table)
     k, n_raters = len(ratings.categories), len(ratings.raters)
     codes = ratings.codes[np.count_nonzero(ratings.codes >= 0, axis=1) >= 2]
-    table = None
-    if n_raters == 2:
-        table = kappa.confusion(codes, k).astype(np.int64)
+    counts = kappa.confusion(codes, k).ravel().tolist() if n_raters == 2 else []
+    told = Agreement(ratings.raters, len(codes), ratings.categories, [int(n) for n in counts])
     if len(codes) == 0:
         reason = "no item has two ratings, so that there is no agreement; collect more"
-        return Agreement(0, table, warnings=(reason,))
+        return replace(told, warnings=(reason,))
     used = used_categories(codes)
     rated = rated_units(codes, k, options.seed)
     layout = _Layout(k, used, n_raters, ratings.level)
@@ -80,11 +58,11 @@ def measure_agreement(ratings: Ratings, options: IntervalOptions) -> Agreement:
         return layout.values(weights @ columns)
 
     estimates, _ = estimate(statistics, rated.units, options)
-    found = dict(zip(AGREEMENT_MEASURES, estimates, strict=True))
+    found = dict(zip(MEASURES, estimates, strict=True))
     n_complete = int(np.count_nonzero((codes >= 0).all(axis=1)))
     warnings = _warnings(found, layout, len(codes), n_complete)
     warnings += spelling_warnings(ratings)
-    return Agreement(len(codes), table, **found, warnings=tuple(warnings))
+    return replace(told, **known(found), warnings=tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +133,7 @@ def _warnings(
         warnings.append(
             f"n_items is {n_items}: below {FEW_ITEMS} the intervals cover less often than they say"
         )
-    applies = dict.fromkeys(AGREEMENT_MEASURES, True)
+    applies = dict.fromkeys(MEASURES, True)
     applies["cohen_kappa"] = layout.n_raters == 2
     applies["linear_kappa"] = applies["quadratic_kappa"] = layout.weighted
     if n_complete == 0:
@@ -164,10 +142,10 @@ def _warnings(
             "fleiss_kappa is undefined: no item has the ratings of all raters; read "
             "krippendorff_alpha, which allows for missing ones"
         )
-    undefined = [name for name in AGREEMENT_MEASURES if applies[name] and found[name].value is None]
+    undefined = [name for name in MEASURES if applies[name] and found[name].value is None]
     if undefined:
         warnings.append(
             f"{', '.join(undefined)}: undefined, since the raters used a single category, and "
             "chance alone would give full agreement; add items of other categories"
         )
-    return warnings + undefined_intervals(AGREEMENT_MEASURES, list(found.values()))
+    return warnings + undefined_intervals(MEASURES, list(found.values()))

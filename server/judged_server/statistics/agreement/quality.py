@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import (
     TIE_TOLERANCE,
@@ -25,7 +26,6 @@ from judged_server.statistics.agreement.resampling import (
     undefined_intervals,
     units_of,
 )
-from judged_server.statistics.intervals import Estimate, IntervalOptions
 
 FEW_LABELS = 50
 FEW_OF_A_CLASS = 10

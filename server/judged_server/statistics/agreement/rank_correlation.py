@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.agreement import RankAgreement, SystemScores
+from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import FloatArray
 from judged_server.domain.names import check_names
@@ -21,9 +23,9 @@ from judged_server.statistics.agreement.resampling import (
     Units,
     check_resampling,
     estimate,
+    known,
     undefined_intervals,
 )
-from judged_server.statistics.intervals import Estimate, IntervalOptions
 
 MAX_SYSTEMS = 1_000
 FEW_SYSTEMS = 10
@@ -33,37 +35,23 @@ _TABLES = 5  # over pairs of systems, each as wide as there are systems
 _NAMES = ("kendall_tau", "tau_ap")
 
 
-@dataclass(frozen=True, slots=True)
-class RankAgreement:
-    """How far two judges order systems alike; an undefined value has a warning."""
-
-    n_systems: int
-    kendall_tau: Estimate
-    tau_ap: Estimate
-    warnings: tuple[str, ...] = ()
-
-
-def rank_agreement(
-    systems: Sequence[str],
-    first: Sequence[float],
-    second: Sequence[float],
-    options: IntervalOptions,
-    field: str = "systems",
-) -> RankAgreement:
+def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreement:
     """Return the rank correlations of two judges' scores, the larger the better.
 
     Raises InvalidField for fewer than two systems, names that repeat or are empty, and scores that
     are not finite or not one a system; LimitExceeded above MAX_SYSTEMS.
     """
-    check_names(systems, "systems", MAX_SYSTEMS, f"{field}.systems")
-    reference = _scores(first, len(systems), f"{field}.first")
-    judged = _scores(second, len(systems), f"{field}.second")
-    units = Units(np.ones(len(systems), np.int64), "systems")
-    check_resampling(units, _TABLES * len(systems), options)
+    check_names(scores.systems, "systems", MAX_SYSTEMS, "systems.systems")
+    n = len(scores.systems)
+    reference = _scores(scores.first, n, "systems.first")
+    judged = _scores(scores.second, n, "systems.second")
+    units = Units(np.ones(n, np.int64), "systems")
+    check_resampling(units, _TABLES * n, options)
     products = _Products.of(reference, judged)
     estimates, _ = estimate(products.values, units, options)
-    warnings = _warnings(len(systems), estimates, reference, judged)
-    return RankAgreement(len(systems), estimates[0], estimates[1], tuple(warnings))
+    warnings = _warnings(n, estimates, reference, judged)
+    found = known(dict(zip(_NAMES, estimates, strict=True)))
+    return RankAgreement(n, **found, warnings=tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)

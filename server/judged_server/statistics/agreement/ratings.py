@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import pairwise
 
 import numpy as np
+from judged.values.agreement import RatingLevel, RatingTable
 from numpy.typing import NDArray
 
 from judged_server.domain import FloatArray, IntArray
@@ -38,14 +38,6 @@ _NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "�
 _ROWS = 1 << 14  # rows that are worked on at once
 
 
-class RatingLevel(IntEnum):
-    """What may be done with categories; the numbers are those of the wire."""
-
-    NOMINAL = 1
-    ORDINAL = 2
-    INTERVAL = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Ratings:
     """What raters said of items, and of which kind the categories are."""
@@ -56,20 +48,15 @@ class Ratings:
     level: RatingLevel = RatingLevel.NOMINAL
 
     @classmethod
-    def build(
-        cls,
-        raters: Sequence[str],
-        categories: Sequence[str],
-        columns: Sequence[Sequence[int]],
-        level: RatingLevel = RatingLevel.NOMINAL,
-        field: str = "ratings",
-    ) -> Ratings:
-        """Return the table of one column of ratings a rater.
+    def of(cls, table: RatingTable, field: str = "ratings") -> Ratings:
+        """Return the ratings of a table.
 
         Raises InvalidField for fewer than two raters or categories, for names that repeat or are
         empty, for columns of different lengths or none at all, and for a rating that is no
         category's place; LimitExceeded above the sizes of this module.
         """
+        categories, raters = table.categories, [rater.name for rater in table.raters]
+        columns = [rater.ratings for rater in table.raters]
         check_names(categories, "categories", MAX_CATEGORIES, f"{field}.categories")
         check_names(raters, "raters", MAX_RATERS, f"{field}.raters", ".name")
         n = len(columns[0])
@@ -88,7 +75,7 @@ class Ratings:
                 rule = f"must be -1 for no rating, or the place of one of {len(categories)} "
                 raise InvalidField(f"{path}[{wrong[0]}]", f"{rule}categories, counted from 0")
             codes[:, j] = places
-        return cls(tuple(raters), tuple(categories), codes, level)
+        return cls(tuple(raters), tuple(categories), codes, table.level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,25 +18,19 @@ the same thing; the standard error of 1,024 groups varies by about 2 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from judged.values.intervals import Estimate, Interval, IntervalMethod, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.bootstrap import resample_counts
 from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import (
-    Estimate,
-    Interval,
-    IntervalMethod,
-    IntervalOptions,
-    bca_levels,
-    expanded_levels,
-    percentile,
-)
+from judged_server.statistics.intervals import bca_levels, expanded_levels, percentile
 
 MAX_UNITS = 1_024
 """Units that are drawn one by one; more are dealt into as many groups."""
@@ -154,6 +148,11 @@ def estimate(
         interval = _interval(lower, upper, error, missing, units, options)
         estimates.append(Estimate(float(value), interval))
     return tuple(estimates), tuple(left_out)
+
+
+def known(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Return estimates as fields of a result, None for one without a value."""
+    return {name: one if one.value is not None else None for name, one in estimates.items()}
 
 
 def undefined_intervals(names: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:

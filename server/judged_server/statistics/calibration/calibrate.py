@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from judged.values.intervals import IntervalOptions
 
 from judged_server.domain import BoolArray, FloatArray, min_passing_score
 from judged_server.statistics.agreement.quality import JudgeQuality, judge_quality
@@ -20,7 +21,6 @@ from judged_server.statistics.calibration.reliability import (
     reliability,
 )
 from judged_server.statistics.calibration.thresholds import Criterion, Threshold, choose_thresholds
-from judged_server.statistics.intervals import IntervalOptions
 from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
 
 

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.statistics.agreement.kappa import ratio
@@ -30,7 +31,6 @@ from judged_server.statistics.agreement.quality import (
 )
 from judged_server.statistics.agreement.resampling import estimate, sum_by_unit, units_of
 from judged_server.statistics.calibration.thresholds import cluster_folds
-from judged_server.statistics.intervals import Estimate, IntervalOptions
 
 MIN_LABELS = 30
 """Labels without which nothing is fitted."""

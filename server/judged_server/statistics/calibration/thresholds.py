@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.statistics.agreement.quality import (
@@ -24,7 +25,6 @@ from judged_server.statistics.agreement.quality import (
     recall,
 )
 from judged_server.statistics.agreement.resampling import estimate, sum_by_unit, units_of
-from judged_server.statistics.intervals import Estimate, IntervalOptions
 
 _ROUNDING = 1e-12  # what two equal criteria may differ by
 

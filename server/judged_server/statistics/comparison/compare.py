@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from judged.values.intervals import Interval, IntervalOptions
 
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
@@ -16,13 +17,7 @@ from judged_server.statistics.comparison.paired_tests import varies
 from judged_server.statistics.comparison.pairing import Pair, RunValues, pair_up
 from judged_server.statistics.comparison.power import Power, paired_t_power
 from judged_server.statistics.comparison.sign_flips import check_flips
-from judged_server.statistics.intervals import (
-    MAX_MEANS,
-    Interval,
-    IntervalOptions,
-    check_work,
-    mean_intervals,
-)
+from judged_server.statistics.intervals import MAX_MEANS, check_work, mean_intervals
 
 LARGEST_VALUE = 1e100
 """Values beyond this are refused: their squares could overflow."""

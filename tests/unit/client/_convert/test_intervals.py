@@ -1,7 +1,7 @@
 """Human labels on their way out, corrected means on their way in."""
 
 from judged import HumanLabels, JudgedRanking, JudgedRankings, MetricOptions, PerQueryValues
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.metrics import read_table, write_metrics
 from judged.types import CorrectedEstimate
 from judged.v1 import metrics_pb2

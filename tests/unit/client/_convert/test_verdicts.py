@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
 from judged import Status
-from judged._convert.fields import read_fields
+from judged._codec import read_fields
 from judged._convert.verdicts import read_detail
 from judged.types import Usage
 from judged.v1 import verdicts_pb2

@@ -10,27 +10,25 @@ from judged import Matching, NoGold, Unjudged
 from judged._transport.status import in_python
 from judged.types.choices import Source as PythonSource
 from judged.types.choices import Status as PythonStatus
-from judged.types.intervals import IntervalMethod as PythonMethod
 from judged.types.judges import CacheMode as PythonCache
-from judged.types.statistics.agreement import RatingLevel as PythonLevel
 from judged.v1 import groups_pb2, metrics_pb2, statistics_service_pb2, verdicts_pb2
+from judged.values.agreement import RatingLevel
+from judged.values.intervals import IntervalMethod
 from judged_server.api.convert.judging import read_asking
 from judged_server.api.convert.metrics import read_options
-from judged_server.api.convert.statistics.agreement import read_ratings
+from judged_server.api.convert.statistics.agreement import agreement
 from judged_server.api.convert.verdicts import read_verdicts
 from judged_server.domain import CacheMode, Source, Status
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.options import MatchingMode, NoGoldPolicy, UnjudgedPolicy
-from judged_server.statistics.agreement.ratings import RatingLevel
-from judged_server.statistics.intervals import IntervalMethod
 
 ENUMS: list[tuple[type[IntEnum], EnumTypeWrapper, type[IntEnum]]] = [
     (CacheMode, groups_pb2.CacheMode, PythonCache),
     (MatchingMode, metrics_pb2.MatchingMode, Matching),
     (NoGoldPolicy, metrics_pb2.NoGoldPolicy, NoGold),
     (UnjudgedPolicy, metrics_pb2.UnjudgedPolicy, Unjudged),
-    (IntervalMethod, metrics_pb2.IntervalMethod, PythonMethod),
-    (RatingLevel, statistics_service_pb2.RatingLevel, PythonLevel),
+    (IntervalMethod, metrics_pb2.IntervalMethod, IntervalMethod),
+    (RatingLevel, statistics_service_pb2.RatingLevel, RatingLevel),
     (Status, verdicts_pb2.VerdictStatus, PythonStatus),
     (Source, verdicts_pb2.VerdictSource, PythonSource),
 ]
@@ -58,7 +56,11 @@ REFUSED = {
     IntervalMethod: lambda: read_options(
         metrics_pb2.MetricOptions(interval=metrics_pb2.IntervalOptions(method=0))
     ),
-    RatingLevel: lambda: read_ratings(statistics_service_pb2.RatingTable(level=0)),
+    RatingLevel: lambda: agreement(
+        statistics_service_pb2.MeasureAgreementRequest(
+            ratings=statistics_service_pb2.RatingTable(level=0)
+        )
+    ),
 }
 
 

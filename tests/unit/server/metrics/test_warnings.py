@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
+from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.statistics.agreement.measure import measure_agreement
 from judged_server.statistics.agreement.quality import LabelledScores, judge_quality
 from judged_server.statistics.agreement.rank_correlation import rank_agreement
-from judged_server.statistics.agreement.ratings import RatingLevel, Ratings
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.thresholds import choose_thresholds
 from judged_server.statistics.comparison.compare import CompareOptions, compare
 from judged_server.statistics.comparison.pairing import RunValues
-from judged_server.statistics.intervals import IntervalMethod, IntervalOptions, mean_intervals
+from judged_server.statistics.intervals import mean_intervals
 from judged_server.statistics.prediction_powered import correct_mean
 
 FEW = IntervalOptions(resamples=100)
@@ -33,8 +34,8 @@ def quality(scores, labels):
 
 def rated(first, second, level=RatingLevel.NOMINAL, *others):
     columns = [first, second, *others]
-    raters = [f"rater {j}" for j in range(len(columns))]
-    return measure_agreement(Ratings.build(raters, ["no", "yes"], columns, level), FEW).warnings
+    raters = [Rater(f"rater {j}", column) for j, column in enumerate(columns)]
+    return measure_agreement(RatingTable(["no", "yes"], raters, level), FEW).warnings
 
 
 def compared(first, second, ids=None):
@@ -220,14 +221,16 @@ RATERS = {
     "enough, in the first category": (lambda: rated([0] * 50, [0, 1] * 25), []),
     "enough": (lambda: rated([0, 1] * 25, [0, 1] * 24 + [1, 1]), []),
     "few systems, all alike": (
-        lambda: rank_agreement(list("abcdefghi"), range(9), [1] * 9, FEW).warnings,
+        lambda: rank_agreement(SystemScores(list("abcdefghi"), range(9), [1] * 9), FEW).warnings,
         [
             "only 9 systems: below 10 the intervals say little; compare more systems",
             "kendall_tau and tau_ap are undefined: the second judge scores all systems alike",
         ],
     ),
     "systems alike to the first": (
-        lambda: rank_agreement(list("abcdefghij"), [0.5] * 10, range(10), FEW).warnings,
+        lambda: (
+            rank_agreement(SystemScores(list("abcdefghij"), [0.5] * 10, range(10)), FEW).warnings
+        ),
         ["kendall_tau and tau_ap are undefined: the first judge scores all systems alike"],
     ),
 }

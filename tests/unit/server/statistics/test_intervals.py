@@ -8,16 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField
 from judged_server.statistics import intervals
 from judged_server.statistics.bootstrap import resample_means
-from judged_server.statistics.intervals import (
-    IntervalMethod,
-    IntervalOptions,
-    check_work,
-    mean_intervals,
-    percentile,
-)
+from judged_server.statistics.intervals import check_work, mean_intervals, percentile
 from scipy import stats
 
 from tests.conformance.mid_distribution import mid_quantiles

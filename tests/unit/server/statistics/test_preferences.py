@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged.values.intervals import IntervalOptions
 from judged_server.errors import InvalidField
-from judged_server.statistics.intervals import IntervalOptions
 from judged_server.statistics.preferences import (
     PRIOR_SD,
     Comparisons,

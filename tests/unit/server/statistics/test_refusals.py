@@ -6,24 +6,27 @@ judges, runs to compare or the work for an interval are refused.
 
 import numpy as np
 import pytest
+from judged.values.agreement import Rater, RatingTable, SystemScores
+from judged.values.intervals import IntervalOptions
 from judged_server.errors import InvalidField
 from judged_server.statistics.agreement.rank_correlation import rank_agreement
 from judged_server.statistics.agreement.ratings import Ratings
 from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.comparison.pairing import RunValues, pair_up
 from judged_server.statistics.comparison.sign_flips import check_flips
-from judged_server.statistics.intervals import IntervalOptions, check_work
+from judged_server.statistics.intervals import check_work
 
 NAN = float("nan")
 YES_NO = ["no", "yes"]
 
 
 def rated(*columns, raters=("a", "b"), categories=YES_NO):
-    return lambda: Ratings.build(raters, categories, columns)
+    said = [Rater(*each) for each in zip(raters, columns, strict=False)]
+    return lambda: Ratings.of(RatingTable(categories, said))
 
 
 def correlated(systems, first, second):
-    return lambda: rank_agreement(systems, first, second, IntervalOptions())
+    return lambda: rank_agreement(SystemScores(systems, first, second), IntervalOptions())
 
 
 def scored(scores, labelled=(0,), labels=(True,), clusters=()):

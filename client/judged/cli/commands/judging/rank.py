@@ -60,7 +60,7 @@ def command(
     with out.told_misspellings():
         pairs = AnswerPairs(read_candidates(answers))
     flags = model.parameters(KIND)
-    interval = IntervalOptions(confidence=confidence, resamples=resamples, seed=seed)
+    interval = IntervalOptions.of(confidence=confidence, resamples=resamples, seed=seed)
     with (
         connect(shared) as server,
         named_as_typed(flags),

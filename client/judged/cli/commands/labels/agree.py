@@ -23,7 +23,7 @@ from judged.cli.output.writer import check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.datasets.files import FileError, Record
 from judged.types import Agreement
-from judged.types.intervals import estimates_of
+from judged.values.intervals import estimates_of
 
 _MOST_CATEGORIES = 100
 
@@ -71,7 +71,7 @@ def command(
     named = choose_categories(rated, level, categories)
     if level is RatingLevel.ORDINAL and categories is None:
         out.warn(*_gaps(named))
-    table = RatingTable(
+    table = RatingTable.of(
         named,
         {rater: [item.get(rater) for item in rated.items] for rater in rated.raters},
         level,
@@ -93,7 +93,7 @@ def command(
             "categories": list(found.categories),
             "level": level.name.lower(),
             "n_items": found.n_items,
-            "confusion": [list(row) for row in found.confusion],
+            "confusion": [list(row) for row in found.confusion_rows()],
             "agreement": estimates_document(estimates),
             "warnings": out.warnings,
         }
@@ -204,9 +204,10 @@ def confusion_table(found: Agreement) -> Table:
     """Return the items of two raters by both their categories, the first's as rows."""
     first, second = found.raters
     view = new_table(f"{first} \\ {second}", *found.categories, "all")
-    for category, row in zip(found.categories, found.confusion, strict=True):
+    rows = found.confusion_rows()
+    for category, row in zip(found.categories, rows, strict=True):
         view.add_row(category, *(str(count) for count in row), str(sum(row)))
-    columns = [sum(column) for column in zip(*found.confusion, strict=True)]
+    columns = [sum(column) for column in zip(*rows, strict=True)]
     view.add_row("all", *(str(count) for count in columns), str(sum(columns)))
     return view
 

@@ -57,7 +57,7 @@ from judged.types import (
     Usage,
     VerdictCounts,
 )
-from judged.types.intervals import estimates_of
+from judged.values.intervals import estimates_of
 
 NO_JUDGE = "none"
 """What `--judge` is given when the lines hold their scores."""

@@ -127,7 +127,7 @@ def command(
     asked = CompareOptions(permutations, seed, max(moved, _DEFAULT_MOVED), difference)
     interval = None  # the server's default
     if confidence is not None or seed is not None:
-        interval = IntervalOptions(confidence=confidence, seed=seed)
+        interval = IntervalOptions.of(confidence=confidence, seed=seed)
     with connect(shared) as server:
         metrics = list(metric or ())
         if qrels is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from judged.v1 import judge_service_pb2, metrics_pb2
+from judged.values.intervals import IntervalOptions
 
 from judged_server.api.convert.fields import write
 from judged_server.api.convert.statistics.intervals import write_known
@@ -23,7 +24,6 @@ from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.options import MetricOptions
 from judged_server.metrics.table import MetricTable
-from judged_server.statistics.intervals import IntervalOptions
 from judged_server.statistics.prediction_powered import CorrectedMean
 
 _LABELS = "judged.human_labels"

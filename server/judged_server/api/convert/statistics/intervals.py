@@ -6,10 +6,10 @@ Every call that makes intervals reads and writes them here.
 from __future__ import annotations
 
 from judged.v1 import metrics_pb2
+from judged.values.intervals import Estimate, Interval, IntervalOptions
 
-from judged_server.api.convert.fields import read_choice, write
+from judged_server.api.convert.fields import read, write
 from judged_server.errors import InvalidField
-from judged_server.statistics.intervals import Estimate, Interval, IntervalOptions
 
 CONFIDENCE = (0.5, 0.9999)
 RESAMPLES = (100, 100_000)
@@ -22,18 +22,12 @@ def read_interval_options(
     message: metrics_pb2.IntervalOptions, field: str = "options.interval"
 ) -> IntervalOptions:
     """Return the options, the default where a field is unset. Raises InvalidField with the path."""
-    default = IntervalOptions()
-    method = read_choice(message, "method", default.method, f"{field}.")
-    confidence, resamples = default.confidence, default.resamples
-    if message.HasField("confidence"):
-        confidence = message.confidence
-        if not CONFIDENCE[0] <= confidence <= CONFIDENCE[1]:  # NaN is in no range
-            raise InvalidField(f"{field}.confidence", "must lie in 0.5 to 0.9999, or be unset")
-    if message.HasField("resamples"):
-        resamples = message.resamples
-        if not RESAMPLES[0] <= resamples <= RESAMPLES[1]:
-            raise InvalidField(f"{field}.resamples", "must lie in 100 to 100000, or be unset")
-    return IntervalOptions(method, confidence, resamples, message.seed)
+    options = read(IntervalOptions, message, field)
+    if not CONFIDENCE[0] <= options.confidence <= CONFIDENCE[1]:  # NaN is in no range
+        raise InvalidField(f"{field}.confidence", "must lie in 0.5 to 0.9999, or be unset")
+    if not RESAMPLES[0] <= options.resamples <= RESAMPLES[1]:
+        raise InvalidField(f"{field}.resamples", "must lie in 100 to 100000, or be unset")
+    return options
 
 
 def write_interval(interval: Interval) -> metrics_pb2.Interval:

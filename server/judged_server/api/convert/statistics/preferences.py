@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged.values.intervals import IntervalMethod, IntervalOptions
 
 from judged_server.api.convert.fields import write
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
 from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField
-from judged_server.statistics.intervals import IntervalMethod, IntervalOptions
 from judged_server.statistics.preferences import Comparisons, Ranking, check_work, rank_systems
 
 SYSTEMS = (2, 50)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from judged.v1 import statistics_service_pb2
+from judged.values.intervals import Interval, IntervalOptions
 
 from judged_server import errors
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
@@ -14,7 +15,7 @@ from judged_server.api.limits import RequestLimits
 from judged_server.metrics.text.compute import TextColumn, TextItem, merge_text_values
 from judged_server.metrics.text.declaration import TextMetric
 from judged_server.metrics.text.registry import parse_text_metrics
-from judged_server.statistics.intervals import Interval, IntervalOptions, check_work, mean_intervals
+from judged_server.statistics.intervals import check_work, mean_intervals
 
 
 @dataclass(frozen=True, slots=True)

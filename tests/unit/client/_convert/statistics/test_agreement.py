@@ -11,17 +11,18 @@ from judged import (
     SystemScores,
     ThresholdCriterion,
 )
+from judged._codec import read_fields
 from judged._convert.statistics.agreement import (
-    read_agreement,
     read_calibration,
     write_agreement,
     write_calibrate,
 )
 from judged.v1 import statistics_service_pb2
+from judged.values.agreement import MeasuredAgreement
 
 
 def test_categories_travel_as_their_places_and_none_as_minus_one():
-    table = RatingTable(
+    table = RatingTable.of(
         ["no", "yes"], {"a": ["yes", None], "b": ["no", "yes"]}, RatingLevel.ORDINAL
     )
     message = write_agreement(table, None, IntervalOptions(seed=7))
@@ -35,9 +36,8 @@ def test_categories_travel_as_their_places_and_none_as_minus_one():
 
 
 def test_a_rating_that_is_no_category_is_named_by_its_place():
-    table = RatingTable(["no", "yes"], {"a": ["yes"], "b": ["maybe"]})
     with pytest.raises(InvalidArgument) as caught:
-        write_agreement(table, None, None)
+        RatingTable.of(["no", "yes"], {"a": ["yes"], "b": ["maybe"]})
     assert caught.value.field == "ratings.raters[1].ratings[0]"
     assert "maybe" not in caught.value.message
 
@@ -69,9 +69,9 @@ def test_unset_estimates_are_none_and_the_confusion_has_rows():
     message.ratings.categories.extend(["a", "b"])
     message.ratings.confusion.extend([1, 2, 3, 4])
     message.ratings.observed.value = 0.5
-    found = read_agreement(message)
+    found = read_fields(MeasuredAgreement, message)
     assert found.systems is None
-    assert found.ratings.confusion == [[1, 2], [3, 4]]
+    assert found.ratings.confusion_rows() == [[1, 2], [3, 4]]
     assert found.ratings.observed.value == 0.5
     assert found.ratings.cohen_kappa is None
 

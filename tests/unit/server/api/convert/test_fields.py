@@ -7,9 +7,9 @@ from enum import IntEnum
 
 import pytest
 from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged.values.intervals import Interval
 from judged_server.api.convert.fields import optional, read_choice, write
 from judged_server.errors import InvalidField
-from judged_server.statistics.intervals import Interval
 
 
 class RatingLevel(IntEnum):

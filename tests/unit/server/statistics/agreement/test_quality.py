@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.intervals import IntervalOptions
 from judged_server.domain import min_passing_score
 from judged_server.statistics.agreement.quality import LabelledScores, _wins, judge_quality
-from judged_server.statistics.intervals import IntervalOptions
 
 FEW = IntervalOptions(resamples=100)
 

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.agreement import SystemScores
+from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.agreement.rank_correlation import rank_agreement
-from judged_server.statistics.intervals import IntervalMethod, IntervalOptions
 
 FEW = IntervalOptions(resamples=100)
 
 
 def rank(first, second):
-    return rank_agreement([f"system {i}" for i in range(len(first))], first, second, FEW)
+    return rank_agreement(
+        SystemScores([f"system {i}" for i in range(len(first))], first, second), FEW
+    )
 
 
 def test_like_orders_have_one_and_opposite_ones_minus_one():
@@ -34,18 +37,18 @@ FIRST, SECOND = [9, 7, 6, 6, 5, 2, 1], [5, 8, 7, 4, 4, 6, 1]
 @pytest.mark.parametrize("name", ["kendall_tau", "tau_ap"])
 def test_the_jackknife_leaves_out_one_system_after_the_other(name):
     names = list("abcdefg")
-    found = rank_agreement(names, FIRST, SECOND, IntervalOptions(IntervalMethod.T))
+    found = rank_agreement(SystemScores(names, FIRST, SECOND), IntervalOptions(IntervalMethod.T))
     without = []
     for i in range(7):
         kept, first, second = (one[:i] + one[i + 1 :] for one in (names, FIRST, SECOND))
-        without.append(getattr(rank_agreement(kept, first, second, FEW), name).value)
+        without.append(getattr(rank_agreement(SystemScores(kept, first, second), FEW), name).value)
     error = np.std(without) * np.sqrt(6)
     assert getattr(found, name).interval.standard_error == pytest.approx(error)
 
 
 def test_a_judge_that_scores_all_alike_leaves_both_undefined():
     found = rank([1, 1, 1], [1, 2, 3])
-    assert (found.kendall_tau.value, found.tau_ap.value) == (None, None)
+    assert (found.kendall_tau, found.tau_ap) == (None, None)
     assert any("first judge scores all systems alike" in w for w in found.warnings)
 
 
@@ -70,14 +73,14 @@ def test_scores_beyond_each_others_range_still_have_signs():
 )
 def test_bad_systems_are_named(systems, first, second, field):
     with pytest.raises(InvalidField) as caught:
-        rank_agreement(systems, first, second, FEW)
+        rank_agreement(SystemScores(systems, first, second), FEW)
     assert caught.value.field == field
 
 
 def test_too_many_systems_exceed_the_limit():
     names = [str(i) for i in range(1_001)]
     with pytest.raises(LimitExceeded):
-        rank_agreement(names, range(1_001), range(1_001), FEW)
+        rank_agreement(SystemScores(names, range(1_001), range(1_001)), FEW)
 
 
 SCORES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=15)
@@ -88,7 +91,8 @@ def test_both_stay_in_their_range_and_turn_with_the_second_judge(pairs):
     first, second = zip(*pairs, strict=True)
     found, turned = rank(first, second), rank(first, [-score for score in second])
     for name in ("kendall_tau", "tau_ap"):
-        value = getattr(found, name).value
-        assert value is None or -1 - 1e-12 <= value <= 1 + 1e-12
-    tau = found.kendall_tau.value
-    assert turned.kendall_tau.value == (None if tau is None else pytest.approx(-tau))
+        one = getattr(found, name)
+        assert one is None or -1 - 1e-12 <= one.value <= 1 + 1e-12
+    tau = found.kendall_tau
+    assert (turned.kendall_tau is None) is (tau is None)
+    assert tau is None or turned.kendall_tau.value == pytest.approx(-tau.value)

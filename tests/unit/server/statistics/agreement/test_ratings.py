@@ -2,7 +2,13 @@
 
 import numpy as np
 import pytest
+from judged.values.agreement import Rater, RatingTable
 from judged_server.statistics.agreement.ratings import Ratings, _patterns, spelling_warnings
+
+
+def rated(raters: list[str], categories: list[str], columns: list[list[int]]) -> Ratings:
+    named = zip(raters, columns, strict=True)
+    return Ratings.of(RatingTable(categories, [Rater(*each) for each in named]))
 
 
 @pytest.mark.parametrize("raters", [2, 31, 40])
@@ -34,7 +40,7 @@ def test_rows_that_differ_in_one_rating_are_told_apart(raters):
     ],
 )
 def test_categories_that_are_one_to_people_are_told(pair):
-    ratings = Ratings.build(["a", "b"], [*pair, "other"], [[0, 2, 2], [1, 2, 2]])
+    ratings = rated(["a", "b"], [*pair, "other"], [[0, 2, 2], [1, 2, 2]])
     (told,) = spelling_warnings(ratings)
     assert told.startswith(f"categories {pair[0]!r} and {pair[1]!r} count as different ones")
 
@@ -48,23 +54,23 @@ def test_categories_that_are_one_to_people_are_told(pair):
 )
 def test_other_categories_are_not(pair):
     names = [name or "empty" for name in pair]
-    ratings = Ratings.build(["a", "b"], names, [[0, 1, 1], [1, 1, 0]])
+    ratings = rated(["a", "b"], names, [[0, 1, 1], [1, 1, 0]])
     assert spelling_warnings(ratings) == []
 
 
 def test_categories_that_nobody_gave_are_passed_over():
-    ratings = Ratings.build(["a", "b"], ["yes", "no", "Yes"], [[0, 1], [0, 1]])
+    ratings = rated(["a", "b"], ["yes", "no", "Yes"], [[0, 1], [0, 1]])
     assert spelling_warnings(ratings) == []
 
 
 def test_raters_that_are_one_to_people_are_told():
-    ratings = Ratings.build(["judge", "Judge ", "ann"], ["a", "b"], [[0, 1], [0, 1], [0, 1]])
+    ratings = rated(["judge", "Judge ", "ann"], ["a", "b"], [[0, 1], [0, 1], [0, 1]])
     (told,) = spelling_warnings(ratings)
     assert told.startswith("raters 'judge' and 'Judge ' count as different ones")
 
 
 def test_a_rater_who_shares_no_category_is_told():
-    ratings = Ratings.build(
+    ratings = rated(
         ["human", "judge", "new"], ["good", "bad", "gut", "schlecht"], [[0, 1], [2, 3], [-1, -1]]
     )
     (told,) = spelling_warnings(ratings)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from judged.values.intervals import Estimate, IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField
 from judged_server.statistics.agreement.resampling import (
     MAX_UNITS,
@@ -13,7 +14,6 @@ from judged_server.statistics.agreement.resampling import (
     undefined_intervals,
     units_of,
 )
-from judged_server.statistics.intervals import Estimate, IntervalMethod, IntervalOptions
 from scipy import stats
 
 from tests.conformance.mid_distribution import mid_quantiles

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from judged.values.intervals import IntervalOptions
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.agreement.quality import judge_quality
 from judged_server.statistics.calibration.calibrate import CalibrationOptions, calibrate
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.calibration.thresholds import choose_thresholds
-from judged_server.statistics.intervals import IntervalOptions
 from judged_server.statistics.prediction_powered import correct_mean
 
 FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))

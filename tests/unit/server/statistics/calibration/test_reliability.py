@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from judged.values.intervals import IntervalOptions
 from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.reliability import (
     MIN_LABELS,
@@ -12,7 +13,6 @@ from judged_server.statistics.calibration.reliability import (
     reliability,
 )
 from judged_server.statistics.calibration.thresholds import cluster_folds
-from judged_server.statistics.intervals import IntervalOptions
 from sklearn.linear_model import LogisticRegression
 
 OPTIONS = IntervalOptions(resamples=200)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.intervals import IntervalOptions
 from judged_server.domain import TIE_TOLERANCE
 from judged_server.statistics.agreement.quality import (
     LabelledScores,
@@ -18,7 +19,6 @@ from judged_server.statistics.calibration.thresholds import (
     best_threshold,
     choose_thresholds,
 )
-from judged_server.statistics.intervals import IntervalOptions
 
 FEW = IntervalOptions(resamples=100)
 

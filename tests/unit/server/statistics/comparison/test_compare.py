@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField
 from judged_server.statistics.comparison import compare as comparing
 from judged_server.statistics.comparison.compare import CompareOptions, compare
 from judged_server.statistics.comparison.pairing import RunValues
-from judged_server.statistics.intervals import IntervalMethod, IntervalOptions, mean_intervals
+from judged_server.statistics.intervals import mean_intervals
 from scipy import stats
 
 T = IntervalOptions(IntervalMethod.T)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from judged.v1 import metrics_pb2
+from judged.values.intervals import Interval, IntervalMethod, IntervalOptions
 from judged_server.api.convert.statistics.intervals import (
     read_interval_options,
     write_estimate,
     write_interval,
 )
 from judged_server.errors import InvalidField
-from judged_server.statistics.intervals import Interval, IntervalMethod, IntervalOptions
 
 INTERVAL = Interval(0.1, 0.3, 0.9, 0.05, "t|confidence:0.9|v1", ("few",))
 

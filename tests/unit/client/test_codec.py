@@ -1,0 +1,97 @@
+"""Values read from messages, and written, by the names and types of their fields."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged._codec import UnknownChoice, read_fields, write_fields
+from judged.types import AnswerScore, ClaimVerdict, Interval, MetricTable, RubricInfo, VerifiedClaim
+from judged.types.metrics import MetricResult
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2, scores_pb2, statistics_service_pb2
+from judged.values.agreement import Agreement, RatingTable
+from judged.values.intervals import Estimate, IntervalMethod
+
+
+def test_what_is_optional_and_unset_is_none_and_a_set_zero_is_zero():
+    message = metrics_pb2.MetricResult(name="ap", lower_bound=0.0)
+    found = read_fields(MetricResult, message)
+    assert (found.mean, found.lower_bound, found.n, found.interval) == (None, 0.0, 0, None)
+
+
+def test_inner_messages_are_values_and_repeated_ones_lists():
+    interval = metrics_pb2.Interval(lower=0.25, upper=0.5, warnings=["few"])
+    metric = metrics_pb2.MetricResult(name="ap", per_query=[0.5, 1.0], interval=interval)
+    table = metrics_pb2.MetricTable(metrics=[metric], query_ids=["q1", "q2"])
+    found = read_fields(MetricTable, table)
+    assert found["ap"].interval == Interval(0.25, 0.5, 0.0, 0.0, "", ("few",))
+    assert found["ap"].per_query == [0.5, 1.0]
+    assert (found.query_ids, found.counts.verdicts, found.slices) == (["q1", "q2"], None, [])
+
+
+def test_mappings_are_dictionaries():
+    found = read_fields(RubricInfo, pb.RubricInfo(rubric="r", dimensions={"accuracy": 2.0}))
+    assert (found.rubric, found.dimensions, found.fields) == ("r", {"accuracy": 2.0}, [])
+
+
+def test_a_number_of_an_enum_is_its_member_and_an_unknown_one_an_error():
+    claim = scores_pb2.VerifiedClaim(claim="c", verdict=scores_pb2.CLAIM_VERDICT_SUPPORTED)
+    assert read_fields(VerifiedClaim, claim).verdict is ClaimVerdict.SUPPORTED
+    with pytest.raises(UnknownChoice, match="one of CLAIM_VERDICT_SUPPORTED, "):
+        read_fields(VerifiedClaim, scores_pb2.VerifiedClaim(claim="c"))
+
+
+def test_what_is_given_is_not_read():
+    message = metrics_pb2.MetricResult(name="ap", n=3)
+    assert read_fields(MetricResult, message, n=7, signature="s").n == 7
+
+
+def test_an_unknown_choice_is_named_by_its_path():
+    verified = [scores_pb2.VerifiedClaim(claim="c", verdict=n) for n in (1, 77)]  # type: ignore[arg-type]
+    with pytest.raises(UnknownChoice) as unknown:
+        read_fields(AnswerScore, scores_pb2.AnswerScore(status=1, source=1, claims=verified))
+    assert unknown.value.field == "claims[1].verdict"
+
+
+@dataclass(frozen=True)
+class Options:
+    method: IntervalMethod = IntervalMethod.T
+    resamples: int = 7
+
+
+def test_what_is_unset_has_the_default_of_the_value():
+    message = metrics_pb2.IntervalOptions(resamples=0)
+    assert read_fields(Options, message) == Options(resamples=0)
+
+
+ESTIMATES = st.builds(
+    Estimate,
+    st.none() | st.floats(allow_nan=False),
+    st.none()
+    | st.builds(
+        Interval,
+        *[st.floats(allow_nan=False)] * 4,
+        st.text(),
+        st.lists(st.text(), max_size=2).map(tuple),
+    ),
+)
+VALUES = st.builds(
+    Agreement,
+    st.lists(st.text(), max_size=3),
+    st.integers(0, 1 << 40),
+    st.lists(st.text(), max_size=3),
+    st.lists(st.integers(0, 9), max_size=4),
+    *[st.none() | ESTIMATES] * 6,
+    st.lists(st.text(), max_size=2).map(tuple),
+)
+
+
+@given(VALUES)
+def test_a_value_that_is_written_and_read_is_the_same(value: Agreement):
+    assert read_fields(Agreement, write_fields(statistics_service_pb2.Agreement, value)) == value
+
+
+def test_one_text_is_no_list_of_texts():
+    with pytest.raises(TypeError, match="categories must be a list of texts"):
+        write_fields(statistics_service_pb2.RatingTable, RatingTable("yes", []))
