@@ -55,20 +55,16 @@ def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
     return kind(**{name: value for name, value in found.items() if value is not _UNSET}, **others)
 
 
-def write_fields(kind: type[Written], value: Any, **others: object) -> Written:  # noqa: ANN401 - a dataclass
-    """Return a message with the fields of a value; None leaves one unset. `others` are as given.
+def write_fields(kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a dataclass
+    """Return a message with the fields of a value, and `others`; None leaves one unset.
 
     Inner values become the messages that the fields hold. Raises TypeError and ValueError, as
     protobuf does, for what a field can't hold.
     """
     named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
-    names = (part.name for part in fields(value) if part.name in named and part.name not in others)
-    return kind(**{name: _written(named[name], getattr(value, name)) for name in names}, **others)
-
-
-def write_optional(kind: type[Written], value: object | None) -> Written | None:
-    """Return a message with the fields of a value, None for None."""
-    return None if value is None else write_fields(kind, value)
+    parts = () if value is None else fields(value)
+    own = {part.name: getattr(value, part.name) for part in parts if part.name in named}
+    return kind(**{name: _written(named[name], each) for name, each in (own | others).items()})
 
 
 def _written(field: FieldDescriptor, value: Any) -> object:  # noqa: ANN401 - of any type of field

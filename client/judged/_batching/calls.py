@@ -13,11 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from judged._codec import read_fields
+from judged._codec import read_fields, write_fields
 from judged._convert.server_info import read_info
 from judged._convert.statistics.agreement import (
     read_calibration,
-    write_agreement,
     write_calibrate,
 )
 from judged._convert.statistics.cascades import read_frontier, write_calibrate_cascade
@@ -118,7 +117,12 @@ def measure_agreement(
     ratings: RatingTable | None, systems: SystemScores | None, interval: IntervalOptions | None
 ) -> Call[MeasuredAgreement]:
     """Return the call of `measure_agreement`."""
-    request = write_agreement(ratings, systems, interval)
+    request = write_fields(
+        statistics_service_pb2.MeasureAgreementRequest,
+        ratings=ratings,
+        systems=systems,
+        interval=interval,
+    )
     return Call(
         lambda to: to.statistics.MeasureAgreement,
         request,

@@ -8,7 +8,6 @@ from typing import Literal
 from judged import errors
 from judged._codec import read_fields, write_fields
 from judged._convert.groups import write_embeddings, write_metadata
-from judged._convert.intervals import write_interval_options
 from judged._convert.trec import write_trec
 from judged._convert.verdicts import usage_of
 from judged._inputs import as_metrics, need_kind
@@ -42,9 +41,10 @@ def write_options(options: MetricOptions, given_as: str | None) -> metrics_pb2.M
     Raises InvalidArgument for an option that would change nothing for them.
     """
     need_kind(options, "options", MetricOptions, "MetricOptions")
-    message = metrics_pb2.MetricOptions(
+    message = write_fields(
+        metrics_pb2.MetricOptions,
         per_query=options.per_query,
-        interval=write_interval_options(options.interval),
+        interval=options.interval,
         slice_by=_texts(options.slice_by, "options.slice_by"),
         stratify_by=options.stratify_by,
     )

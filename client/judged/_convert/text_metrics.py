@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from judged import errors
 from judged._codec import write_fields
-from judged._convert.intervals import write_interval_options
 from judged._inputs import check_utf8, need_each, need_text
 from judged._transport.status import rename_paths
 from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
@@ -73,11 +72,12 @@ def write_text_metrics(
     metrics: Sequence[str], part: TextPart, *, per_item: bool, interval: IntervalOptions | None
 ) -> statistics_service_pb2.ComputeTextMetricsRequest:
     """Return the request for a part of the items."""
-    return statistics_service_pb2.ComputeTextMetricsRequest(
+    return write_fields(
+        statistics_service_pb2.ComputeTextMetricsRequest,
         metrics=metrics,
-        items=[write_fields(statistics_service_pb2.TextItem, item) for item in part.items],
+        items=list(part.items),
         per_item=per_item,
-        interval=write_interval_options(interval),
+        interval=interval,
     )
 
 
@@ -85,10 +85,11 @@ def write_text_values(
     metrics: Sequence[str], tables: Sequence[TextMetricTable], interval: IntervalOptions | None
 ) -> statistics_service_pb2.ComputeTextMetricsRequest:
     """Return the request that averages the values of all parts."""
-    return statistics_service_pb2.ComputeTextMetricsRequest(
+    return write_fields(
+        statistics_service_pb2.ComputeTextMetricsRequest,
         metrics=metrics,
         values=[metrics_pb2.ValueColumn(values=c.values) for c in _joined(tables)],
-        interval=write_interval_options(interval),
+        interval=interval,
     )
 
 

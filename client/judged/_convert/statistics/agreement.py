@@ -1,12 +1,11 @@
-"""Between the public values of `agreement` and the messages of MeasureAgreement and Calibrate."""
+"""Between the public values of `agreement` and the messages of Calibrate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from judged import errors
-from judged._codec import read_fields, write_fields, write_optional
-from judged._convert.intervals import write_interval_options
+from judged._codec import read_fields, write_fields
 from judged._inputs import need_kind
 from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
@@ -18,19 +17,7 @@ from judged.types.statistics.agreement import (
     Reliability,
 )
 from judged.v1 import statistics_service_pb2, verdicts_pb2
-from judged.values.agreement import RatingTable, SystemScores
 from judged.values.intervals import IntervalOptions
-
-
-def write_agreement(
-    ratings: RatingTable | None, systems: SystemScores | None, interval: IntervalOptions | None
-) -> statistics_service_pb2.MeasureAgreementRequest:
-    """Return the message of MeasureAgreement."""
-    return statistics_service_pb2.MeasureAgreementRequest(
-        ratings=write_optional(statistics_service_pb2.RatingTable, ratings),
-        systems=write_optional(statistics_service_pb2.SystemScores, systems),
-        interval=write_interval_options(interval),
-    )
 
 
 def write_calibrate(
@@ -61,7 +48,7 @@ def write_calibrate(
         clusters=numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
         strata=_numbers(items.strata),
-        interval=write_interval_options(interval),
+        interval=interval,
         judge=write_identity(options.judge),
     )
 
@@ -77,7 +64,7 @@ def write_identity(judge: JudgeIdentity | None) -> verdicts_pb2.JudgeIdentity | 
     """Return the message of a judge's identity, as replies have it."""
     if judge is not None:
         need_kind(judge, "judge", JudgeIdentity, "the JudgeIdentity of verdicts")
-    return write_optional(verdicts_pb2.JudgeIdentity, judge)
+    return None if judge is None else write_fields(verdicts_pb2.JudgeIdentity, judge)
 
 
 def numbers_of(names: Sequence[str]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judged._convert.intervals import write_interval_options
+from judged._codec import write_fields
 from judged._inputs import need_each
 from judged.types.statistics.preferences import PairedComparison
 from judged.v1 import statistics_service_pb2
@@ -20,11 +20,12 @@ def write_comparisons(
     for one in given:
         for name in (one.first, one.second):
             places.setdefault(name, len(places))
-    return statistics_service_pb2.RankSystemsRequest(
+    return write_fields(
+        statistics_service_pb2.RankSystemsRequest,
         systems=list(places),
         query_ids=[one.query_id for one in given],
         first=[places[one.first] for one in given],
         second=[places[one.second] for one in given],
         preference=[one.preference for one in given],
-        interval=write_interval_options(interval),
+        interval=interval,
     )

@@ -11,10 +11,10 @@ from judged import (
     SystemScores,
     ThresholdCriterion,
 )
+from judged._batching import calls
 from judged._codec import read_fields
 from judged._convert.statistics.agreement import (
     read_calibration,
-    write_agreement,
     write_calibrate,
 )
 from judged.v1 import statistics_service_pb2
@@ -25,14 +25,14 @@ def test_categories_travel_as_their_places_and_none_as_minus_one():
     table = RatingTable.of(
         ["no", "yes"], {"a": ["yes", None], "b": ["no", "yes"]}, RatingLevel.ORDINAL
     )
-    message = write_agreement(table, None, IntervalOptions(seed=7))
-    assert [(r.name, list(r.ratings)) for r in message.ratings.raters] == [
+    request = calls.measure_agreement(table, None, IntervalOptions(seed=7)).request
+    assert [(r.name, list(r.ratings)) for r in request.ratings.raters] == [
         ("a", [1, -1]),
         ("b", [0, 1]),
     ]
-    assert message.ratings.level == statistics_service_pb2.RATING_LEVEL_ORDINAL
-    assert message.interval.seed == 7
-    assert not message.HasField("systems")
+    assert request.ratings.level == statistics_service_pb2.RATING_LEVEL_ORDINAL
+    assert request.interval.seed == 7
+    assert not request.HasField("systems")
 
 
 def test_a_rating_that_is_no_category_is_named_by_its_place():
@@ -43,9 +43,10 @@ def test_a_rating_that_is_no_category_is_named_by_its_place():
 
 
 def test_systems_travel_as_they_are():
-    message = write_agreement(None, SystemScores(["a", "b"], [1, 2], [3, 4]), None)
-    assert list(message.systems.second) == [3, 4]
-    assert not message.HasField("ratings")
+    scores = SystemScores(["a", "b"], [1, 2], [3, 4])
+    request = calls.measure_agreement(None, scores, None).request
+    assert list(request.systems.second) == [3, 4]
+    assert not request.HasField("ratings")
 
 
 def test_labels_travel_as_places_and_decisions():
