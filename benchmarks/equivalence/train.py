@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.judges.equivalence import model as shipped_model
-from judged_server.judges.equivalence.features import VERSION, features
-from judged_server.judges.equivalence.judge import Batch
+from judged_server.judges.equivalence.features import VERSION
+from judged_server.judges.equivalence.judge import features_of, items_of
 from judged_server.judges.equivalence.model import DEPTH, LEAF_UNIT, Model
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -38,10 +38,10 @@ WEIGHTS = {"nq301_human": 2.0, "evouna_nq": 1.0, "evouna_tq": 1.0}
 
 def table_of(items: Items) -> dict[str, FloatArray]:
     """Return the features of all items. Raises ValueError where one of them can't be judged."""
-    batch = Batch(items.groups)
-    if not batch.judged.all():
+    answers = items_of(items.groups)
+    if any(answer.fault is not None for answer in answers):
         raise ValueError("the data have items that the judge abstains from")
-    return features(*batch.read())
+    return features_of(answers)
 
 
 def weights_of(items: Items) -> FloatArray:

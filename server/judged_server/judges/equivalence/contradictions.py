@@ -12,47 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from judged_server.judges.equivalence.words import NEGATIONS, fold
 from judged_server.judges.lexical.tokens import STOPWORDS
 
 _UNITS = {
-    name: unit
-    for unit, names in {
-        "%": "% percent pct",
-        "$": "$ dollar dollars usd buck bucks",
-        "€": "€ euro euros eur",
-        "£": "£ gbp sterling",
-        "¥": "¥ yen jpy",
-        "₹": "₹ rupee rupees inr",
-        "cent": "cent cents",
-        "km": "km kilometer kilometers kilometre kilometres",
-        "mile": "mile miles mi",
-        "m": "meter meters metre metres",
-        "cm": "cm centimeter centimeters centimetre centimetres",
-        "mm": "mm millimeter millimeters millimetre millimetres",
-        "foot": "ft foot feet",
-        "inch": "inch inches",
-        "yard": "yard yards",
-        "kg": "kg kilogram kilograms kilo kilos",
-        "g": "gram grams",
-        "mg": "mg milligram milligrams",
-        "lb": "lb lbs",
-        "ounce": "oz ounce ounces",
-        "liter": "liter liters litre litres",
-        "gallon": "gallon gallons",
-        "second": "second seconds sec secs",
-        "minute": "minute minutes min mins",
-        "hour": "hour hours hr hrs",
-        "day": "day days",
-        "week": "week weeks",
-        "month": "month months",
-        "year": "year years yr yrs",
-        "°c": "°c celsius",
-        "°f": "°f fahrenheit",
-        "kb": "kb kilobyte kilobytes",
-        "mb": "mb megabyte megabytes",
-        "gb": "gb gigabyte gigabytes",
-        "tb": "tb terabyte terabytes",
-    }.items()
+    name: names.split()[0]
+    for names in (
+        *("% percent pct", "$ dollar usd buck", "€ euro eur", "£ gbp sterling", "¥ yen jpy"),
+        *("₹ rupee inr", "cent", "km kilometer kilometre", "mile mi", "meter metre"),
+        *("cm centimeter centimetre", "mm millimeter millimetre", "foot feet ft", "yard"),
+        *("inch inches", "kg kilogram kilo", "gram", "mg milligram", "lb", "ounce oz"),
+        *("liter litre", "gallon", "second sec", "minute min", "hour hr", "day", "week", "month"),
+        *("year yr", "°c celsius", "°f fahrenheit", "kb kilobyte", "mb megabyte", "gb gigabyte"),
+        *("tb terabyte", "am", "pm"),
+    )
     for name in names.split()
 }
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
@@ -78,121 +51,89 @@ _OPPOSITES = {
     for side, words in enumerate(sides)
     for word in words.split()
 }
-_NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot", "nor", "neither"))
-_FLIPPED = {"no", "not"}
-_SIGN = r"(?<![\w.)\-])[-+]"
 _CURRENCY = r"[$€£¥₹]"
 _NUMBER = re.compile(
-    rf"(?P<sign>{_SIGN}(?=\s?{_CURRENCY}?\.?\d))?\s?(?P<currency>{_CURRENCY})?(?P<inner>-(?=\d))?"
+    rf"(?P<sign>(?<![\w.)\-])[-+](?=\s?{_CURRENCY}?\.?\d))?\s?(?P<currency>{_CURRENCY})?"
+    r"(?P<inner>-(?=\d))?"
     r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:/(?P<below>[1-9]\d*)(?![/\d]))?(?::(?P<minutes>\d\d))?"
     r"(?:[\s-]?(?P<scale>hundred|thousand|million|billion|trillion)\b)?"
-    r"\s?-?(?:(?P<half>[ap])\.?\s?m\b|(?P<unit>%|°[cf]\b|per cent\b|[^\W\d_]+))?"
+    r"\s?-?(?P<unit>%|°[cf]\b|per cent\b|[ap]\.?\s?m\b|[^\W\d_]+)?"
 )
 _MINUS = re.compile(r"\b(?:minus|negative)\s+(?=[$€£¥₹]?\.?\d)")
 _TOKEN = re.compile(r"[^\W_]+")
-_NOT = re.compile(r"n['\u2019]t\b")
 _NUMERO = re.compile(r"\bno\.?\s?(?=\d)")
 _THROUGH = re.compile(r"[\s-]*(?:to|and|or)?[\s-]*")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _DASHES = str.maketrans({"\u2212": "-", "\u2012": "-", "\u2013": "-", "\ufe63": "-", "\uff0d": "-"})
-_SIGNED = re.compile(rf"{_SIGN}\s?{_CURRENCY}?\.?\d|\d/\d")
-_MEASURED = re.compile(rf"{_CURRENCY}\s?\d|\d\s?[%°]|\d[ap]m\b|\d\s?[ap]\.\s?m\b")
-_SIGNING = frozenset((*_SCALES, "minus", "negative"))
-_MEASURING = frozenset((*_UNITS, "am", "pm"))
 _NEAR = 2
 """A negation denies the words that follow it within so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    value: float
-    """Without its sign and its scale."""
-    scale: float
-    negative: bool
-    unit: str
-    half: str
+    """A number as its digits say, and with its sign, scale and unit; `parts` are of a fraction."""
 
-    def denies(self, other: _Number) -> bool:
-        """Say whether the same digits mean another amount."""
-        return (
-            self.negative != other.negative
-            or self.scale != other.scale
-            or bool(self.unit and other.unit and self.unit != other.unit)
-            or bool(self.half and other.half and self.half != other.half)
-        )
+    value: float
+    amount: float
+    unit: str
+    parts: tuple[float, float] | None
+
+    def agrees(self, other: _Number) -> bool:
+        """Say whether both may be one amount: a unit may be left out."""
+        units = {self.unit, other.unit} - {""}
+        return self.amount == other.amount and len(units) <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
     """What is read of one text.
 
-    `telling` are its words but for stop words, `digits` those that are numbers. `signed` says that
-    a number has a sign, a scale or is a fraction, `measured` that one has a unit. By pair of
-    opposites `sides` has the side that the text has alone, and the telling word behind it.
+    `telling` are its words but for stop words. By pair of opposites `sides` has the side that the
+    text has alone, and the telling word behind it.
     """
 
-    lowered: str
     tokens: tuple[str, ...]
     telling: frozenset[str]
-    digits: frozenset[str]
-    signed: bool
-    measured: bool
-    negated: bool
+    numbers: tuple[_Number, ...]
     sides: dict[int, tuple[int, str]]
 
 
 @lru_cache(maxsize=1 << 14)
 def _read(text: str) -> _Text:
-    lowered = text.translate(_DASHES).lower() if not text.isascii() else text.lower()
-    if "n't" in lowered or "n\u2019t" in lowered:
-        lowered = _NOT.sub(" not", lowered)
-    if "," in lowered:
-        lowered = _THOUSANDS.sub("", lowered)
-    if "no" in lowered:
-        lowered = _NUMERO.sub("", lowered)
+    lowered = _NUMERO.sub("", fold(text.translate(_DASHES)).lower())
     tokens = tuple(_TOKEN.findall(lowered))
     telling = frozenset(tokens) - STOPWORDS
-    digits = frozenset(filter(str.isdigit, telling))
-    return _Text(
-        lowered,
-        tokens,
-        telling,
-        digits,
-        bool(digits) and bool(not _SIGNING.isdisjoint(tokens) or _SIGNED.search(lowered)),
-        bool(digits) and bool(not _MEASURING.isdisjoint(tokens) or _MEASURED.search(lowered)),
-        not _NEGATIONS.isdisjoint(tokens),
-        {} if _OPPOSITES.keys().isdisjoint(tokens) else _read_sides(tokens),
-    )
+    numbers = _read_numbers(lowered) if any(map(str.isdigit, telling)) else ()
+    return _Text(tokens, telling, numbers, _read_sides(tokens))
 
 
-@lru_cache(maxsize=1 << 12)
-def _numbers(
-    text: str,
-) -> tuple[tuple[_Number, ...], tuple[tuple[float, float], ...]]:
-    """Return the numbers of a lowered text, and of each fraction the two that it is made of."""
-    lowered = _MINUS.sub("-", text)
+def _read_numbers(lowered: str) -> tuple[_Number, ...]:
+    lowered = _MINUS.sub("-", lowered)
     numbers: list[_Number] = []
-    fractions: list[tuple[float, float]] = []
+    unit, scale = "", 1.0
     behind = len(lowered)
     # From the end, so that of "5 to 10 million" both are millions.
     for found in reversed(list(_NUMBER.finditer(lowered))):
-        value = float(found["number"])
-        if found["below"]:
-            fractions.append((value, float(found["below"])))
-            value /= float(found["below"])
-        if found["minutes"]:
-            value += float(found["minutes"]) / 60
-        written = found["unit"] or found["currency"] or ""
-        unit = "%" if written == "per cent" else _UNITS.get(written, "")
-        unit = unit or _UNITS.get(found["currency"] or "", "")
-        scale, half = _SCALES.get(found["scale"] or "", 1.0), found["half"] or ""
-        bare = not (unit or half) and scale == 1.0
-        if bare and numbers and _THROUGH.fullmatch(lowered, found.end("number"), behind):
-            unit, scale, half = numbers[-1].unit, numbers[-1].scale, numbers[-1].half
-        negative = found["sign"] == "-" or bool(found["inner"])
-        numbers.append(_Number(value, scale, negative, unit, half))
+        value, below = float(found["number"]), float(found["below"] or 1)
+        parts = (value, below) if found["below"] else None
+        value = value / below + float(found["minutes"] or 0) / 60
+        own = _unit(found["unit"] or "") or _unit(found["currency"] or "")
+        shares = (
+            not own
+            and not found["scale"]
+            and _THROUGH.fullmatch(lowered, found.end("number"), behind)
+        )
+        if not shares:
+            unit, scale = own, _SCALES.get(found["scale"] or "", 1.0)
+        negative = found["sign"] == "-" or found["inner"]
+        amount = -value * scale if negative else value * scale
+        numbers.append(_Number(value, amount, unit, parts))
         behind = found.start("number")
-    return tuple(numbers), tuple(fractions)
+    return tuple(numbers)
+
+
+def _unit(written: str) -> str:
+    name = re.sub(r"[.\s]", "", written.replace("per cent", "%"))
+    return _UNITS.get(name) or _UNITS.get(name.removesuffix("s"), "")
 
 
 def _read_sides(tokens: Sequence[str]) -> dict[int, tuple[int, str]]:
@@ -200,9 +141,9 @@ def _read_sides(tokens: Sequence[str]) -> dict[int, tuple[int, str]]:
     for place, token in enumerate(tokens):
         if (opposite := _OPPOSITES.get(token)) is not None:
             pair, side = opposite
-            flips = place > 0 and tokens[place - 1] in _FLIPPED
+            flips = place > 0 and tokens[place - 1] in {"no", "not"}
             following = (word for word in tokens[place + 1 :] if word not in STOPWORDS)
-            found.setdefault(pair, set()).add((1 - side if flips else side, next(following, "")))
+            found.setdefault(pair, set()).add((side ^ flips, next(following, "")))
     return {pair: next(iter(sides)) for pair, sides in found.items() if len(sides) == 1}
 
 
@@ -213,7 +154,11 @@ def contradicts(expected: str, answer: str) -> bool:
     alone. What it does not understand contradicts nothing.
     """
     one, other = _read(expected), _read(answer)
-    return _numbers_deny(one, other) or _directions_deny(one, other) or _denied(one, other)
+    return (
+        _numbers_deny(one.numbers, other.numbers)
+        or _directions_deny(one, other)
+        or _denied(one, other)
+    )
 
 
 def contradicted(alternatives: Sequence[str], answer: str) -> bool:
@@ -226,30 +171,16 @@ def contradicted(alternatives: Sequence[str], answer: str) -> bool:
     return all(words.isdisjoint(_read(text).telling) for text in others)
 
 
-def _numbers_deny(one: _Text, other: _Text) -> bool:
-    marked = one.signed or other.signed or (one.measured and other.measured)
-    if not marked or one.digits.isdisjoint(other.digits):
-        return False  # as of most texts
-    mine, my_fractions = _numbers(one.lowered)
-    theirs, their_fractions = _numbers(other.lowered)
+def _numbers_deny(mine: Sequence[_Number], theirs: Sequence[_Number]) -> bool:
     for number in mine:
-        amount = number.value * number.scale
-        same = [n for n in theirs if n.value == number.value or n.value * n.scale == amount]
-        agrees = any(
-            n.value * n.scale == amount and not _scaled_alike(number, n).denies(n) for n in same
-        )
-        if same and not agrees:
+        same = [n for n in theirs if n.value == number.value or abs(n.amount) == abs(number.amount)]
+        if same and not any(map(number.agrees, same)):
             return True
-    for fractions, numbers in ((my_fractions, theirs), (their_fractions, mine)):
-        values = {number.value for number in numbers}
-        if any({a, b} <= values and a / b not in values for a, b in fractions):
+    for numbers, others in ((mine, theirs), (theirs, mine)):
+        values = {number.value for number in others}
+        if any(n.parts and {*n.parts} <= values and n.value not in values for n in numbers):
             return True
     return False
-
-
-def _scaled_alike(number: _Number, other: _Number) -> _Number:
-    """Return a number of the same amount with the other's scale: 1.5 million is 1,500,000."""
-    return _Number(other.value, other.scale, number.negative, number.unit, number.half)
 
 
 def _directions_deny(one: _Text, other: _Text) -> bool:
@@ -269,14 +200,14 @@ def _rest(text: _Text, pair: int) -> set[str]:
 
 def _denied(one: _Text, other: _Text) -> bool:
     """Say whether one side alone denies the words that both have."""
-    if one.negated == other.negated:
+    if NEGATIONS.isdisjoint(one.tokens) == NEGATIONS.isdisjoint(other.tokens):
         return False
-    denying, plain = (one, other) if one.negated else (other, one)
+    denying, plain = (other, one) if NEGATIONS.isdisjoint(one.tokens) else (one, other)
     if not plain.telling or not plain.telling <= denying.telling:
         return False
     last = -_NEAR - 1
     for place, token in enumerate(denying.tokens):
-        if token in _NEGATIONS:
+        if token in NEGATIONS:
             last = place
         elif token in {"but", "only"}:
             last = -_NEAR - 1

@@ -7,15 +7,16 @@ retrieved text, the answer, one score, which all contexts of the answer have.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from judged_server.domain import (
-    BoolArray,
     Flag,
     FloatArray,
+    IntArray,
     JudgeIdentity,
     JudgeSpec,
     QueryGroup,
@@ -24,6 +25,7 @@ from judged_server.domain import (
     VerdictFault,
 )
 from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share
+from judged_server.embedding.base import UNSUPPORTED_TEXT
 from judged_server.judges.base import (
     ANONYMOUS,
     SLICE_COST,
@@ -85,126 +87,103 @@ class EquivalenceJudge(PureJudge):
         Answers, or queries, that the judge was not made for are ABSTAINED, and so are items none of
         whose alternatives it was made for; empty answers are NOT_ASSESSABLE.
         """
-        batch = Batch(groups)
-        scores = np.zeros(batch.n_items)
-        probabilities = np.zeros(batch.n_items)
-        if batch.judged.any():
-            logits = self.model.logits(feature_columns.features(*batch.read()))
-            turned = batch.contradicted()
+        items = items_of(groups)
+        judged = [place for place, item in enumerate(items) if item.fault is None]
+        scores = np.zeros(len(items))
+        probabilities = np.zeros(len(items))
+        if judged:
+            chosen = [items[place] for place in judged]
+            logits = self.model.logits(features_of(chosen))
+            turned = [contradicted(item.alternatives, item.answer) for item in chosen]
             logits[turned] = np.minimum(logits[turned], CONTRADICTED)
-            scores[batch.judged] = sigmoid(logits)
-            probabilities[batch.judged] = self.model.calibrated(logits)
-        return batch.columns(scores, probabilities)
+            scores[judged] = sigmoid(logits)
+            probabilities[judged] = self.model.calibrated(logits)
+        return _columns(items, scores, probabilities)
 
 
-class Batch:
-    """The items of a call: an answer each, with the query and the alternatives of its group."""
+@dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """An answer, with the query and the alternatives of its group.
 
-    def __init__(self, groups: Sequence[QueryGroup]) -> None:
-        self._numbers: dict[str, int] = {}
-        self._unfit: dict[str, str] = {}
-        self.n_contexts = [len(g.expected) for g in groups for _ in g.retrieved if g.expected]
-        self.n_items = len(self.n_contexts)
-        self.judged: BoolArray = np.zeros(self.n_items, np.bool_)
-        self._in_part: BoolArray = np.zeros(self.n_items, np.bool_)
-        self._faults: dict[int, tuple[Status, str, int, str]] = {}
-        self._queries: list[int] = []
-        self._answers: list[int] = []
-        self._pair_item: list[int] = []
-        self._pair_text: list[int] = []
-        item = 0
-        for group in groups:
-            if not group.expected:
-                continue
-            # In one order, so that theirs does not matter where two fit equally well.
-            texts = sorted({text for text in group.expected if text.strip()})
-            alternatives = [self._number(text) for text in texts if not self._misfit(text)]
-            of_group = self._of_group(group.query, texts, alternatives)
-            in_part = all(map(_read_in_part, texts)) or _read_in_part(group.query)
-            for answer in group.retrieved:
-                self._add(item, group.query, answer, alternatives, of_group)
-                self._in_part[item] = in_part or _read_in_part(answer)
-                item += 1
+    `fault` says why it can't be judged; `in_part` that a good part of a text is not read.
+    """
 
-    def _number(self, text: str) -> int:
-        return self._numbers.setdefault(text, len(self._numbers))
+    query: str
+    answer: str
+    alternatives: Sequence[str]
+    n_contexts: int
+    fault: tuple[Status, VerdictFault] | None
+    in_part: bool
 
-    def _misfit(self, text: str) -> str:
-        """Return why the judge was not made for a text, "" if it was."""
-        if (known := self._unfit.get(text)) is None:
-            known = self._unfit[text] = _misfit(text)
-        return known
 
-    def _of_group(
-        self, query: str, texts: Sequence[str], alternatives: Sequence[int]
-    ) -> tuple[Status, str, int, str] | None:
-        """Return why no answer of a group can be judged, if so."""
+def items_of(groups: Sequence[QueryGroup]) -> list[JudgedAnswer]:
+    """Return the answers of groups, in order."""
+    misfit, in_part = cache(_misfit), cache(_read_in_part)
+    items = []
+    for group in groups:
+        # In one order, so that theirs does not matter where two fit equally well.
+        texts = sorted({text for text in group.expected if text.strip()})
+        alternatives = [text for text in texts if not misfit(text)]
+        fault = None
         if not texts:
             message = "all expected texts are empty: give the item one at least"
-            return Status.NOT_ASSESSABLE, "NO_CONTEXT", _INVALID_ARGUMENT, message
-        misfit = self._misfit(query) or ("" if alternatives else self._misfit(texts[0]))
-        return (Status.ABSTAINED, "UNSUPPORTED_TEXT", _UNKNOWN, misfit) if misfit else None
+            fault = _not_assessable("NO_CONTEXT", message)
+        elif unfit := misfit(group.query) or ("" if alternatives else misfit(texts[0])):
+            fault = _abstained(unfit)
+        some = all(map(in_part, texts)) or in_part(group.query)
+        for answer in group.retrieved if group.expected else ():
+            own = fault
+            if not answer.strip():
+                own = _not_assessable(
+                    "EMPTY_ANSWER", "the answer is empty: there is nothing to judge"
+                )
+            elif fault is None and (unfit := misfit(answer)):
+                own = _abstained(unfit)
+            n, part = len(group.expected), some or in_part(answer)
+            items.append(JudgedAnswer(group.query, answer, alternatives, n, own, part))
+    return items
 
-    def _add(
-        self,
-        item: int,
-        query: str,
-        answer: str,
-        alternatives: Sequence[int],
-        fault: tuple[Status, str, int, str] | None,
-    ) -> None:
-        if not answer.strip():
-            message = "the answer is empty: there is nothing to judge"
-            fault = (Status.NOT_ASSESSABLE, "EMPTY_ANSWER", _INVALID_ARGUMENT, message)
-        elif fault is None and (misfit := self._misfit(answer)):
-            fault = (Status.ABSTAINED, "UNSUPPORTED_TEXT", _UNKNOWN, misfit)
-        if fault is not None:
-            self._faults[item] = fault
-            return
-        self.judged[item] = True
-        row = len(self._queries)
-        self._queries.append(self._number(query))
-        self._answers.append(self._number(answer))
-        self._pair_item += [row] * len(alternatives)
-        self._pair_text += alternatives
 
-    def read(self) -> tuple[Reading, Items]:
-        """Return the texts of the items that can be judged, each read once."""
-        columns = (self._queries, self._answers, self._pair_item, self._pair_text)
-        return Reading.of(list(self._numbers)), Items(*(np.array(c, np.int64) for c in columns))
+def features_of(items: Sequence[JudgedAnswer]) -> dict[str, FloatArray]:
+    """Return the features of items, each of which can be judged; every text is read once."""
+    numbers: dict[str, int] = {}
 
-    def contradicted(self) -> list[int]:
-        """Return the rows of `read` whose answers turn around what was expected."""
-        texts = list(self._numbers)
-        alternatives: list[list[str]] = [[] for _ in self._answers]
-        for row, text in zip(self._pair_item, self._pair_text, strict=True):
-            alternatives[row].append(texts[text])
-        return [
-            row
-            for row, answer in enumerate(self._answers)
-            if contradicted(alternatives[row], texts[answer])
-        ]
+    def numbered(texts: Iterable[str]) -> IntArray:
+        return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
-    def columns(self, scores: FloatArray, probabilities: FloatArray) -> ScoreColumns:
-        """Return what is known of items as columns of contexts."""
-        statuses = None
-        flags = np.where(self._in_part & self.judged, Flag.UNKNOWN_TOKENS, 0).astype(np.uint8)
-        faults: list[VerdictFault] = []
-        if self._faults:
-            of_items = np.full(self.n_items, Status.OK, np.uint8)
-            starts = np.cumsum([0, *self.n_contexts]).tolist()
-            for item, (status, reason, code, message) in self._faults.items():
-                of_items[item] = status
-                contexts = range(starts[item], starts[item + 1])
-                faults += [VerdictFault(index, code, reason, message) for index in contexts]
-            statuses = np.repeat(of_items, self.n_contexts)
-        return ScoreColumns(
-            np.repeat(scores, self.n_contexts),
-            statuses,
-            np.repeat(flags, self.n_contexts) if flags.any() else None,
-            tuple(faults),
-            probabilities=np.repeat(probabilities, self.n_contexts),
-        )
+    rows = Items(
+        numbered(item.query for item in items),
+        numbered(item.answer for item in items),
+        np.repeat(np.arange(len(items)), [len(item.alternatives) for item in items]),
+        numbered(text for item in items for text in item.alternatives),
+    )
+    return feature_columns.features(Reading.of(list(numbers)), rows)
+
+
+def _abstained(misfit: str) -> tuple[Status, VerdictFault]:
+    return Status.ABSTAINED, VerdictFault(0, _UNKNOWN, UNSUPPORTED_TEXT, misfit)
+
+
+def _not_assessable(reason: str, message: str) -> tuple[Status, VerdictFault]:
+    return Status.NOT_ASSESSABLE, VerdictFault(0, _INVALID_ARGUMENT, reason, message)
+
+
+def _columns(
+    items: Sequence[JudgedAnswer], scores: FloatArray, probabilities: FloatArray
+) -> ScoreColumns:
+    """Return what is known of items as columns of contexts."""
+    sizes = [item.n_contexts for item in items]
+    statuses = [Status.OK if item.fault is None else item.fault[0] for item in items]
+    flags = [Flag.UNKNOWN_TOKENS * (item.in_part and item.fault is None) for item in items]
+    of_contexts = [item.fault for item in items for _ in range(item.n_contexts)]
+    faults = [replace(f[1], index=i) for i, f in enumerate(of_contexts) if f is not None]
+    return ScoreColumns(
+        np.repeat(scores, sizes),
+        np.repeat(np.array(statuses, np.uint8), sizes) if faults else None,
+        np.repeat(np.array(flags, np.uint8), sizes) if any(flags) else None,
+        tuple(faults),
+        probabilities=np.repeat(probabilities, sizes),
+    )
 
 
 def _misfit(text: str) -> str:

@@ -78,7 +78,7 @@ _SPELLINGS = {
     "percent": "%",
     "television": "tv",
 }
-_NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot", "nor", "neither"))
+NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot", "nor", "neither"))
 _HEDGING = """
     may might could possibly perhaps probably likely approximately about around roughly estimated
     believed thought depends depend varies various some often several typically generally seems
@@ -143,7 +143,7 @@ def read_word(written: str) -> Word:
         stem=form,
         stop=lowered in STOPWORDS or lowered in _MORE_STOPWORDS,
         article=lowered in _ARTICLES,
-        negation=lowered in _NEGATIONS,
+        negation=lowered in NEGATIONS,
         hedge=lowered in _HEDGES,
         contrast=lowered in _CONTRASTS,
         refusing=lowered in _REFUSING,
