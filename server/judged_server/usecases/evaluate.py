@@ -54,7 +54,6 @@ LARGE_GROUPS = 200
 LARGE_VERDICTS = 20_000
 """and so are more verdicts than this: about 2 ms."""
 
-_KEPT_IDS = 2_000
 _Known = tuple[Sequence[str], Sequence[str], Mapping[str, int]]
 """The ids that a group retrieved, the relevant ones, and their grades."""
 
@@ -126,7 +125,7 @@ class PartedEvaluation:
         self._families: Sequence[FamilyJudge] = ()
         self._groups = DistinctGroups(strict=options.strict_duplicates)
         self._id_fit = IdFit()
-        self._last_known: _Known | None = None
+        self._last_known: Sequence[_Known] = ()
         self._continued: list[bool] = []
         self._judged: list[Sequence[JudgedResults]] = []
         self._metadata: list[Mapping[str, str]] = []
@@ -208,13 +207,13 @@ class PartedEvaluation:
         usage = both.columns.usage
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
-        if not part.negatives:
-            return JudgedPart(verdicts if self._asks_own else None, None, (), usage)
-        on_negatives = both.of_groups(n, n + len(part.negatives))
-        self._negative_counts += VerdictCounts.of(on_negatives)
-        matches = matches_of(part, on_negatives)
-        self._hit.update(part.first + place for place, _ in matches)
-        told = [match for _, match in matches]
+        on_negatives, told = None, []
+        if part.negatives:
+            on_negatives = both.of_groups(n, n + len(part.negatives))
+            self._negative_counts += VerdictCounts.of(on_negatives)
+            matches = matches_of(part, on_negatives)
+            self._hit.update(part.first + place for place, _ in matches)
+            told = [match for _, match in matches]
         return JudgedPart(verdicts if self._asks_own else None, on_negatives, told, usage)
 
     async def measure(self) -> Evaluation:
@@ -229,7 +228,7 @@ class PartedEvaluation:
             raise self._failure
         if self._judge is None:
             self._settle(())
-        self._see_last()
+        self._id_fit.see(self._last_known)
         n_verdicts = self._counts.total
         large = len(self._groups.query_ids) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
         if large or self._options.interval is not None:  # an interval takes 5 ms and more
@@ -249,39 +248,21 @@ class PartedEvaluation:
     def _distinct(self, groups: Sequence[QueryGroup], *, continues: bool) -> Part:
         """Return the groups without repeated results, and look at the ids of those with some."""
         part = self._groups.add(groups, continues=continues)
+        known: list[_Known] = []
         if any(part.by_id):
             known = [
                 (part.document_ids(i), group.relevant_document_ids, group.grades)
                 for i, group in enumerate(part.groups)
             ]
             part.judged_ids = JudgedIds.of(known)
-            self._see_ids(known, continues=continues)
-        else:
-            self._see_last()
+        # The last group waits until it is known whether the next part goes on with it.
+        if continues and known and self._last_known:
+            ((begun, *_),) = self._last_known
+            known[0] = ([*begun, *known[0][0]], *known[0][1:])
+            self._last_known = ()
+        self._id_fit.see([*self._last_known, *known[:-1]])
+        self._last_known = known[-1:]
         return part
-
-    def _see_ids(self, known: Sequence[_Known], *, continues: bool) -> None:
-        """Look at the ids of groups, of the last one when it is known where it ends.
-
-        One with very many results is not looked at if it comes in parts: they are not kept.
-        """
-        begun = self._last_known if continues else None
-        if begun is None:
-            self._see_last()
-        else:
-            known = [([*begun[0], *known[0][0]], *known[0][1:]), *known[1:]]
-        self._last_known = None
-        *whole, last = known
-        self._id_fit.see(whole)
-        if len(last[0]) <= _KEPT_IDS:
-            self._last_known = last
-        else:
-            self._id_fit.see([last])
-
-    def _see_last(self) -> None:
-        if self._last_known is not None:
-            self._id_fit.see([self._last_known])
-            self._last_known = None
 
     def _settle(self, groups: Sequence[QueryGroup]) -> None:
         """Choose the judges; `groups` show whether they are to compare the caller's vectors."""

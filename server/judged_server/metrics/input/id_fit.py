@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from typing import Self
 from urllib.parse import unquote
 
@@ -63,7 +63,7 @@ _ALL = (*_SAME, *_ALIKE)
 _SAMPLE, _RARE = 2_000, 20_000
 """How many retrieved ids are looked at: of any queries, and of those that expect ids with escapes
 or letters outside ASCII."""
-_KEPT = 300
+_KEPT = 100
 """Ids that are kept to find the nearest of, as long as nothing was found."""
 _SHOWN = 80
 _MOST = 2**63
@@ -205,13 +205,9 @@ def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str
     if pairs := _alike(expected, retrieved):
         return pairs[0]
     name = next(iter(expected))
-    around = [other for other in retrieved if name in other or other in name]
-    like = SequenceMatcher(None, "", name[:_SHOWN])
-    shares: dict[str, float] = {}
-    for other in around or retrieved:
-        like.set_seq1(other[:_SHOWN])
-        shares[other] = like.quick_ratio()
-    return name, max(shares, key=shares.__getitem__)
+    known = {other[:_SHOWN]: other for other in retrieved}
+    (like,) = get_close_matches(name[:_SHOWN], known, 1, cutoff=0.0)
+    return name, known[like]
 
 
 def _difference(a: str, b: str) -> str:
