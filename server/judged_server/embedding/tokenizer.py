@@ -167,24 +167,19 @@ class WindowTokenizer:
         return np.concatenate((self._before, token_ids, self._after))
 
     def _encode_batch(self, texts: list[str]) -> list[TokenIds | None]:
+        """Return the ids of each text, None for one that the tokenizer fails on."""
         try:
             encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
             return [np.array(encoding.ids, np.int64) for encoding in encodings]
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
-            logger.warning("a batch of %d texts could not be tokenised as a whole", len(texts))
-        return [self._encode_one(text) for text in texts]
+        except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
+            name = type(error).__name__
+            logger.warning("%d texts could not be tokenised together: %s", len(texts), name)
+        return [None] if len(texts) == 1 else [self._encode_one(text) for text in texts]
 
     def _encode_one(self, text: str) -> TokenIds | None:
-        try:
-            encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
-            return np.array(encoding.ids, np.int64)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
-            logger.warning("a text could not be tokenised: %s", type(error).__name__)
-        return None
+        return self._encode_batch([text])[0]
 
     def _encode_long(self, text: str, wanted: int | None) -> TokenIds | None:
         """Return a text's ids; once `wanted` of them are found the rest may be left out."""

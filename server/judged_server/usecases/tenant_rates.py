@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from judged_server.errors import TenantLimit
 from judged_server.llm.transport.clock import Clock
-from judged_server.tenant import Tenant, current_tenant
+from judged_server.tenant import current_tenant
 
 BYTES_A_TOKEN = 3.5
 BURST_S = 10.0
@@ -39,36 +39,31 @@ class TenantRates:
 
         Raises TenantLimit, which says when it may, where it has nothing left.
         """
-        tokens = int(size / BYTES_A_TOKEN)
-        tenant = current_tenant()
-        if tenant.tokens_per_second is None or not tokens:
-            return
-        wait_s = self._wait_s(tenant, tenant.tokens_per_second)
-        if wait_s > 0:
+        if (wait_s := self._take(size)) > 0:
+            rate = current_tenant().tokens_per_second or 0
             raise TenantLimit(
                 "tokens_per_second",
-                f"you may send {tenant.tokens_per_second:g} tokens a second, and have sent more; "
-                f"send the call again in {wait_s:.1f} s, or ask the operator for a higher "
-                "tokens_per_second",
+                f"you may send {rate:g} tokens a second, and have sent more; send the call again "
+                f"in {wait_s:.1f} s, or ask the operator for a higher tokens_per_second",
                 wait_s,
             )
-        self._buckets[tenant.name].left -= tokens
 
     async def pace(self, size: int) -> None:
         """Take a message of a stream in the same way; return once the next one may be read."""
-        tokens = int(size / BYTES_A_TOKEN)
-        tenant = current_tenant()
-        if tenant.tokens_per_second is None or not tokens:
-            return
-        while (wait_s := self._wait_s(tenant, tenant.tokens_per_second)) > 0:
+        while (wait_s := self._take(size)) > 0:
             await self._clock.sleep(wait_s)
-        self._buckets[tenant.name].left -= tokens
 
-    def _wait_s(self, tenant: Tenant, rate: float) -> float:
-        """Return in how many seconds the tenant has something left."""
+    def _take(self, size: int) -> float:
+        """Take a message, or return in how many seconds the tenant has something left."""
+        tokens, tenant = int(size / BYTES_A_TOKEN), current_tenant()
+        if (rate := tenant.tokens_per_second) is None or not tokens:
+            return 0.0
         now, most = self._clock.now(), rate * BURST_S
         bucket = self._buckets.setdefault(tenant.name, _Bucket(most, now))
         bucket.left = min(most, bucket.left + (now - bucket.at) * rate)
         bucket.at = now
         missing = 1 - bucket.left
-        return missing / rate if missing > _ROUNDING else 0.0
+        if missing > _ROUNDING:
+            return missing / rate
+        bucket.left -= tokens
+        return 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -27,13 +28,10 @@ def containment(
     three compare stems in order, articles left out.
     """
     joined = _joined(reading)
-    squeezed: dict[int, bytes] = {}
 
+    @cache
     def squeeze(text: int) -> bytes:
-        if (known := squeezed.get(text)) is None:
-            raw = reading.texts[text].lower().encode("utf-8", "replace")
-            known = squeezed[text] = raw.translate(None, _BETWEEN)
-        return known
+        return reading.texts[text].lower().encode("utf-8", "replace").translate(None, _BETWEEN)
 
     contained: list[int] = []
     reverse: list[int] = []
@@ -75,21 +73,15 @@ def initials(
     """
     n_stems = max(len(reading.stem_numbers), 1)
     first, flat, stop = reading.first.tolist(), reading.words.tolist(), reading.stop.tolist()
-    known: dict[int, int] = {}
 
+    @cache
     def abbreviate(text: int) -> int:
         """Return the number of the stem that is the initials of a text, -1 where none is."""
-        if (found := known.get(text)) is None:
-            begin, end = first[text], first[text + 1]
-            words = (
-                () if end - begin > _LONGEST_NAME else [w for w in flat[begin:end] if not stop[w]]
-            )
-            found = -1
-            if len(words) in _INITIALS:
-                short = "".join([reading.initials[w] for w in words])
-                found = reading.stem_numbers.get(short, -1)
-            known[text] = found
-        return found
+        begin, end = first[text], first[text + 1]
+        if end - begin > _LONGEST_NAME:
+            return -1
+        letters = [reading.initials[word] for word in flat[begin:end] if not stop[word]]
+        return reading.stem_numbers.get("".join(letters), -1) if len(letters) in _INITIALS else -1
 
     of_pairs = np.array([abbreviate(text) for text in items.pair_text.tolist()], np.int64)
     of_answers = np.array([abbreviate(text) for text in items.answers.tolist()], np.int64)
