@@ -6,7 +6,8 @@ Nothing is left out. The names of the rows are the leading columns that may fold
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from rich import box
@@ -18,8 +19,6 @@ from judged.report.texts import visible
 
 _GAP = 3
 """Characters between two columns."""
-_NARROWEST = 16
-"""Characters that a column of text keeps where it folds."""
 
 
 class _Visible(Table):
@@ -42,65 +41,35 @@ def result_table() -> Table:
 def fitting(view: Table, width: int) -> list[Table]:
     """Return the table as it is where it fits `width` characters, else as several that do.
 
-    Each begins with the names of the rows, which fold where they take more than half of the width.
+    Each begins with the names of the rows, which fold where they take more than half of the width,
+    as does a column that is too wide alone.
     """
-    names = list(takewhile(_folds, view.columns))
-    others = view.columns[len(names) :]
-    if _taken([_natural(column) for column in view.columns]) <= width:
+    natural = [_natural(column) for column in view.columns]
+    if _taken(natural) <= width:
         return [view]
-    held = _held_by_names(names, width)
-    blocks: list[list[Column]] = [[]]
-    for column in others:
-        needed = [*held, *(_needed(one) for one in (*blocks[-1], column))]
-        if blocks[-1] and _taken(needed) > width:
+    n = sum(not column.no_wrap for column in view.columns)
+    names = natural[:n]
+    if n and _taken(names) > width // 2:
+        names = [min(each, max(1, (width // 2 - _GAP * (n - 1)) // n)) for each in names]
+    blocks: list[list[int]] = [[]]
+    for place in range(n, len(natural)):
+        if blocks[-1] and _taken([*names, *(natural[i] for i in (*blocks[-1], place))]) > width:
             blocks.append([])
-        blocks[-1].append(column)
-    return [_part(names, held, block, width) for block in blocks]
-
-
-def _held_by_names(names: Sequence[Column], width: int) -> list[int]:
-    natural = [_natural(column) for column in names]
-    if not names or _taken(natural) <= width // 2:
-        return natural
-    most = max(1, (width // 2 - _GAP * (len(names) - 1)) // len(names))
-    return [min(each, most) for each in natural]
-
-
-def _part(
-    names: Sequence[Column], held: Sequence[int], block: Sequence[Column], width: int
-) -> Table:
-    """Return the table of some columns; names fold as far as they have to.
-
-    A lone column that has no room beside the least that names hold folds too.
-    """
-    view = result_table()
-    too_wide = len(block) == 1 and _taken([*held, _natural(block[0])]) > width
-    for column, least in zip(names, held, strict=True):
-        view.add_column(
-            column.header,
-            justify=column.justify,
-            overflow="fold",
-            max_width=least if too_wide else None,
-        )
-    for column in block:
-        view.add_column(
-            column.header,
-            justify=column.justify,
-            overflow="fold",
-            no_wrap=column.no_wrap and not too_wide,
-        )
-    for row in zip(*(column.cells for column in (*names, *block)), strict=True):
-        view.add_row(*row)
-    return view
-
-
-def _folds(column: Column) -> bool:
-    return not column.no_wrap
-
-
-def _needed(column: Column) -> int:
-    natural = _natural(column)
-    return min(natural, _NARROWEST) if _folds(column) else natural
+        blocks[-1].append(place)
+    parts = []
+    for block in blocks:
+        folds = len(block) == 1 and _taken([*names, natural[block[0]]]) > width
+        part = copy(view)
+        part.columns = [
+            replace(column, _index=i, max_width=names[i] if folds else None)
+            for i, column in enumerate(view.columns[:n])
+        ]
+        part.columns += [
+            replace(view.columns[place], _index=i, no_wrap=not folds)
+            for i, place in enumerate(block, start=n)
+        ]
+        parts.append(part)
+    return parts
 
 
 def _natural(column: Column) -> int:
