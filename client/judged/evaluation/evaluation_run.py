@@ -309,7 +309,10 @@ class EvaluationRun:
             judge=evaluation.judge,
             negatives=evaluation.negatives,
             usage=usage,
-            warnings=[*self.warnings, *evaluation_warnings(evaluation, self.groups)],
+            warnings=[
+                *self.warnings,
+                *evaluation_warnings(evaluation, self.groups, self.options.interval),
+            ],
             name=self._name,
             k=self._k,
         )

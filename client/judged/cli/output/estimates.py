@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from judged import IntervalOptions, MetricTable
+from judged import MetricTable
 from judged.cli.output.tables import mean_of, with_interval
 from judged.cli.output.writer import new_table
 from judged.report.summary import number
@@ -46,14 +46,6 @@ def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, An
     return {
         name: None if estimate is None else asdict(estimate) for name, estimate in estimates.items()
     }
-
-
-def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:
-    """Yield what the reader of the intervals should know, once for metrics that share it."""
-    if asked is not None and any(metric.interval is None for metric in table.metrics):
-        yield "interval: there is none where fewer than two queries have a value"
-    intervals = {metric.name: metric.interval for metric in table.metrics}
-    yield from shared_warnings("interval", intervals)
 
 
 def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:

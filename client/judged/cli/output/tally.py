@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, fields
 from judged import Verdicts
 from judged.cli.output.tables import describe_verdicts
 from judged.cli.output.usage import (
-    asked_models,
     count_stages,
-    describe_cascade,
     describe_stages,
-    describe_usage,
     split_warnings,
+    taken,
 )
 from judged.cli.output.writer import UNANSWERED, Output
 from judged.evaluation._steps.warnings import (
@@ -59,11 +57,9 @@ class Tally:
         """Say how it went: one line, and a warning for everything that needs one."""
         signature = "" if self.judge is None else self.judge.signature
         out.note(f"{describe_verdicts(self.counts)}; {signature}")
-        if self.usage is not None and asked_models(self.usage):
-            out.note(describe_usage(self.usage))
         if self._stages:
             out.note(describe_stages(self._stages))
-        for line in () if self.usage is None else describe_cascade(self.usage):
+        for line in taken(self.usage):
             out.note(line)
         out.warn(
             *verdict_warnings(self.counts),

@@ -32,9 +32,13 @@ def describe_usage(usage: Usage) -> str:
     return f"{calls} answered in {tries}, {tokens}{cost}{kept}{shared}{guessed}{left_out}"
 
 
-def asked_models(usage: Usage) -> bool:
-    """Say whether language models were asked: those of a cascade may not have been."""
-    return usage.cascade is None or bool(usage.attempts or usage.cached or usage.shared)
+def taken(usage: Usage | None) -> list[str]:
+    """Return what judging took and saved, a line each."""
+    if usage is None:
+        return []
+    # The models of a cascade may not have been asked.
+    asked = usage.cascade is None or usage.attempts or usage.cached or usage.shared
+    return [*([describe_usage(usage)] if asked else []), *describe_cascade(usage)]
 
 
 def count_stages(verdicts: Verdicts) -> Counter[int]:

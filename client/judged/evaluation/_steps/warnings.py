@@ -12,8 +12,10 @@ from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.results import Results
 from judged.types import (
     Evaluation,
+    IntervalOptions,
     JudgeIdentity,
     MetricCounts,
+    MetricTable,
     QueryGroup,
     Usage,
     VerdictCounts,
@@ -42,18 +44,26 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
     yield from results.warnings
 
 
-def evaluation_warnings(evaluation: Evaluation, groups: Iterable[QueryGroup]) -> Iterator[str]:
+def evaluation_warnings(
+    evaluation: Evaluation, groups: Iterable[QueryGroup], interval: IntervalOptions | None
+) -> Iterator[str]:
     """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts."""
     counts = evaluation.table.counts
     yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
     yield from blind_warnings(evaluation.judge, counts.verdicts, balance_of_lengths(groups))
-    intervals = {metric.name: metric.interval for metric in evaluation.table.metrics}
-    yield from shared_warnings("interval", intervals)
+    yield from interval_warnings(evaluation.table, interval)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
     yield from guarantee_warnings(evaluation.usage)
+
+
+def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:
+    """Yield what the reader of the intervals should know, once for metrics that share it."""
+    if asked is not None and any(metric.interval is None for metric in table.metrics):
+        yield "interval: there is none where fewer than two queries have a value"
+    yield from shared_warnings("interval", {each.name: each.interval for each in table.metrics})
 
 
 def count_warnings(counts: MetricCounts) -> Iterator[str]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from judged import Evaluation, JudgedError, MetricOptions, Verdicts
 from judged.cli.connection import connect
@@ -39,7 +38,6 @@ from judged.cli.output.estimates import (
     corrected_document,
     corrected_table,
     corrected_warnings,
-    interval_warnings,
     more_labels,
     slice_warnings,
     slices_table,
@@ -55,11 +53,9 @@ from judged.cli.output.tables import (
     per_query_table,
 )
 from judged.cli.output.usage import (
-    asked_models,
     cascade_table,
-    describe_cascade,
-    describe_usage,
     report_estimate,
+    taken,
     usage_document,
     vote_warnings,
 )
@@ -67,20 +63,12 @@ from judged.cli.output.writer import Output, check_apart, progress_bar
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation import Evaluator
-from judged.evaluation._steps.warnings import (
-    balance_of_lengths,
-    blind_warnings,
-    count_warnings,
-    guarantee_warnings,
-    reason_warnings,
-    reasons_of,
-    verdict_warnings,
-)
+from judged.evaluation._steps.warnings import evaluation_warnings
 from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.query_results import query_result
 from judged.evaluation.result_document import write_head, write_query
-from judged.types import CorrectedEstimate, Matching, MetricCounts, Usage, VerdictCounts
+from judged.types import CorrectedEstimate, Matching, MetricCounts, VerdictCounts
 
 
 def command(
@@ -210,8 +198,7 @@ def command(
         write_query(query_result(query, group, place, ranked, found.verdicts))
         for place, (query, group, ranked) in enumerate(queries.queries())
     )
-    counts = found.table.counts.verdicts
-    out.warn(*blind_warnings(found.judge, counts, balance_of_lengths(groups)))
+    out.warn(*evaluation_warnings(found, groups, asked.interval))
     report(out, found, asked, per_query=per_query, gates=gates, means=means, queries=details)
 
 
@@ -232,21 +219,6 @@ def unmeasured_written(out: Output) -> Iterator[None]:
         raise
 
 
-def _taken(usage: Usage | None) -> list[str]:
-    """Return what judging took and saved, a line each."""
-    if usage is None:
-        return []
-    return [*([describe_usage(usage)] if asked_models(usage) else []), *describe_cascade(usage)]
-
-
-def _parts(found: Evaluation) -> Iterator[Table]:
-    """Yield what is shown beneath the means."""
-    if found.usage is not None and found.usage.cascade is not None:
-        yield cascade_table(found.usage.cascade)
-    if found.table.slices:
-        yield slices_table(found.table)
-
-
 def report(
     out: Output,
     found: Evaluation,
@@ -264,14 +236,8 @@ def report(
     table = found.table
     verdicts = table.counts.verdicts or VerdictCounts()
     out.warn(
-        *table.warnings,
-        *count_warnings(table.counts),
-        *verdict_warnings(verdicts),
         *negative_warnings(found.negatives),
-        *(() if found.verdicts is None else reason_warnings(reasons_of(found.verdicts))),
         *(() if found.verdicts is None else vote_warnings(found.verdicts)),
-        *guarantee_warnings(found.usage),
-        *interval_warnings(table, asked.interval),
         *slice_warnings(table, asked.slice_by),
         *corrected_warnings(means),
     )
@@ -286,7 +252,7 @@ def report(
         made_from = "matched by document id; no judge was asked"
     else:
         made_from = f"{describe_verdicts(verdicts)}\njudge {found.judge.signature}"
-    made_from = "\n".join([made_from, *_taken(found.usage)])
+    made_from = "\n".join([made_from, *taken(found.usage)])
     signature = found.judge.signature if found.judge is not None else None
     outcomes = gates.check(table, signature, out, found.negatives)
     if per_query:
@@ -296,8 +262,10 @@ def report(
         "",
         f"{describe_counts(table.counts)}\n{made_from}",
     )
-    for part in _parts(found):
-        out.show("", part)
+    if found.usage is not None and found.usage.cascade is not None:
+        out.show("", cascade_table(found.usage.cascade))
+    if table.slices:
+        out.show("", slices_table(table))
     if means is not None:
         out.show("", corrected_table(means))
         if told := more_labels(means):

@@ -17,13 +17,12 @@ from judged.cli.connection import connect
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinCoverage, MinScores
 from judged.cli.options.server import ResultFlags
-from judged.cli.output.estimates import interval_warnings
 from judged.cli.output.gates import Gates, finish, gates_document
 from judged.cli.output.tables import describe_counts, document, means_table, per_query_table
 from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import TrecQrels, TrecRun
-from judged.evaluation._steps.warnings import count_warnings
+from judged.evaluation._steps.warnings import count_warnings, interval_warnings
 from judged.evaluation.datasets.fit import spelling_warning
 from judged.types import MetricCounts, Unjudged
 

@@ -17,11 +17,11 @@ from judged.cli.inputs.answers import AnswerFile, read_answers
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinScores
 from judged.cli.options.server import ResultFlags
-from judged.cli.output.estimates import interval_warnings
 from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document, hold_count
 from judged.cli.output.tables import document, means_table, per_query_table
 from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
+from judged.evaluation._steps.warnings import interval_warnings
 from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, answer_similarity
 from judged.types import MetricCounts, MetricResult
 
