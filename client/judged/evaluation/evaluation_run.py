@@ -309,10 +309,7 @@ class EvaluationRun:
             judge=evaluation.judge,
             negatives=evaluation.negatives,
             usage=usage,
-            warnings=[
-                *self.warnings,
-                *evaluation_warnings(evaluation, self.groups, self.options.interval),
-            ],
+            warnings=[*self.warnings, *remarks],
             name=self._name,
             k=self._k,
         )
