@@ -18,7 +18,7 @@ from judged._batching.distinct import against_negatives, distinct_group, distinc
 from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
 from judged._codec import read_fields
 from judged._convert.groups import write_group
-from judged._convert.judges import read_identity, share, write_asking, write_judge
+from judged._convert.judges import Purse, read_identity, write_asking, write_judge
 from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics, need_kind
@@ -94,8 +94,7 @@ class EvaluateStream:
         )
         self._judge = judge
         self._keeps_verdicts = include_verdicts
-        self._asking = asking
-        write_asking(asking)  # what is wrong with it is told before anything is sent
+        self._purse = Purse(asking)  # what is wrong with it is told before anything is sent
         self._record = record
         self._progress = progress
         self._total = self._count() if progress is not None else None
@@ -103,7 +102,6 @@ class EvaluateStream:
         self._budget = budget
         self.attempts = Attempts(deadline, budget)
         self.done = False
-        self._spent = 0.0
         self._try = self._best = _Try()
 
     def _count(self) -> int | None:
@@ -124,7 +122,7 @@ class EvaluateStream:
         if len(self._try.verdicts) >= len(self._best.verdicts):
             self._best = self._try
         self._try = _Try()
-        start = pb.StreamEvaluateStart(asking=write_asking(share(self._asking, 1, 1, self._spent)))
+        start = pb.StreamEvaluateStart(asking=write_asking(self._purse.rest()))
         start.MergeFrom(self._start)
         return self._messages(start, self._try)
 
@@ -171,7 +169,7 @@ class EvaluateStream:
             this.judge = read_identity(chunk.judge)
         usage = usage_of(chunk)
         this.spent += 0.0 if usage is None else usage.cost or 0.0
-        self._spent = max(self._spent, this.spent)
+        self._purse.spent = max(self._purse.spent, this.spent)
         if chunk.negatives:
             found = [read_fields(NegativeMatch, match) for match in chunk.negatives]
             this.matches[chunk.chunk_id] = found

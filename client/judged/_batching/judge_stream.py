@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from judged import errors
 from judged._convert.groups import write_group
-from judged._convert.judges import read_identity, share, write_asking, write_judge
+from judged._convert.judges import Purse, read_identity, write_asking, write_judge
 from judged._convert.verdicts import read_chunk
 from judged._inputs import need_each, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
@@ -43,8 +43,7 @@ class JudgeStream:
             include_details=include_details,
             request_id=request_id or str(uuid.uuid4()),
         )
-        self._asking = asking
-        self._spent = 0.0
+        self._purse = Purse(asking)
         self._deadline = deadline
         self._budget = budget
         self.attempts = Attempts(deadline, budget)
@@ -66,7 +65,7 @@ class JudgeStream:
         """
         self._identity = None
         self._answered = 0
-        asking = write_asking(share(self._asking, 1, 1, self._spent))
+        asking = write_asking(self._purse.rest())
         start = pb.StreamJudgeStart(asking=asking)
         start.MergeFrom(self._start)
         n_sent = self._n_read  # read without the lock: whoever holds it may wait for an answer
@@ -121,7 +120,7 @@ class JudgeStream:
             self._budget.answered()
             return None
         self._answered += 1
-        self._spent += reply.chunk.usage.cost
+        self._purse.spent += reply.chunk.usage.cost
         groups = self._unanswered.pop(reply.chunk.chunk_id, ())
         return read_chunk(reply.chunk, self._identity, groups)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from judged import errors
 from judged._batching.chunks import CHUNK_CHARACTERS, PASSING
 from judged._batching.packing import packed
-from judged._convert.judges import Purse, read_identity, share
+from judged._convert.judges import Purse, read_identity
 from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import missing_for, usage_of
 from judged._inputs import need_each
@@ -104,7 +104,7 @@ class Part:
         return write_scores(
             [self._items[i] for i in self._asked],
             rubrics,
-            share(self.asking, 1, 1, self.usage.cost),
+            Purse(self.asking, self.usage.cost or 0.0).rest(),
             include_replies=self._include_replies,
             request_id=self._request_id,
         )
@@ -199,7 +199,7 @@ class Scoring:
             )
             for part in packed(sized, (part_characters, most))
         ]
-        self._asking, self._limit = asking, Purse(asking)
+        self._purse = Purse(asking)
         self._progress = progress
         self._done = 0
         self._total = len(self._items) * len(self._rubrics)
@@ -207,17 +207,12 @@ class Scoring:
     @property
     def limited(self) -> bool:
         """Whether the next part must wait for what one cost."""
-        return self._limit.limited
+        return self._purse.limited
 
     def parts_in_turn(self) -> Iterator[Part]:
         """Yield the parts, each with what those before it have left of what all may cost."""
         for part in self.parts:
-            left = Purse(self._asking)
-            for earlier in self.parts:
-                left.took(earlier.usage)
-                if earlier.failure is not None:
-                    left.lost(earlier.failure)
-            part.asking = left.rest()
+            part.asking = self._purse.rest()
             yield part
 
     def take(self, part: Part, event: AnswerScore | Exception | None) -> Iterator[AnswerScore]:
@@ -225,7 +220,9 @@ class Scoring:
         if isinstance(event, AnswerScore):
             self._tell()
             yield self._named(event)
-        elif isinstance(event, errors.JudgedError):
+            return
+        self._purse.took(part.usage)
+        if isinstance(event, errors.JudgedError):
             self.failed(part, event)
         elif event is not None:
             raise event
@@ -242,6 +239,7 @@ class Scoring:
         if not isinstance(error, PASSING):
             raise error
         part.failure = error
+        self._purse.lost(error)
 
     def lost(self) -> Iterator[AnswerScore]:
         """Yield the scores that never came, as errors; raise the first failure if none came.
@@ -259,7 +257,7 @@ class Scoring:
 
     def _named(self, score: AnswerScore) -> AnswerScore:
         """Return a score whose error names the limit of the call."""
-        return replace(score, error=self._limit.named(score.error)) if score.error else score
+        return replace(score, error=self._purse.named(score.error)) if score.error else score
 
     @property
     def _any_score(self) -> bool:

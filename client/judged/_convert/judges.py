@@ -98,52 +98,40 @@ def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
     )
 
 
-def share(asking: Asking | None, part: int, whole: int, spent: float | None = 0.0) -> Asking | None:
-    """Return the asking of `part` of the `whole` that is still to be asked.
-
-    Its limit is as large a part of what was not spent yet. A limit that the server will refuse
-    stays as it is.
-    """
-    if asking is None:
-        return None
-    need_kind(asking, "asking", Asking, "an Asking")
-    if asking.max_cost is None or not _is_limit(asking.max_cost):
-        return asking
-    if part >= whole and not spent:
-        return asking
-    left = asking.max_cost - (spent or 0.0)
-    return replace(asking, max_cost=max(LEAST, left * _BELOW * part / max(whole, 1)))
-
-
-def _is_limit(max_cost: float) -> bool:
-    return math.isfinite(max_cost) and max_cost > 0
-
-
 class Purse:
     """The limit on what models may cost: one for a call, however many messages it travels in.
 
     The messages are sent one after the other where there is one, each with all that is left.
     """
 
-    def __init__(self, asking: Asking | None) -> None:
+    def __init__(self, asking: Asking | None, spent: float = 0.0) -> None:
         if asking is not None:
             need_kind(asking, "asking", Asking, "an Asking")
         self._asking = asking
         self.limited = asking is not None and asking.max_cost is not None
-        self._spent: list[float] = []
+        self.spent = spent
 
-    def rest(self) -> Asking | None:
-        """Return how models are asked by the next message."""
-        return share(self._asking, 1, 1, math.fsum(self._spent))
+    def rest(self, parts: int = 1) -> Asking | None:
+        """Return how models are asked by the next message, the next of as many with equal limits.
+
+        A limit that the server will refuse stays as it is.
+        """
+        limit = None if self._asking is None else self._asking.max_cost
+        if self._asking is None or limit is None or not 0 < limit < math.inf:
+            return self._asking
+        if parts == 1 and not self.spent:
+            return self._asking
+        left = (limit - self.spent) * _BELOW / parts
+        return replace(self._asking, max_cost=max(LEAST, left))
 
     def took(self, usage: Usage | None) -> None:
         """Note what a message took."""
-        self._spent.append(0.0 if usage is None else usage.cost or 0.0)
+        self.spent += 0.0 if usage is None else usage.cost or 0.0
 
     def lost(self, error: JudgedError) -> None:
         """Note that a message failed, and may have spent all that was left."""
         if self._asking is not None and error.code != "RESOURCE_EXHAUSTED":  # nothing was asked
-            self._spent.append(self._asking.max_cost or 0.0)
+            self.spent += self._asking.max_cost or 0.0
 
     def named(self, error: VerdictError) -> VerdictError:
         """Return why something was not asked with the limit of the call, not of its message."""

@@ -7,7 +7,6 @@ panel's score is follows the rules of the judge `panel`.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +15,7 @@ from statistics import fmean, median
 from typing import Any
 
 from judged._batching.scoring import summarise
-from judged._convert.judges import share
+from judged._convert.judges import Purse
 from judged._inputs import need_each, need_ids
 from judged.client import Client
 from judged.errors import InvalidArgument
@@ -128,9 +127,9 @@ def panel_steps(
             rule = "is that of one model's scores, and none of a panel's; leave it out"
             raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
     members: dict[str, ScoredAnswers] = {}
+    purse = Purse(asking)
     for name in names:
-        spent = math.fsum(found.usage.cost or 0.0 for found in members.values())
-        part = share(asking, 1, len(names) - len(members), spent)
+        part = purse.rest(len(names) - len(members))
         told = _shifted(progress, len(members), len(names))
         by_model = [replace_model(rubric, name) for rubric in asked]
         members[name] = yield partial(
@@ -138,6 +137,7 @@ def panel_steps(
             *(given, by_model, part, timeout, told),
             include_replies=include_replies,
         )
+        purse.took(members[name].usage)
     return PanelScores(combined(members, how), members)
 
 

@@ -24,7 +24,7 @@ from judged import (
     QueryGroup,
     Status,
 )
-from judged._convert.judges import share
+from judged._convert.judges import Purse
 from judged.cli.connection import Connection, connect
 from judged.cli.field_path import flag_of
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
@@ -180,7 +180,7 @@ def command(
                 out, server, one, cost, contexts, groups, asking, shared.timeout
             )
             scored.append(found_scores)
-            asking = share(asking, 1, 1, spent)  # one limit for all stages
+            asking = Purse(asking, spent).rest()  # one limit for all stages
         with explained(place=flag_of(_FLAGS)):
             found = server.client.calibrate_cascade(
                 _labelled(lines, scored),
