@@ -116,7 +116,8 @@ class Gates:
                 outcomes.append(not_assessed(gate, f"{metric.name} has no mean, {why}"))
             elif gate.flag == "--max-drop" and self._baseline is not None:
                 before = self._comparable(self._baseline, metric, signature, out)
-                outcomes.append(_drop(gate, metric, lower, before))
+                worst = None if lower is None else before - lower
+                outcomes.append(hold_drop(gate, metric.name, before, metric.mean, worst))
             else:
                 outcomes.append(hold_mean(gate, metric.mean, lower))
         if self._max_negatives is not None:
@@ -259,10 +260,41 @@ def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
     if lower is not None:
         found += f", and {lower:.4f} in the worst case of what is missing (the lower bound)"
     short = gate.threshold - worst
-    if short <= _ROUNDING:
-        return Outcome(gate, mean, True, f"held: {gate.metric} is {found}; {gate}", lower)
-    message = f"fell short: {gate.metric} is {found}, {_size(short)} below {gate}"
-    return Outcome(gate, mean, False, message, lower)
+    return _held(
+        gate, mean, lower, f"{gate.metric} is {found}", short, f"{_size(short)} below {gate}"
+    )
+
+
+def hold_drop(
+    gate: Gate, name: str, before: float, now: float | None, worst: float | None
+) -> Outcome:
+    """Hold the fall of a mean to a gate, or the `worst` that it may be where some is missing."""
+    falls = [] if now is None else [before - now]
+    held = max([*falls, *([] if worst is None else [worst])], default=None)
+    if held is None:
+        return not_assessed(gate, f"{name} has no mean")
+    which = "" if worst is None else " in the worst case of what is missing (the lower bound)"
+    found = f"{name} fell from {before:.4f} to {before - held:.4f}{which}"
+    if held <= 0:
+        found = f"{name} is {before - held:.4f}{which}, {before:.4f} before"
+    over = held - gate.threshold
+    value = falls[0] if falls else None
+    return _held(gate, value, worst, found, over, f"by {_size(over)} more than {gate} allows")
+
+
+def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
+    """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
+    over = (found if worst is None else worst) - gate.threshold
+    return _held(gate, found, worst, said, over, f"{over:g} more than {gate} allows")
+
+
+def _held(
+    gate: Gate, value: float | None, worst: float | None, said: str, over: float, short: str
+) -> Outcome:
+    """Return the outcome of a gate that fell short where `over` is above 0, as `short` says."""
+    passed = over <= _ROUNDING
+    message = f"held: {said}; {gate}" if passed else f"fell short: {said}, {short}"
+    return Outcome(gate, value, passed, message, worst)
 
 
 def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
@@ -323,36 +355,6 @@ def coverage_outcomes(
     return outcomes
 
 
-def _drop(gate: Gate, metric: MetricResult, lower: float | None, before: float) -> Outcome:
-    mean = metric.mean
-    worst = mean if lower is None else lower
-    if worst is None:
-        return not_assessed(gate, f"{metric.name} has no mean")
-    drop = before - worst
-    which = "" if lower is None else " in the worst case of what is missing (the lower bound)"
-    found = f"{metric.name} fell from {before:.4f} to {worst:.4f}{which}"
-    value = None if mean is None else before - mean
-    worst_drop = None if lower is None else drop
-    if drop <= gate.threshold + _ROUNDING:
-        found = found if drop > 0 else f"{metric.name} is {worst:.4f}{which}, {before:.4f} before"
-        return Outcome(gate, value, True, f"held: {found}; {gate}", worst_drop)
-    message = f"fell short: {found}, by {_size(drop - gate.threshold)} more than {gate} allows"
-    return Outcome(gate, value, False, message, worst_drop)
-
-
-def hold_drop(gate: Gate, run: str, before: float, now: float, worst: float | None) -> Outcome:
-    """Hold the fall of a run, or the `worst` that it may be where some is missing, to a gate."""
-    drop = before - now
-    held = drop if worst is None else max(drop, worst)
-    found = f"{gate.metric} of {run} is {now:.4f}, {before:.4f} in the baseline"
-    if worst is not None:
-        found += f", {held:.4f} lower in the worst case of what is missing"
-    if held <= gate.threshold + _ROUNDING:
-        return Outcome(gate, drop, True, f"held: {found}; {gate}", worst)
-    over = _size(held - gate.threshold)
-    return Outcome(gate, drop, False, f"fell short: {found}: {over} more than {gate} allows", worst)
-
-
 def _negatives(most: int, report: NegativeReport | None) -> Outcome:
     gate = Gate("--max-negatives", "", most)
     if report is None:
@@ -370,15 +372,6 @@ def _negatives(most: int, report: NegativeReport | None) -> Outcome:
             f"{word(missing, 'is', 'are')} missing"
         )
     return hold_count(gate, found, said, worst if missing else None)
-
-
-def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
-    """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
-    over = (found if worst is None else worst) - gate.threshold
-    message = f"held: {said}; {gate}"
-    if over > 0:
-        message = f"fell short: {said}, {over:g} more than {gate} allows"
-    return Outcome(gate, found, over <= 0, message, worst)
 
 
 def _size(amount: float) -> str:

@@ -170,7 +170,8 @@ def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredR
         top = before.mean if highest is None else highest
         bottom = now.mean if lowest is None else lowest
         worst = None if top is None or bottom is None else top - bottom
-    return hold_drop(gate, made.run, made.baseline_mean, made.run_mean, worst)
+    name = f"{gate.metric} of {made.run}"
+    return hold_drop(gate, name, made.baseline_mean, made.run_mean, worst)
 
 
 def _read(path: Path) -> Report:
