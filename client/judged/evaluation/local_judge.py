@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 from judged.types import Context, JudgeIdentity, QueryGroup, Source, Status, VerdictError, Verdicts
@@ -24,6 +25,7 @@ class JudgeObject(Protocol):
 
 
 _INVALID_ARGUMENT, _INTERNAL = 3, 13
+_ABSTAINED = "ABSTAINED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,50 +67,51 @@ class LocalJudge:
 
     def judge(self, groups: Sequence[QueryGroup]) -> Verdicts:
         """Return a verdict for each context of groups, retrieved-major."""
-        relevant: list[bool] = []
-        score: list[float] = []
-        status: list[int] = []
-        errors: dict[int, VerdictError] = {}
-        offsets = [0]
-        for group in groups:
-            for retrieved in group.retrieved:
-                for expected in group.expected:
-                    context = Context(group.query, expected, retrieved)
-                    said, error = self._ask(context)
-                    if error is not None:
-                        errors[len(status)] = error
-                    status.append(int(_status(said, error)))
-                    score.append(said or 0.0)
-                    relevant.append(said is not None and said + 1e-9 >= self.min_score)
-            offsets.append(len(status))
-        n = len(status)
-        source, flags = [int(Source.COMPUTED)] * n, [0] * n
+        said = [
+            self._ask(Context(group.query, expected, retrieved))
+            for group in groups
+            for retrieved in group.retrieved
+            for expected in group.expected
+        ]
+        errors = {i: each for i, each in enumerate(said) if isinstance(each, VerdictError)}
+        score = [0.0 if isinstance(each, VerdictError) else each for each in said]
+        relevant = [
+            i not in errors and each + 1e-9 >= self.min_score for i, each in enumerate(score)
+        ]
+        status = [int(Status.OK)] * len(said)
+        for i, error in errors.items():
+            abstained = error.reason == _ABSTAINED
+            status[i] = int(Status.ABSTAINED if abstained else Status.ERROR)
+        sizes = (len(group.expected) * len(group.retrieved) for group in groups)
+        source, flags = [int(Source.COMPUTED)] * len(said), [0] * len(said)
         return Verdicts(
-            *(relevant, score, status, source, flags, offsets, errors, self.identity), groups=groups
+            *(relevant, score, status, source, flags, list(accumulate(sizes, initial=0)), errors),
+            self.identity,
+            groups=groups,
         )
 
-    def _ask(self, context: Context) -> tuple[float | None, VerdictError | None]:
+    def _ask(self, context: Context) -> float | VerdictError:
         try:
             judges = self.function if callable(self.function) else self.function.judge
             said = judges(context)
         except Exception as error:  # noqa: BLE001 - it is that context's error
             problem = f"{type(error).__name__}: {error}"
-            return None, VerdictError(_INTERNAL, "JUDGE_FAILED", problem, retryable=False)
+            return VerdictError(_INTERNAL, "JUDGE_FAILED", problem, retryable=False)
         if said is None:
-            return None, VerdictError(0, "ABSTAINED", "the judge returned None", retryable=False)
+            return VerdictError(0, _ABSTAINED, "the judge returned None", retryable=False)
         top = self.max_grade or 1
         try:
             score = float(said) / top
         except (TypeError, ValueError, OverflowError):
             score = math.nan
-        if not 0 <= score <= 1:
-            rule = f"the judge returned {said!r}; return True, False, a score from 0 to 1, or None"
-            if self.max_grade:
-                rule = f"the judge returned {said!r}; return a grade from 0 to {top}, or None"
-            elif score > 1:
-                rule += "; for grades name the highest, LocalJudge(..., max_grade=3)"
-            return None, VerdictError(_INVALID_ARGUMENT, "INVALID_SCORE", rule, retryable=False)
-        return score, None
+        if 0 <= score <= 1:
+            return score
+        rule = f"the judge returned {said!r}; return True, False, a score from 0 to 1, or None"
+        if self.max_grade:
+            rule = f"the judge returned {said!r}; return a grade from 0 to {top}, or None"
+        elif score > 1:
+            rule += "; for grades name the highest, LocalJudge(..., max_grade=3)"
+        return VerdictError(_INVALID_ARGUMENT, "INVALID_SCORE", rule, retryable=False)
 
 
 def as_local(judge: object) -> LocalJudge | None:
@@ -117,13 +120,6 @@ def as_local(judge: object) -> LocalJudge | None:
         return judge
     given: Any = judge
     return LocalJudge(given) if callable(judge) or callable(getattr(judge, "judge", None)) else None
-
-
-def _status(said: float | None, error: VerdictError | None) -> Status:
-    if said is not None:
-        return Status.OK
-    abstained = error is not None and error.reason == "ABSTAINED"
-    return Status.ABSTAINED if abstained else Status.ERROR
 
 
 def _name_of(function: JudgeFunction | JudgeObject) -> str:
