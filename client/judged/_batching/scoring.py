@@ -214,15 +214,14 @@ class Scoring:
         for part in self.parts:
             part.asking = self._purse.rest()
             yield part
+            self._purse.took(part.usage)
 
     def take(self, part: Part, event: AnswerScore | Exception | None) -> Iterator[AnswerScore]:
         """Yield a score that came, and count it; raise what ended the call with the part."""
         if isinstance(event, AnswerScore):
             self._tell()
             yield self._named(event)
-            return
-        self._purse.took(part.usage)
-        if isinstance(event, errors.JudgedError):
+        elif isinstance(event, errors.JudgedError):
             self.failed(part, event)
         elif event is not None:
             raise event

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from judged._batching.chunks import most_contexts
 from judged._batching.packing import packed
+from judged._convert.judges import Purse
 from judged._inputs import as_metrics, kind_of, need_by_ids, need_kind, need_list, refuse_set
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation._steps.evaluation_log import EvaluationLog, group_key
@@ -228,11 +229,8 @@ class EvaluationRun:
     @property
     def asking(self) -> Asking | None:
         """How the next call asks models: with what is left of the limit on money."""
-        asking, usage = self._asking, self._usage
-        if asking is None or asking.max_cost is None or usage is None:
-            return asking
-        left = asking.max_cost - (usage.cost or 0.0)
-        return replace(asking, max_cost=max(left, _LEAST_COST))
+        usage = self._usage
+        return Purse(self._asking, 0.0 if usage is None else usage.cost or 0.0).rest()
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what has to be judged, in the order of the data set; `take` each one's verdicts."""
