@@ -122,38 +122,28 @@ class Calibrator:
         Raises InvalidArgument for another thing, and for a file that labels made nothing of.
         """
         if not isinstance(fields, dict) or fields.get("judged_calibration") != _FORMAT:
-            raise errors.InvalidArgument.of_field(
-                "calibration", f"{path} is no file that `judged calibrate -o` wrote"
-            )
+            raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
+        again = "make it anew with `judged calibrate`"
         if fields.get("fitted") is False:
             few = f"{fields.get('n_labels', 'its')} labels were too few"
-            raise errors.InvalidArgument.of_field(
-                "calibration",
-                f"{path} holds nothing that labels made: {fields.get('not_fitted') or few}; make "
-                "it anew with `judged calibrate`",
-            )
+            why = fields.get("not_fitted") or few
+            raise _refused(f"{path} holds nothing that labels made: {why}; {again}")
         try:
             min_score, accept, reject = (
                 None if fields.get(name) is None else float(fields[name])
                 for name in ("min_score", "accept", "reject")
             )
             found = cls(
-                str(fields["scoring_key"]),
-                float(fields["slope"]),
-                float(fields["intercept"]),
-                min_score,
-                str(fields.get("made", "")),
-                accept,
-                reject,
+                *(str(fields["scoring_key"]), float(fields["slope"]), float(fields["intercept"])),
+                *(min_score, str(fields.get("made", "")), accept, reject),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise errors.InvalidArgument.of_field(
-                "calibration", f"{path}: {error}; make it anew with `judged calibrate`"
-            ) from None
+            raise _refused(f"{path}: {error}; {again}") from None
         if found.sha256 != fields.get("sha256"):
-            raise errors.InvalidArgument.of_field(
-                "calibration",
-                f"{path} was changed after it was made: its sha256 is another; make it anew with "
-                "`judged calibrate`",
-            )
+            changed = "was changed after it was made: its sha256 is another"
+            raise _refused(f"{path} {changed}; {again}")
         return found
+
+
+def _refused(rule: str) -> errors.InvalidArgument:
+    return errors.InvalidArgument.of_field("calibration", rule)

@@ -81,36 +81,20 @@ def count_lines(lines: Iterable[Line]) -> Counted:
     return counted
 
 
-def read_contexts(path: str) -> list[Line]:
-    """Return the lines of a file, or of standard input for "-". Raises FileError."""
-    lines = []
-    line_of: dict[str, int] = {}
-    for line, item_id, record in _each(path):
-        if (
-            item_id is not None
-            and (first := line_of.setdefault(item_id, line.number)) != line.number
-        ):
-            raise _repeated(record, item_id, first)
-        lines.append(line)
-    if not lines:
-        raise _nothing(path)
-    return lines
+def read_contexts(path: str) -> Iterator[Line]:
+    """Yield the lines of a file, or of standard input for "-". Raises FileError.
 
-
-def count_contexts(path: str) -> Counted:
-    """Return what a file holds, once all its lines are checked. Raises FileError.
-
-    No line is kept.
+    Ids are held outside memory, so that it does not grow with the file.
     """
-    counted, ids = Counted(), IdIndex()
+    ids = IdIndex()
+    line: Line | None = None
     for line, item_id, record in _each(path):
-        counted.add(line)
         if item_id is not None and not ids.add(item_id, line.number):
             first, _ = ids.find(item_id) or (0, 0)
-            raise _repeated(record, item_id, first)
-    if not counted.lines:
-        raise _nothing(path)
-    return counted
+            raise record.error(f"has the id {item_id!r} of line {first}; give each line its own")
+        yield line
+    if line is None:
+        raise FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
 
 
 def check_expectations(
@@ -158,14 +142,6 @@ def _each(path: str) -> Iterator[tuple[Line, str | None, Record]]:
             lacks = record.missing(("expected_text",))
         contexts = contexts_of(record) if lacks is None else [_without_expected(record)]
         yield Line(number, dict(record.fields), contexts, lacks), item_id, record
-
-
-def _repeated(record: Record, item_id: str, first: int) -> FileError:
-    return record.error(f"has the id {item_id!r} of line {first}; give each line its own")
-
-
-def _nothing(path: str) -> FileError:
-    return FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
 
 
 def contexts_of(record: Record) -> list[Context]:

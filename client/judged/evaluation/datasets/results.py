@@ -33,7 +33,7 @@ from judged.evaluation.datasets.files import (
     parse_json,
     writing,
 )
-from judged.evaluation.datasets.trec import TrecRun, single
+from judged.evaluation.datasets.trec import TrecRun, check_trec_ids, single
 from judged.types import Span
 
 
@@ -163,10 +163,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         texts = spans = repeats = 0
         for query_id, ranked in self.by_query.items():
             ids = [f"retrieved_{i}" if r.doc_id is None else r.doc_id for i, r in enumerate(ranked)]
-            for name in (query_id, *ids):
-                if not name or name.split() != [name]:
-                    problem = f"can't hold the id {name!r}: TREC's columns end at white space"
-                    raise FileError(str(path), None, problem)
+            check_trec_ids(path, [query_id, *ids])
             # trec_eval refuses a run with an id twice: several chunks of a document, say.
             names = list(dict.fromkeys(ids))
             repeats += len(ids) - len(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import warnings
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +33,14 @@ _ROUNDED = (
 )
 
 
+def check_trec_ids(path: Path | str, ids: Iterable[str]) -> None:
+    """Raise FileError for an id that ends its column in a file of TREC's."""
+    for name in ids:
+        if name.split() != [name]:
+            problem = f"can't hold the id {name!r}: TREC's columns end at white space"
+            raise FileError(str(path), None, problem)
+
+
 class Judgements:
     """The grades of a file by topic and document, as its lines give them."""
 
@@ -44,26 +52,25 @@ class Judgements:
 
     def add(self, number: int, topic: str, document: str, grade: int, of: str = "0") -> None:
         """Take the judgement of a line. Raises FileError for another grade than one before it."""
-        of_topic = self.grades.get(topic)
-        if of_topic is None:
-            of_topic, self._lines[topic] = self.grades.setdefault(topic, {}), array("Q")
-        if document not in of_topic:
-            of_topic[document] = grade
-            self._lines[topic].append(number)
-            return
-        before, first = of_topic[document], self._lines[topic][list(of_topic).index(document)]
-        if before != grade or of not in ("0", "Q0"):
+        if topic not in self.grades:
+            self.grades[topic], self._lines[topic] = {}, array("Q")
+        before = self.grades[topic].setdefault(document, grade)
+        lines = self._lines[topic]
+        if len(lines) < len(self.grades[topic]):
+            lines.append(number)
+        elif before == grade and of in ("0", "Q0"):
+            self._repeats.append(number)
+        else:
+            first = lines[list(self.grades[topic]).index(document)]
             hint = "keep one of them"
             if of not in ("0", "Q0"):
                 hint = "if the second column has subtopics, these are qrels for alpha-nDCG alone"
             problem = f"judges {document!r} for topic {topic!r} as {grade}, and line {first}"
             raise FileError(self._name, number, f"{problem} does as {before}; {hint}")
-        self._repeats.append(number)
 
     def tell_repeats(self) -> None:
         """Warn (FileWarning) of judgements that are there twice with one grade."""
-        if self._repeats:
-            n = len(self._repeats)
+        if n := len(self._repeats):
             what = "repeats a judgement" if n == 1 else f"is the first of {n} to repeat judgements"
             problem = f"{what} with the same grade; one counts"
             told = FileError(self._name, self._repeats[0], problem)

@@ -18,7 +18,6 @@ from judged.cli.inputs.contexts import (
     Line,
     blocks_of_contexts,
     check_expectations,
-    count_contexts,
     count_lines,
     fold_lines,
     missing_line,
@@ -115,8 +114,8 @@ def command(
     whole = whole or ask.estimate or ask.cache_only or ask.max_cost is not None
     whole = whole or output.endswith(SUFFIX) or STDOUT in (contexts, output)
     with out.told_misspellings():
-        held = read_contexts(contexts) if whole else []
-        counted = count_lines(held) if whole else count_contexts(contexts)
+        held = list(read_contexts(contexts)) if whole else []
+        counted = count_lines(held if whole else read_contexts(contexts))
     if output.endswith(SUFFIX):
         check_ids(contexts, held)
     kept = kept_trace(tracing, out)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from judged._writing import replace_text
-from judged.evaluation.datasets.files import FileError, Record
+from judged.evaluation.datasets.files import Record
 from judged.evaluation.datasets.formats.content import Content, Saved, lost
 from judged.evaluation.datasets.query import Query
-from judged.evaluation.datasets.trec import TrecQrels
+from judged.evaluation.datasets.trec import TrecQrels, check_trec_ids
 
 
 def read_qrels(path: Path | str, content: Content) -> None:
@@ -21,10 +21,7 @@ def write_qrels(path: Path | str, dataset: Saved) -> list[str]:
     """Write a line for each document that was judged, with its grade; return what is lost."""
     lines = []
     for query in dataset.queries:
-        for name in (query.query_id, *query.judged_documents):
-            if not name or name.split() != [name]:
-                problem = f"can't hold the id {name!r}: TREC's columns end at white space"
-                raise FileError(str(path), None, problem)
+        check_trec_ids(path, [query.query_id, *query.judged_documents])
         lines += [f"{query.query_id} 0 {name} {g}\n" for name, g in query.judged_documents.items()]
     replace_text(path, "".join(lines))
     told = lost(dataset, "TREC qrels", ("relevant_document_ids", "grades"))

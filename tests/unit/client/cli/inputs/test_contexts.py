@@ -24,7 +24,7 @@ class TestReadContexts:
     def test_reads_standard_input(self, monkeypatch):
         raw = b'{"query": "q", "expected_text": "e", "retrieved_text": "r"}'
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        assert len(read_contexts("-")) == 1
+        assert len(list(read_contexts("-"))) == 1
 
     @pytest.mark.parametrize(
         ("text", "problem"),
@@ -43,7 +43,7 @@ class TestReadContexts:
         path = tmp_path / "c.jsonl"
         path.write_text(text)
         with pytest.raises(FileError) as caught:
-            read_contexts(str(path))
+            list(read_contexts(str(path)))
         assert str(caught.value).startswith(f"{path}{problem}")
 
     @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ class TestReadContexts:
         path = tmp_path / "c.jsonl"
         path.write_text('{"query": "q", "retrieved_text": "r", "expected_alternatives": []}')
         with pytest.raises(FileError, match="has no 'expected_text'"):
-            read_contexts(str(path))
+            list(read_contexts(str(path)))
 
 
 OK, ERROR = int(Status.OK), int(Status.ERROR)
