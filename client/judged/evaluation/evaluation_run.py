@@ -307,7 +307,7 @@ class EvaluationRun:
             judge=evaluation.judge,
             negatives=evaluation.negatives,
             usage=usage,
-            warnings=[*self.warnings, *remarks],
+            warnings=[*self.warnings, *evaluation_warnings(evaluation, self.groups)],
             name=self._name,
             k=self._k,
         )

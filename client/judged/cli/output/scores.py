@@ -11,6 +11,7 @@ from rich.table import Table
 
 from judged import ScoredAnswers, Status
 from judged._views import of_all, plural, word
+from judged.cli.output.usage import split_warnings
 from judged.cli.output.writer import new_table
 from judged.report.summary import number
 from judged.types import AnswerScore
@@ -83,9 +84,7 @@ def score_warnings(found: ScoredAnswers) -> Iterator[str]:
         for (rubric, reason), n in _reasons(found).most_common(_SHOWN_WARNINGS):
             yield f"{rubric}: {plural(n, 'score', 'scores')} missing: {reason}"
     split = sum(score.agreement is not None and score.agreement < 1 for score in found)
-    if split:
-        some = of_all(split, len(found), "score", "scores")
-        yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
+    yield from split_warnings(split, len(found), "score")
     said = Counter((score.rubric, text) for score in found for text in score.warnings)
     for (rubric, text), n in said.most_common(_SHOWN_WARNINGS):
         yield f"{rubric}: {plural(n, 'score', 'scores')}: {text}"

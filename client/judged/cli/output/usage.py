@@ -118,10 +118,10 @@ def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
     return split_warnings(split, len(verdicts))
 
 
-def split_warnings(split: int, total: int) -> Iterator[str]:
+def split_warnings(split: int, total: int, what: str = "verdict") -> Iterator[str]:
     """Yield what to know where `split` of `total` verdicts had votes on both sides."""
     if split:
-        some = of_all(split, total, "verdict", "verdicts")
+        some = of_all(split, total, what, f"{what}s")
         yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
 
 

@@ -45,15 +45,18 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
 
 
 def evaluation_warnings(
-    evaluation: Evaluation, groups: Iterable[QueryGroup], interval: IntervalOptions | None
+    evaluation: Evaluation, groups: Iterable[QueryGroup], asked: IntervalOptions | None = None
 ) -> Iterator[str]:
-    """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts."""
+    """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts.
+
+    `asked` are the intervals that somebody asked for.
+    """
     counts = evaluation.table.counts
     yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
     yield from blind_warnings(evaluation.judge, counts.verdicts, balance_of_lengths(groups))
-    yield from interval_warnings(evaluation.table, interval)
+    yield from interval_warnings(evaluation.table, asked)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
     yield from guarantee_warnings(evaluation.usage)
