@@ -135,7 +135,10 @@ class Calibrator:
             )
             found = cls(
                 *(str(fields["scoring_key"]), float(fields["slope"]), float(fields["intercept"])),
-                *(min_score, str(fields.get("made", "")), accept, reject),
+                min_score=min_score,
+                made=str(fields.get("made", "")),
+                accept=accept,
+                reject=reject,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise _refused(f"{path}: {error}; {again}") from None
