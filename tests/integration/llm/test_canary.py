@@ -169,3 +169,18 @@ def test_from_python(world: World, mind: Mind) -> None:
         mind.fails = True
         with pytest.raises(MissingVerdicts, match="20 of 20 items"):
             check_canary(client, canary, history)
+
+
+@pytest.mark.parametrize("judge", ["exact", "token_overlap", "llm"])
+@pytest.mark.parametrize("expected", [{}, {"expected_text": " "}])
+def test_a_line_that_expects_nothing_is_no_item_of_a_judge_that_compares(
+    world: World, judge: str, expected: dict[str, str]
+) -> None:
+    line = {"query": "what", "retrieved_text": "good item0 ", **expected}
+    (world.folder / "none.jsonl").write_text(json.dumps(line) + "\n")
+    command = ("canary", "record", "none.jsonl", "-o", "none.json", "--judge", judge, "--asks", "2")
+    if judge == "llm" and expected:  # a blank text is shown to the model
+        world.fine(*command)
+    else:
+        assert "expected_text" in world.fails(*command)
+        assert not (world.folder / "none.json").exists()

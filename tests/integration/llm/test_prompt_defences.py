@@ -107,7 +107,7 @@ class TestReservedTokens:
         command = ("judge", "c.jsonl", "--judge", "llm", "--trace", "t.jsonl", "--strict")
         done = run_in(tmp_path, *command, JUDGED_TARGET=server.address)
         assert done.returncode == 1
-        assert "1 verdict is flagged RESERVED_TOKENS" in done.stderr
+        assert "is flagged RESERVED_TOKENS: a text" in done.stderr
         assert json.loads(done.stdout)["flags"] == ["RESERVED_TOKENS"]
         again = run_in(
             tmp_path,

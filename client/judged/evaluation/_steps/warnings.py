@@ -24,6 +24,20 @@ from judged.types import (
 from judged.types.intervals import shared_warnings
 
 _SHOWN_REASONS = 3
+_FLAGGED = {
+    "flagged_no_tokens": "about a text whose letters this profile can't read; token_overlap with "
+    "profile unicode (--profile unicode) can",
+    "flagged_unknown_tokens": "about a text of which the judge does not read a good part, such as "
+    "emoji or letters of another script: ask token_overlap with profile unicode, semantic with a "
+    "model of its language, or llm",
+    "flagged_truncated": "about a text longer than the model's window; only its beginning was "
+    "judged",
+    "flagged_reserved_tokens": "flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
+    "characters that only a model reads; read those texts before you trust the verdicts",
+    "flagged_fallback": "by a fallback: the provider of the model that was asked failed; details "
+    "of the verdicts (--details) name the models",
+}
+"""What to mind of verdicts that VerdictCounts counts under a name."""
 _MANY = 20
 """Verdicts of which some would be relevant if the judge suited the texts."""
 _MUCH_LONGER = 8
@@ -96,34 +110,9 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
         }
         listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
         yield f"{_of_verdicts(missing, counts.total)} missing: {listed}"
-    if counts.flagged_no_tokens:
-        yield (
-            f"{_of_verdicts(counts.flagged_no_tokens, counts.total)} about a text whose letters "
-            "this profile can't read; token_overlap with profile unicode (--profile unicode) can"
-        )
-    if counts.flagged_unknown_tokens:
-        yield (
-            f"{_of_verdicts(counts.flagged_unknown_tokens, counts.total)} about a text of which "
-            "the judge does not read a good part, such as emoji or letters of another script: ask "
-            "token_overlap with profile unicode, semantic with a model of its language, or llm"
-        )
-    if counts.flagged_truncated:
-        yield (
-            f"{_of_verdicts(counts.flagged_truncated, counts.total)} about a text longer than "
-            "the model's window; only its beginning was judged"
-        )
-    if counts.flagged_reserved_tokens:
-        verdicts = plural(counts.flagged_reserved_tokens, "verdict is", "verdicts are")
-        yield (
-            f"{verdicts} flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
-            "characters that only a model reads; read those texts before you trust the verdicts"
-        )
-    if counts.flagged_fallback:
-        verdicts = plural(counts.flagged_fallback, "verdict is", "verdicts are")
-        yield (
-            f"{verdicts} by a fallback: the provider of the model that was asked failed; details "
-            "of the verdicts (--details) name the models"
-        )
+    for name, what in _FLAGGED.items():
+        if n := getattr(counts, name):
+            yield f"{_of_verdicts(n, counts.total)} {what}"
 
 
 def balance_of_lengths(groups: Iterable[QueryGroup]) -> int:

@@ -17,7 +17,7 @@ from judged.canary import Canary, CanaryItem, Check, History, check_canary, reco
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
 from judged.cli.connection import connect
-from judged.cli.inputs.contexts import read_contexts
+from judged.cli.inputs.contexts import Line, check_expectations, count_lines, read_contexts
 from judged.cli.options import common
 from judged.cli.options.asking import (
     MaxCost,
@@ -26,8 +26,7 @@ from judged.cli.options.asking import (
     named_as_typed,
     with_parameters,
 )
-from judged.cli.options.calibrations import CalibrationFlag, with_calibration
-from judged.cli.options.judges import Members, Stages, read_judge, with_members, with_stages
+from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.output.writer import (
     check_apart,
@@ -69,11 +68,8 @@ def record(
     judge: common.JudgeKind = None,
     profile: common.Profile = None,
     min_score: common.MinScore = None,
-    param: common.Parameters = None,
-    member: Members = None,
-    stage: Stages = None,
-    calibration: CalibrationFlag = None,
     *,
+    of_judge: JudgeFlags,
     model: ModelFlags,
     asks: Annotated[
         int,
@@ -91,20 +87,22 @@ def record(
     out = shared.output()
     check_writable(output, "--output")
     check_apart({"CONTEXTS.jsonl": items}, output=output, json=shared.json_to)
+    judge = of_judge.kind(judge)
     flags = model.parameters(judge)
-    given = with_parameters(flags, param)
+    given = with_parameters(flags, of_judge.param)
     check_max_cost(max_cost)
     with out.told_misspellings():
-        asked = read_items(items)
+        lines = list(read_contexts(items))
+        asked = _items(items, lines)
     with (
         connect(shared) as server,
         named_as_typed(flags),
+        stages_as_typed(judge, of_judge.stage),
         explained(),
         progress_bar("recording", asks) as progress,
     ):
-        spec = read_judge(server.info, judge, profile, min_score, given)
-        spec = with_stages(with_members(spec, server.info, member), server.info, stage)
-        spec = with_calibration(spec, server.info, calibration)
+        spec = of_judge.judge(server.info, judge, profile, min_score, given)
+        check_expectations(out, items, spec, count_lines(lines), server.client)
         canary = record_canary(
             server.client,
             asked,
@@ -262,20 +260,17 @@ def check(
 _LARGEST = 700.0  # the largest logarithm whose exponential is a number
 
 
-def read_items(path: str) -> list[CanaryItem]:
-    """Return the items of a file of contexts, by their id or else their line. Raises FileError."""
-    items = []
-    for line in read_contexts(path):
-        given = line.fields.get("id")
-        first = line.contexts[0]
-        items.append(
-            CanaryItem(
-                f"line {line.number}" if given is None else str(given),
-                first.query,
-                [context.expected_text for context in line.contexts],
-                first.retrieved_text,
-            )
+def _items(path: str, lines: Sequence[Line]) -> list[CanaryItem]:
+    """Return the items of lines, by their id or else their number. Raises Problem."""
+    items = [
+        CanaryItem(
+            f"line {line.number}" if (given := line.fields.get("id")) is None else str(given),
+            line.contexts[0].query,
+            [context.expected_text for context in line.contexts],
+            line.contexts[0].retrieved_text,
         )
+        for line in lines
+    ]
     names = [item.item_id for item in items]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -45,7 +45,7 @@ class TestWarnings:
         assert first == "1 of 1 verdict is missing: 1 failed"
 
     @pytest.mark.parametrize(
-        ("flagged", "said"), [(1, "1 verdict is flagged"), (2, "2 verdicts are flagged")]
+        ("flagged", "said"), [(1, "1 of 3 verdicts is flagged"), (2, "2 of 3 verdicts are flagged")]
     )
     def test_tell_of_texts_that_may_be_meant_for_the_model(self, flagged, said):
         (warning,) = verdict_warnings(VerdictCounts(ok=3, flagged_reserved_tokens=flagged))
