@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,12 +14,8 @@ from judged.evaluation.datasets.formats.catalog import read_content
 from judged.evaluation.datasets.formats.content import Content
 from judged.evaluation.datasets.query import EXPECTATIONS, Query
 
-_NEARLY = 0.85
-"""The Jaccard similarity of two questions' words from which they may be the same question."""
 _NEARLY_NAMED = 0.5
 """How alike a column's name is, by difflib, to that of one in which nothing was found."""
-_COMMON = 0.05
-"""Words of more than this share of the questions tell nothing of which are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +78,13 @@ def _remarks(content: Content) -> Iterator[str]:
     for document in content.documents.values():
         if not document.text.strip():
             yield f"document {document.doc_id!r} has an empty text; give it one, or remove it"
-    for first, second, same in _alike(queries):
-        what = "the same text as" if same else "nearly the text of"
-        place = content.places.get(second.query_id, "")
-        yield (
-            f"{place}: query {second.query_id!r} has {what} query "
-            f"{first.query_id!r}; one question twice weighs double, and must not be in two splits"
-        )
-
-
-def _alike(queries: Sequence[Query]) -> Iterator[tuple[Query, Query, bool]]:
-    """Yield pairs of queries whose words are the same, or nearly."""
-    words = [frozenset(re.findall(r"\w+", query.text.casefold())) for query in queries]
-    having: dict[str, list[int]] = defaultdict(list)
-    for place, own in enumerate(words):
-        seen: dict[int, int] = defaultdict(int)
-        for word in own:
-            for other in having[word]:
-                seen[other] += 1
-            if len(having[word]) < max(50, _COMMON * len(queries)):
-                having[word].append(place)
-        for other in seen:
-            shared = len(own & words[other])
-            if shared >= _NEARLY * len(own | words[other]):
-                yield queries[other], queries[place], queries[other].text == queries[place].text
-                break
+    asked: dict[frozenset[str], Query] = {}
+    for query in queries:
+        words = frozenset(re.findall(r"\w+", query.text.casefold()))
+        first = asked.setdefault(words, query)
+        if words and first is not query:
+            place = content.places.get(query.query_id, "")
+            yield (
+                f"{place}: query {query.query_id!r} has the words of query "
+                f"{first.query_id!r}; one question twice weighs double"
+            )

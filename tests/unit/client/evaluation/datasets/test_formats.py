@@ -363,6 +363,6 @@ def test_validation_finds_everything_at_once(tmp_path):
         ":4: query '3' expects nothing",
         ":5: query '4' expects document 'd9'",
         "document 'd1' has an empty text",
-        ":4: query '3' has nearly the text of query '1'",
+        ":4: query '3' has the words of query '1'",
     ):
         assert part in told
