@@ -89,7 +89,7 @@ class TrecQrels(View):
         name = str(path)
         judged = Judgements(name)
         for number, (topic, of, document, raw) in _columns(name, 4, "topic 0 document grade"):
-            grade = _grade(raw)
+            grade = read_grade(raw)
             if grade is None:
                 raise FileError(name, number, f"the grade {raw!r} is not a whole number")
             judged.add(number, topic, document, grade, of)
@@ -206,7 +206,8 @@ def _other_layout(text: str, found: int, wanted: int) -> str:
     return next((f"; this looks like {kind}" for kind, fits in kinds.items() if fits), "")
 
 
-def _grade(text: str) -> int | None:
+def read_grade(text: str) -> int | None:
+    """Return the whole number that a text is, as trec_eval reads one; None where it is none."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
         return None

@@ -12,11 +12,9 @@ from judged._writing import replacing_text
 from judged.evaluation.datasets.files import FileError, decode, read_lines, read_records
 from judged.evaluation.datasets.formats.content import Content, Saved, json_line, lost
 from judged.evaluation.datasets.query import Document, Query
-from judged.evaluation.datasets.trec import Judgements
+from judged.evaluation.datasets.trec import Judgements, read_grade
 
 _HELD = ("relevant_document_ids", "grades", "metadata", "documents")
-_LONGEST_GRADE = 10
-"""Digits of the largest grade of TREC; Python refuses to read numbers of thousands of them."""
 
 
 def read_beir(path: Path | str, content: Content, *, split: str = "test") -> None:
@@ -59,20 +57,16 @@ def _read_qrels(path: Path, content: Content) -> Mapping[str, Mapping[str, int]]
         cells = decode(raw, str(path), number).rstrip("\r\n").split("\t")
         if number == 1 and cells[:1] == ["query-id"]:
             continue
-        if len(cells) != 3 or not _is_whole(cells[2]):
+        grade = read_grade(cells[2]) if len(cells) == 3 else None
+        if grade is None:
             problem = "is not query-id, corpus-id and a whole score with tabs between them"
             raise FileError(str(path), number, problem)
         try:
-            judged.add(number, cells[0], cells[1], int(cells[2]))
+            judged.add(number, cells[0], cells[1], grade)
         except FileError as error:
             content.refuse(error)
     judged.tell_repeats()
     return judged.grades
-
-
-def _is_whole(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isdecimal() and len(digits) <= _LONGEST_GRADE
 
 
 def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list[str]:

@@ -279,7 +279,7 @@ def test_an_id_that_beir_can_not_hold_is_refused_before_anything_is_written(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("grade", ["--1", "9" * 5000])
+@pytest.mark.parametrize("grade", ["2147483648", "-9999999999", "9999999999", "--1", "9" * 5000])
 def test_a_grade_of_beir_that_is_no_number_has_its_line(tmp_path, grade: str):
     (tmp_path / "qrels").mkdir()
     text = f"query-id\tcorpus-id\tscore\n1\td1\t-1\n1\td1\t{grade}\n"
