@@ -48,9 +48,6 @@ from judged.types import (
 )
 from judged.types.verdicts import join_verdicts
 
-_LEAST_COST = 1e-12
-"""Of a limit on money that is used up: what could cost anything is then not asked."""
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:
