@@ -2,14 +2,12 @@
 
 2,000 items of queries with 1 to 20 of them are judged; what people say of each is known. A judge's
 scores follow it, with a bias: too lenient, by query more or less so. Labels are drawn as `judged
-label` draws them, by uncertainty with a quarter at random; as with `--strata 5`, from bands of the
-scores; and evenly for comparison. Said of each: the share of 95 % intervals that cover, of the
-share of relevant items and of the judge's agreement with people, and the median width over that of
-evenly drawn labels alone.
+label` draws them, by uncertainty with a quarter at random; and evenly for comparison. Said of each:
+the share of 95 % intervals that cover, of the share of relevant items and of the judge's agreement
+with people, and the median width over that of evenly drawn labels alone.
 
 coverage_WHAT_N, width_WHAT_N        labels drawn by uncertainty; N of them; WHAT is prevalence or
                                      agreement
-strata_coverage_.., strata_width_..  labels drawn from five bands of the scores
 even_coverage_.., even_width_..      labels drawn evenly, corrected too
 foretold_N                           width at N + 50 labels over what was foretold for it at N
 
@@ -23,7 +21,7 @@ import statistics
 from collections import defaultdict
 
 import numpy as np
-from judged.labelling import bands, drawing_order, inclusion_probabilities, stratified_order
+from judged.labelling import drawing_order, inclusion_probabilities
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
 
@@ -33,7 +31,6 @@ SEED = 29
 ITEMS = 2_000
 LABELS = (50, 100, 150, 200, 250)
 SHOWN = (50, 100, 200)
-BANDS = 5
 
 
 def population(rng: np.random.Generator) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -81,14 +78,8 @@ def main() -> None:
             "agreement": (np.maximum(scores, 1 - scores), (verdicts == human).astype(np.float64)),
         }
         uncertainty = np.sqrt(scores * (1 - scores)).tolist()
-        strata = bands(scores.tolist(), BANDS)
-        for design, share in (("", 0.25), ("strata_", 0.25), ("even_", 1.0)):
-            in_bands = design == "strata_"
-            order = (
-                stratified_order(names, strata, uncertainty, share, seed=number)
-                if in_bands
-                else drawing_order(names, uncertainty, share, seed=number)
-            )
+        for design, share in (("", 0.25), ("even_", 1.0)):
+            order = drawing_order(names, uncertainty, share, seed=number)
             for n in LABELS:
                 chances = inclusion_probabilities(uncertainty, n, share)
                 places = np.sort(np.array(order[:n]))
@@ -96,8 +87,7 @@ def main() -> None:
                     found = correct_mean(
                         *(machine, people[places], places),
                         clusters=of,
-                        inclusion=None if in_bands else np.array(chances)[places],
-                        strata=np.array(strata) if in_bands else None,
+                        inclusion=np.array(chances)[places],
                     )
                     name = f"{what}_{n}"
                     hits[design + name].append(covers(found, truths[what]))
@@ -107,24 +97,19 @@ def main() -> None:
                     elif not design and found.half_width_with_more is not None:
                         foretold[name].append(2 * found.half_width_with_more)
     samples: dict[str, list[float]] = {}
-    print(
-        "labels  mean        coverage  width  in strata: coverage  width  evenly: coverage  width"
-    )
+    print("labels  mean        coverage  width  evenly: coverage  width")
     for what in truths:
         for n in SHOWN:
             name = f"{what}_{n}"
             alone = statistics.median(widths[f"labels_only_{name}"])
             row = []
-            for design in ("", "strata_", "even_"):
+            for design in ("", "even_"):
                 samples[f"{design}coverage_{name}"] = [statistics.mean(hits[design + name])]
                 samples[f"{design}width_{name}"] = [
                     statistics.median(widths[design + name]) / alone
                 ]
                 row += [samples[f"{design}{kind}_{name}"][0] for kind in ("coverage", "width")]
-            print(
-                f"{n:6} {what:10} {row[0]:9.3f} {row[1]:6.3f} {row[2]:20.3f} {row[3]:6.3f} "
-                f"{row[4]:17.3f} {row[5]:6.3f}"
-            )
+            print(f"{n:6} {what:10} {row[0]:9.3f} {row[1]:6.3f} {row[2]:17.3f} {row[3]:6.3f}")
             then = statistics.median(widths[f"{what}_{n + 50}"])
             samples[f"foretold_{name}"] = [then / statistics.median(foretold[name])]
             print(f"       foretold for {n + 50}: {samples[f'foretold_{name}'][0]:.3f} of it came")

@@ -209,7 +209,7 @@ class Client(BaseClient[Connection]):
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known, however many topics there are.
 
-        `metadata` maps query ids to what is known of the query, for `slice_by` and `stratify_by`.
+        `metadata` maps query ids to what is known of the query, for `slice_by`.
         `human_values` are what people's labels make of some of the queries, drawn at random: every
         mean then also comes corrected. Labels of judged rankings belong into these instead.
         """

@@ -204,7 +204,7 @@ def for_part(
     part: Relevance, options: MetricOptions, metadata: Metadata
 ) -> tuple[MetricOptions, Metadata]:
     """Return what to ask for a part: its values, and slices if these have bounds to sum up."""
-    asked = replace(options, per_query=True, interval=None, stratify_by=None)
+    asked = replace(options, per_query=True, interval=None)
     if options.unjudged is not Unjudged.BOUNDS:
         return replace(asked, slice_by=()), {}
     return asked, {q: metadata[q] for q in dict.fromkeys(query_ids_of(part)) if q in metadata}

@@ -46,7 +46,6 @@ def write_options(options: MetricOptions, given_as: str | None) -> metrics_pb2.M
         per_query=options.per_query,
         interval=options.interval,
         slice_by=_texts(options.slice_by, "options.slice_by"),
-        stratify_by=options.stratify_by,
     )
     of_input = {
         "matching": options.matching,

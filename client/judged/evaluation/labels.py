@@ -126,17 +126,13 @@ def corrected_means(
     options: MetricOptions,
     inclusion: Mapping[str, float] | None = None,
     *,
-    stratify_by: str | None = None,
-    metadata: Mapping[str, Mapping[str, str]] | None = None,
     timeout: float = 120.0,
 ) -> dict[str, CorrectedEstimate]:
     """Return the corrected mean of every metric that the labels are about.
 
     `found` must have per-query values, made under the same options. `inclusion` says by query with
-    which probability it was drawn to be labelled; without it all had the same. With `stratify_by`,
-    a key of the queries' `metadata`, labels were drawn from the queries of each value by
-    themselves. Metrics of families have a judge of their own, which the labels do not speak of;
-    they are left out.
+    which probability it was drawn to be labelled; without it all had the same. Metrics of families
+    have a judge of their own, which the labels do not speak of; they are left out.
     """
     table = found.table
     own = [metric for metric in table.metrics if not _FAMILY.match(metric.name)]
@@ -156,10 +152,7 @@ def corrected_means(
     corrected = client.compute_metrics(
         names,
         machine,
-        MetricOptions(interval=options.interval, stratify_by=stratify_by),
-        metadata=None
-        if stratify_by is None or metadata is None
-        else {query_id: metadata.get(query_id, {}) for query_id in table.query_ids},
+        MetricOptions(interval=options.interval),
         human_values=values,
         timeout=timeout,
     )

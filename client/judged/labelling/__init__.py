@@ -7,22 +7,15 @@ for the screen, which is of the extra `label`.
 
 from judged.labelling.items import Item, Judged
 from judged.labelling.label_file import Label, LabelFile, read_csv, write_csv
-from judged.labelling.picking import (
-    bands,
-    drawing_order,
-    inclusion_probabilities,
-    stratified_order,
-)
+from judged.labelling.picking import drawing_order, inclusion_probabilities
 
 __all__ = [
     "Item",
     "Judged",
     "Label",
     "LabelFile",
-    "bands",
     "drawing_order",
     "inclusion_probabilities",
     "read_csv",
-    "stratified_order",
     "write_csv",
 ]

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, read_records
-from judged.labelling.picking import (
-    RANDOM_SHARE,
-    bands,
-    drawing_order,
-    inclusion_probabilities,
-    stratified_order,
-)
+from judged.labelling.picking import RANDOM_SHARE, drawing_order, inclusion_probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +35,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The items of a file, and in which order they are drawn. `missing` lines had no verdict.
-
-    With `n_bands` of 2 or more, items are drawn from as many bands of beliefs, evenly in each.
-    """
+    """The items of a file, and in which order they are drawn. `missing` lines had no verdict."""
 
     name: str
     items: Sequence[Item]
     missing: int
     random_share: float = RANDOM_SHARE
     seed: int = 0
-    n_bands: int = 0
-
-    @property
-    def strata(self) -> list[int]:
-        """The number of each item's band, from the lowest; nothing without bands."""
-        if not self.n_bands:
-            return []
-        return bands([item.belief for item in self.items], self.n_bands, self.random_share)
 
     def drawn(self, n: int) -> list[Item]:
         """Return the first n items of the draw, in its order."""
@@ -67,28 +49,17 @@ class Judged:
 
     def probabilities(self, n: int) -> dict[str, float]:
         """Return with which probability each item is among the first n."""
-        if self.n_bands:
-            chances = _shares_drawn(self.strata, self._order()[:n])
-        else:
-            unsure = [item.uncertainty for item in self.items]
-            chances = inclusion_probabilities(unsure, n, self.random_share)
+        unsure = [item.uncertainty for item in self.items]
+        chances = inclusion_probabilities(unsure, n, self.random_share)
         return {item.item_id: p for item, p in zip(self.items, chances, strict=True)}
 
     def _order(self) -> list[int]:
         names = [item.item_id for item in self.items]
         unsure = [item.uncertainty for item in self.items]
-        if self.n_bands:
-            return stratified_order(names, self.strata, unsure, self.random_share, seed=self.seed)
         return drawing_order(names, unsure, self.random_share, seed=self.seed)
 
     @classmethod
-    def read(
-        cls,
-        path: Path | str,
-        random_share: float = RANDOM_SHARE,
-        seed: int = 0,
-        n_bands: int = 0,
-    ) -> Judged:
+    def read(cls, path: Path | str, random_share: float = RANDOM_SHARE, seed: int = 0) -> Judged:
         """Return what `judged judge --output` wrote. Raises FileError."""
         name = str(path)
         lines, missing = [], 0
@@ -118,14 +89,7 @@ class Judged:
             replace(item, belief=_stretched(score, threshold)) if math.isnan(item.belief) else item
             for item, score in lines
         ]
-        return cls(name, items, missing, random_share, seed, n_bands)
-
-
-def _shares_drawn(strata: Sequence[int], drawn: Sequence[int]) -> list[float]:
-    """Return for each item which share of its stratum is drawn, at least one item's."""
-    sizes = Counter(strata)
-    taken = Counter(strata[i] for i in drawn)
-    return [max(taken[stratum], 1) / sizes[stratum] for stratum in strata]
+        return cls(name, items, missing, random_share, seed)
 
 
 def _read(record: Record, number: int) -> tuple[Item, float]:

@@ -8,11 +8,6 @@ the earlier, the smaller that number is beside its probability. The first n of t
 sample of n for every n: labelling can stop early or go on, and what is labelled stays drawn. The
 probabilities of being among the first n are those said to within about a hundredth, at 20 labels
 or more.
-
-In strata, the items of each are drawn evenly, and strata take turns so that among the first n each
-has its share of the labels, for every n: as large as that of its items times their uncertainty,
-and a part of the labels by items alone (Fisch et al. (2024), "Stratified Prediction-Powered
-Inference", arXiv 2406.04291, whose heuristic allocation this is).
 """
 
 from __future__ import annotations
@@ -66,55 +61,6 @@ def drawing_order(
     size = _sizes(uncertainty, random_share)
     numbers = [Random(f"{seed}:{name}").random() for name in ids]  # noqa: S311 - a draw, no secret
     return sorted(range(len(size)), key=lambda i: numbers[i] / size[i])
-
-
-def stratified_order(
-    ids: Sequence[str],
-    strata: Sequence[int],
-    uncertainty: Sequence[float],
-    random_share: float = RANDOM_SHARE,
-    *,
-    seed: int = 0,
-) -> list[int]:
-    """Return the places of all items in the order in which they are drawn from their strata.
-
-    An item's place within its stratum is made of the seed and its id. Raises InvalidArgument as
-    `inclusion_probabilities` does.
-    """
-    size = _sizes(uncertainty, random_share)
-    share: dict[int, float] = {}
-    members: dict[int, list[int]] = {}
-    for i, stratum in enumerate(strata):
-        share[stratum] = share.get(stratum, 0.0) + size[i]
-        members.setdefault(stratum, []).append(i)
-    turns: list[tuple[float, int, int]] = []
-    for stratum, places in members.items():
-        numbers = {i: Random(f"{seed}:{ids[i]}").random() for i in places}  # noqa: S311 - no secret
-        for turn, i in enumerate(sorted(places, key=numbers.__getitem__)):
-            turns.append(((turn + 0.5) / share[stratum], stratum, i))
-    return [i for _, _, i in sorted(turns)]
-
-
-def bands(beliefs: Sequence[float], n_bands: int, random_share: float = RANDOM_SHARE) -> list[int]:
-    """Return for each item the number of its band of beliefs, from 0 for the lowest.
-
-    Bands are cut so that each gets about the same number of labels; items of one belief are in one
-    band, so that there may be fewer. Raises InvalidArgument for fewer than 2 bands, and as
-    `inclusion_probabilities` does.
-    """
-    if n_bands < 2:
-        raise InvalidArgument.of_field("n_bands", "must be 2 or more")
-    uncertainty = [math.sqrt(max(belief * (1 - belief), 0.0)) for belief in beliefs]
-    share: dict[float, float] = {}
-    for belief, size in zip(beliefs, _sizes(uncertainty, random_share), strict=True):
-        share[belief] = share.get(belief, 0.0) + size
-    number: dict[float, int] = {}
-    passed = 0.0
-    for belief in sorted(share):
-        number[belief] = min(int(n_bands * (passed + share[belief] / 2)), n_bands - 1)
-        passed += share[belief]
-    used = {band: place for place, band in enumerate(sorted(set(number.values())))}
-    return [used[number[belief]] for belief in beliefs]
 
 
 def _sizes(uncertainty: Sequence[float], random_share: float) -> list[float]:

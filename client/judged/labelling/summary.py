@@ -72,7 +72,6 @@ def summarize(
             [decided.get(item.item_id) for item in judged.items],
             [item.cluster for item in judged.items],
             [chances[item.item_id] for item in judged.items],
-            judged.strata,
         ),
         CalibrateOptions(min_score=0.5),
         IntervalOptions.of(confidence=confidence, resamples=_RESAMPLES),

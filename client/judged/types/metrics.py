@@ -22,10 +22,9 @@ from judged.values.intervals import Interval, IntervalOptions, ends_of
 class MetricOptions:
     """How rankings become numbers. None means the server's default, for `interval` none at all.
 
-    `slice_by` names keys of the queries' metadata. `stratify_by` names one by whose values human
-    labels were drawn, from the queries of each by themselves; it is for calls with such labels and
-    without `per_query`. For qrels only: `unjudged`; `relevance_level`, the smallest grade that is
-    relevant (trec_eval -l); `max_documents`, the most of a topic that are ranked (trec_eval -M).
+    `slice_by` names keys of the queries' metadata. For qrels only: `unjudged`; `relevance_level`,
+    the smallest grade that is relevant (trec_eval -l); `max_documents`, the most of a topic that
+    are ranked (trec_eval -M).
     """
 
     matching: Matching | None = None
@@ -38,7 +37,6 @@ class MetricOptions:
     unjudged: Unjudged | None = None
     relevance_level: int | None = None
     max_documents: int | None = None
-    stratify_by: str | None = None
 
     def __post_init__(self) -> None:
         need_choices(self, matching=Matching, no_gold=NoGold, unjudged=Unjudged)

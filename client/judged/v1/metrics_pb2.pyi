@@ -169,22 +169,11 @@ class MetricOptions(_message.Message):
     PER_QUERY_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
     SLICE_BY_FIELD_NUMBER: _builtins.int
-    STRATIFY_BY_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
     QRELS_FIELD_NUMBER: _builtins.int
     GAINS_FIELD_NUMBER: _builtins.int
     per_query: _builtins.bool
     """per_query asks for the value of every query as well as the means."""
-    stratify_by: _builtins.str
-    """stratify_by names a key of the queries' metadata by whose values labels were
-    drawn: from the queries of each value by themselves, as many as one liked.
-    Corrected means then count every value by its share of all queries, which
-    makes their intervals narrower. Values are ordered as text; those of which
-    fewer than two queries have labels are joined with a neighbour, and a warning
-    says so. Only with human labels or human values, and not with per_query, whose
-    bounds need labels that were all drawn alike. Unset means that labels were
-    drawn from all queries together.
-    """
     @_builtins.property
     def interval(self) -> Global___IntervalOptions:
         """interval asks for an interval of every mean; unset means none."""
@@ -215,22 +204,16 @@ class MetricOptions(_message.Message):
         per_query: _builtins.bool = ...,
         interval: Global___IntervalOptions | None = ...,
         slice_by: _abc.Iterable[_builtins.str] | None = ...,
-        stratify_by: _builtins.str | None = ...,
         verdicts: Global___VerdictOptions | None = ...,
         qrels: Global___QrelsOptions | None = ...,
         gains: Global___GainOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_stratify_by", b"_stratify_by", "gains", b"gains", "input", b"input", "interval", b"interval", "qrels", b"qrels", "stratify_by", b"stratify_by", "verdicts", b"verdicts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gains", b"gains", "input", b"input", "interval", b"interval", "qrels", b"qrels", "verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stratify_by", b"_stratify_by", "gains", b"gains", "input", b"input", "interval", b"interval", "per_query", b"per_query", "qrels", b"qrels", "slice_by", b"slice_by", "stratify_by", b"stratify_by", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gains", b"gains", "input", b"input", "interval", b"interval", "per_query", b"per_query", "qrels", b"qrels", "slice_by", b"slice_by", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__stratify_by: _TypeAlias = _typing.Literal["stratify_by"]  # noqa: Y015
-    _WhichOneofArgType__stratify_by: _TypeAlias = _typing.Literal["_stratify_by", b"_stratify_by"]  # noqa: Y015
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["verdicts", "qrels", "gains"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__stratify_by) -> _WhichOneofReturnType__stratify_by | None: ...
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
 
 Global___MetricOptions: _TypeAlias = MetricOptions  # noqa: Y015
@@ -1318,8 +1301,7 @@ class CorrectedEstimate(_message.Message):
     ones included.
     """
     power: _builtins.float
-    """power is the weight of the machine's values, from 0 (ignored) to 1, with
-    strata the mean of theirs by their shares: lambda
+    """power is the weight of the machine's values, from 0 (ignored) to 1: lambda
     of PPI++.
     """
     half_width_with_more: _builtins.float

@@ -106,7 +106,7 @@ class CompareRunsRequest(_message.Message):
     @_builtins.property
     def options(self) -> _metrics_pb2.MetricOptions:
         """options of the metrics; interval also applies to the intervals of
-        differences. per_query, slice_by and stratify_by must be left unset.
+        differences. per_query and slice_by must be left unset.
         """
 
     @_builtins.property
@@ -1054,7 +1054,6 @@ class CalibrateRequest(_message.Message):
     CRITERION_FIELD_NUMBER: _builtins.int
     MAX_SHARE_FIELD_NUMBER: _builtins.int
     INCLUSION_PROBABILITIES_FIELD_NUMBER: _builtins.int
-    STRATA_FIELD_NUMBER: _builtins.int
     min_score: _builtins.float
     """min_score is the threshold of the judge's verdicts, in [0, 1]. Unset means
     0.5.
@@ -1118,17 +1117,6 @@ class CalibrateRequest(_message.Message):
         the labelled items as they are.
         """
 
-    @_builtins.property
-    def strata(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """strata says from which stratum each score is, by any number, if labels were
-        drawn from each by themselves (bands of the score, say): an entry for each
-        score, or empty. Prevalence and agreement then count every stratum by its
-        share of all items, and inclusion_probabilities need to be in proportion
-        within a stratum only. Give neighbouring numbers to strata that are alike:
-        those of which fewer than two clusters have labels are joined with one, and a
-        warning says so.
-        """
-
     def __init__(
         self,
         *,
@@ -1145,11 +1133,10 @@ class CalibrateRequest(_message.Message):
         criterion: Global___ThresholdCriterion.ValueType | None = ...,
         max_share: _builtins.float | None = ...,
         inclusion_probabilities: _abc.Iterable[_builtins.float] | None = ...,
-        strata: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "criterion", b"criterion", "folds", b"folds", "interval", b"interval", "judge", b"judge", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "clusters", b"clusters", "criterion", b"criterion", "folds", b"folds", "inclusion_probabilities", b"inclusion_probabilities", "interval", b"interval", "judge", b"judge", "labelled", b"labelled", "labels", b"labels", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor", "scores", b"scores", "strata", b"strata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_criterion", b"_criterion", "_folds", b"_folds", "_max_error", b"_max_error", "_max_share", b"_max_share", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "clusters", b"clusters", "criterion", b"criterion", "folds", b"folds", "inclusion_probabilities", b"inclusion_probabilities", "interval", b"interval", "judge", b"judge", "labelled", b"labelled", "labels", b"labels", "max_error", b"max_error", "max_share", b"max_share", "min_score", b"min_score", "precision_floor", b"precision_floor", "scores", b"scores"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__criterion: _TypeAlias = _typing.Literal["criterion"]  # noqa: Y015
     _WhichOneofArgType__criterion: _TypeAlias = _typing.Literal["_criterion", b"_criterion"]  # noqa: Y015

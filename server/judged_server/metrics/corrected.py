@@ -71,13 +71,10 @@ def correct_judged(
     labels: HumanLabels,
     mode: MatchingMode,
     *,
-    strata: IntArray | None = None,
     confidence: float = 0.95,
     per_query: bool = False,
 ) -> MetricTable:
     """Return the table of judged results with corrected means.
-
-    `strata` is int64[n], the stratum of each query given, if labels were drawn in strata.
 
     `scores` is float64, shaped as `results.relevant`, or None when they are not known. With
     `per_query`, queries have bounds: the metric's values while the threshold of relevance is
@@ -97,30 +94,23 @@ def correct_judged(
     thresholds = (
         None if scores is None else _Thresholds.of(measures, results, scores, mode, table.rows)
     )
-    return _corrected(
-        *(table, human, left_out, thresholds, strata), confidence, per_query=per_query
-    )
+    return _corrected(table, human, left_out, thresholds, confidence, per_query=per_query)
 
 
 def correct_values(
     table: MetricTable,
     human: HumanValues,
     *,
-    strata: IntArray | None = None,
     confidence: float = 0.95,
     per_query: bool = False,
 ) -> MetricTable:
     """Return the table with corrected means, out of human values that the caller brings.
 
-    `strata` is as in `correct_judged`.
-
     With `per_query`, queries have bounds: the machine's values with a margin.
     """
     in_table = np.isin(human.queries, table.rows)
     left_out = int(np.count_nonzero(~in_table))
-    return _corrected(
-        *(table, human.take(in_table), left_out, None, strata), confidence, per_query=per_query
-    )
+    return _corrected(table, human.take(in_table), left_out, None, confidence, per_query=per_query)
 
 
 def _corrected(
@@ -128,7 +118,6 @@ def _corrected(
     human: HumanValues,
     left_out: int,
     thresholds: _Thresholds | None,
-    strata: IntArray | None,
     confidence: float,
     *,
     per_query: bool,
@@ -137,7 +126,6 @@ def _corrected(
     places = np.searchsorted(table.rows, human.queries[order])
     values = human.values[:, order]
     inclusion = None if human.inclusion is None else human.inclusion[order]
-    drawn_in = None if strata is None else strata[table.rows]
     means = []
     note = (
         f"{left_out} labelled queries have no value of the machine (nothing was expected, they "
@@ -149,7 +137,6 @@ def _corrected(
         mean = correct_mean(
             *(column.values, own, places),
             inclusion=inclusion,
-            strata=drawn_in,
             confidence=confidence,
         )
         means.append(replace(mean, warnings=(*mean.warnings, *notes)))

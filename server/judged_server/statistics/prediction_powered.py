@@ -30,17 +30,6 @@ Candes (2024), "Active statistical inference", arXiv 2403.03208). Each label the
 inclusion probability items: means over the labelled become weighted ones (Hajek 1971), and so do
 their terms in psi. Clusters with labels count as many as Kish's share of them says, (sum of
 weights)^2 / (n * sum of squared weights), for the quantile and where labels hardly differ.
-
-Labels may be drawn in strata, as many in each as one likes (Fisch et al. (2024), "Stratified
-Prediction-Powered Inference", arXiv 2406.04291). Every stratum then has a mean, a power and degrees
-of freedom of its own, and counts by its share W_h of all items, which is known:
-
-    corrected = sum_h W_h * (mean_L,h(human) - power_h * (mean_L,h(machine) - mean_h(machine)))
-
-The first term of psi is that of the item's stratum times W_h, without what strata differ by; the
-second becomes (mean_L,h(r) + power_h * f_i - corrected) / N. Clusters may lie in several strata.
-Degrees of freedom are put together by Satterthwaite's rule (Cochran (1977), Sampling Techniques,
-5.4). Without strata all items are one.
 """
 
 from __future__ import annotations
@@ -53,20 +42,13 @@ from judged.values.intervals import Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.strata import (
-    FEW_DEPARTURES,
-    Spare,
-    Strata,
-    Stratum,
-    freedom,
-    has_label,
-    spare,
-    spread,
-    weighted_mean,
-)
+from judged_server.statistics.intervals import mean
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""
+
+FEW_DEPARTURES = 10
+"""With fewer labelled clusters off the middle value, the normal approximation is not trusted."""
 
 MORE_LABELS = 50
 """How many labels more the forecast of a narrower interval is for."""
@@ -82,8 +64,7 @@ class CorrectedMean:
 
     n_labelled  the number of clusters with at least one label.
     n           the number of clusters with machine values, the labelled ones included.
-    power       how much the machine's values were trusted, from 0 to 1; with strata the mean of
-                theirs, by their shares of the items.
+    power       how much the machine's values were trusted, from 0 to 1.
     half_width_with_more  half the width that the corrected interval would have with MORE_LABELS
                 labels more, drawn the same way; None without an interval, where every item has a
                 label, and where labels hardly differ, so that nothing can be foretold.
@@ -106,7 +87,6 @@ def correct_mean(
     *,
     clusters: IntArray | None = None,
     inclusion: FloatArray | None = None,
-    strata: IntArray | None = None,
     confidence: float = 0.95,
     unit: str = "queries",
 ) -> CorrectedMean:
@@ -117,10 +97,7 @@ def correct_mean(
     labelled  int64[n]: where those items are in `machine`, each once.
     clusters  integers[N]: which items belong together. None: every item stands alone.
     inclusion  float64[n], above 0 and at most 1: with which probability each of the labelled items
-              was drawn. None: all with the same; with `strata`, all of one stratum.
-    strata    integers[N]: from which stratum each item is, of which labels were drawn by
-              themselves. Those with neighbouring numbers are joined where labels are too few.
-              None: labels were drawn of all items together.
+              was drawn. None: all with the same.
     unit      what a cluster is called in warnings, in the plural.
 
     The mean is over items, so that clusters weigh by their size. Values lie in [0, 1]; where some
@@ -133,43 +110,33 @@ def correct_mean(
     weights = (
         np.ones(len(labelled)) if inclusion is None else inclusion.max(initial=0.0) / inclusion
     )
-    everywhere = np.arange(total, dtype=np.int64)
-    of_all = Strata.build(None, total, everywhere, np.ones(total), groups)
-    naive = _plain(machine, of_all, groups, n, range_, confidence)
-    drawn = Strata.build(strata, total, labelled, weights, groups)
-    labels_only = _plain(human, drawn, groups, n, range_, confidence)
-    n_labelled = int(has_label(drawn, n).sum())
+    naive = _plain(machine, _Sample.of(np.ones(total), groups), groups, n, range_, confidence)
+    sample = _Sample.of(weights, groups[labelled])
+    labels_only = _plain(human, sample, groups, n, range_, confidence)
+    n_labelled = sample.n_clusters
     if n_labelled < 2:
         warning = (
             f"labelled {unit}: {n_labelled}; a correction needs 2, and {ENOUGH_LABELS} to hold"
         )
         return CorrectedMean(Estimate(None), naive, labels_only, n_labelled, n, 0.0, (warning,))
-    fits = [_tune(machine, human, labelled, part) for part in drawn.parts]
-    powers = np.array([fit.power for fit in fits])
-    rest = human - powers[drawn.of_item[labelled]] * machine[labelled]
-    trusted = powers[drawn.of_item] * machine
-    top = float(powers.max())
-    least = spare(
-        drawn, rest, range_.low - top * range_.high, range_.high - top * range_.low, confidence
-    )
-    found = _estimate(rest, trusted, drawn, fits, groups, n, least, range_, confidence)
-    power = float(sum(part.share * fit.power for part, fit in zip(drawn.parts, fits, strict=True)))
-    warnings = (
-        *drawn.remarks,
-        *_warnings(
-            power,
-            _gap(machine, labelled, drawn, groups, n),
-            least.departures,
-            n_labelled,
-            total == len(labelled),
-            unit,
-        ),
+    fit = _tune(machine, human, labelled, sample)
+    rest = human - fit.power * machine[labelled]
+    possible = _Range(range_.low - fit.power * range_.high, range_.high - fit.power * range_.low)
+    least = sample.spare(rest, possible, confidence)
+    found = _estimate(rest, fit.power * machine, sample, fit, groups, n, least, range_, confidence)
+    warnings = _warnings(
+        fit.power,
+        _gap(machine, labelled, sample, groups, n),
+        least.departures,
+        n_labelled,
+        total == len(labelled),
+        unit,
     )
     corrected = Estimate(
         range_.clip(found.value), found.interval("prediction_powered|variance:jackknife")
     )
     return CorrectedMean(
-        corrected, naive, labels_only, n_labelled, n, power, warnings, found.with_more()
+        corrected, naive, labels_only, n_labelled, n, fit.power, warnings, found.with_more()
     )
 
 
@@ -185,8 +152,99 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True)
+class _Spare:
+    """How far an interval must reach at least, and how many clusters depart from the rest."""
+
+    below: float
+    above: float
+    departures: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The labelled items in their clusters.
+
+    weights    float64[m]: for how many items each of them stands, in proportion.
+    clusters   int64[c]: the clusters that have labelled items, and
+    of_label   int64[m]: which of these each labelled item belongs to.
+    """
+
+    weights: FloatArray
+    clusters: IntArray
+    of_label: IntArray
+
+    @classmethod
+    def of(cls, weights: FloatArray, groups: IntArray) -> _Sample:
+        """Return the items with these weights; `groups` has the cluster of each."""
+        clusters, of_label = np.unique(groups, return_inverse=True)
+        return cls(weights, clusters, of_label.astype(np.int64, copy=False))
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters have labels."""
+        return len(self.clusters)
+
+    @property
+    def counted(self) -> int:
+        """As how many clusters they count: fewer, the more their weights differ (Kish 1965)."""
+        weights = self.weights
+        share = float(weights.sum()) ** 2 / (len(weights) * float(weights @ weights))
+        return max(1, round(self.n_clusters * share))
+
+    @property
+    def leverage(self) -> FloatArray:
+        """Which share of the labels, by weight, each cluster has."""
+        sums = np.bincount(self.of_label, self.weights, minlength=self.n_clusters)
+        return sums / float(self.weights.sum())
+
+    def mean(self, values: FloatArray) -> float:
+        """Return the mean of values of the labelled items by their weights."""
+        if bool((self.weights == self.weights[0]).all()):
+            return mean(values) or 0.0  # to the last bit that of a table
+        return float(values @ self.weights / self.weights.sum())
+
+    def influence(self, values: FloatArray) -> FloatArray:
+        """Return float64[c]: what each cluster adds to the mean of the values, in all 0."""
+        deviations = self.weights * (values - self.mean(values))
+        sums = np.bincount(self.of_label, deviations, minlength=self.n_clusters)
+        return sums / float(self.weights.sum())
+
+    def jackknifed(self, moved: FloatArray, leverage: FloatArray) -> FloatArray:
+        """Return what leaving each cluster out would move, scaled so that the squares add up.
+
+        For clusters of one item and no power the sum of squares is var / n, with n - 1 below var.
+        """
+        n = self.n_clusters
+        left = np.maximum(1.0 - leverage, 1.0 / n)
+        return moved / left * math.sqrt((n - 1) / n)
+
+    def spread(self, moved: FloatArray, n: int) -> FloatArray:
+        """Return float64[n] of what the labelled clusters move: 0 for the others."""
+        whole = np.zeros(n)
+        whole[self.clusters] = moved
+        return whole
+
+    def spare(self, values: FloatArray, range_: _Range, confidence: float) -> _Spare:
+        """Return the least reach of an interval around a mean of almost equal values.
+
+        That of n equal values has no width by any formula that knows the values only, yet it is
+        sure of little: in n clusters without a departure, departures may still make up a share of
+        1 - tail^(1/n) (Clopper and Pearson 1934), each as far as the range goes. With
+        FEW_DEPARTURES or more the values speak for themselves.
+        """
+        middle = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
+        off = [self.of_label[np.abs(values - common) > _EQUAL] for common in middle]
+        departures = min(len(np.unique(each)) for each in off)
+        if departures >= FEW_DEPARTURES:
+            return _Spare(0.0, 0.0, departures)
+        share = 1 - ((1 - confidence) / 2) ** (1 / self.counted)
+        below, above = float(middle[1]) - range_.low, range_.high - float(middle[0])
+        return _Spare(share * below, share * above, departures)
+
+
+@dataclass(frozen=True, slots=True)
 class _Fit:
-    """The power of a stratum and what the variance needs of it.
+    """The power and what the variance needs of it.
 
     leverage    float64[c] of its labelled clusters in the regression.
     free        degrees of freedom.
@@ -205,18 +263,17 @@ def _numbered(clusters: IntArray | None, total: int) -> tuple[IntArray, int]:
     return groups.astype(np.int64, copy=False), len(names)
 
 
-def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, part: Stratum) -> _Fit:
+def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _Sample) -> _Fit:
     """Return the power: the slope of human on machine values over the sums of labelled clusters.
 
     It is zero where nothing can be fitted: with fewer than _TUNABLE_FROM clusters, where all
     machine values are alike, and where every item has a label, so that there is nothing to correct.
     """
-    leverage = part.leverage
-    a = part.influence(human[part.places])
-    f = part.influence(machine[labelled[part.places]])
+    leverage = sample.leverage
+    a, f = sample.influence(human), sample.influence(machine[labelled])
     squares = float(f @ f)
-    power, free = 0.0, part.counted - 1
-    if part.n_clusters >= _TUNABLE_FROM and len(part.places) < len(part.items) and squares > 0.0:
+    power, free = 0.0, sample.counted - 1
+    if sample.n_clusters >= _TUNABLE_FROM and len(labelled) < len(machine) and squares > 0.0:
         slope = float(a @ f) / squares
         power = min(max(slope, 0.0), 1.0)
         if abs(power - slope) <= _EQUAL:
@@ -226,24 +283,18 @@ def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, part: Stra
 
 
 def _gap(
-    machine: FloatArray, labelled: IntArray, strata: Strata, groups: IntArray, n: int
+    machine: FloatArray, labelled: IntArray, sample: _Sample, groups: IntArray, n: int
 ) -> float:
     """Return how far the labelled items lie from all in the machine's values, in standard errors.
 
-    Each stratum is held against itself. 0.0 where nothing differs.
+    0.0 where nothing differs.
     """
-    own = [machine[labelled[part.places]] for part in strata.parts]
-    means = np.array([float(machine[part.items].mean()) for part in strata.parts])
-    moved = [part.influence(each) for part, each in zip(strata.parts, own, strict=True)]
-    whole = np.bincount(groups, machine - means[strata.of_item], minlength=n) / len(machine)
-    error = math.sqrt(float(np.sum((spread(moved, strata, n) - whole) ** 2)))
+    own, of_all = machine[labelled], float(machine.mean())
+    whole = np.bincount(groups, machine - of_all, minlength=n) / len(machine)
+    error = math.sqrt(float(np.sum((sample.spread(sample.influence(own), n) - whole) ** 2)))
     if error == 0.0 or len(labelled) == len(machine):
         return 0.0
-    off = [
-        part.share * (weighted_mean(each, part.weights) - mean)
-        for part, each, mean in zip(strata.parts, own, means.tolist(), strict=True)
-    ]
-    return abs(math.fsum(off)) / error
+    return abs(sample.mean(own) - of_all) / error
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +304,10 @@ class _Estimate:
     value: float
     of_labels: FloatArray
     of_machine: FloatArray
-    free: float
-    least: Spare
-    strata: Strata
+    free: int
+    least: _Spare
+    sample: _Sample
+    n_items: int
     range: _Range
     confidence: float
 
@@ -263,10 +315,7 @@ class _Estimate:
         moved = self.of_labels + self.of_machine
         error = math.sqrt(float(moved @ moved))
         reach = t_quantile((1 + self.confidence) / 2, self.free) * error
-        joined = len(self.strata.parts)
-        drawn = "" if joined == 1 else f"|strata:{joined}"
-        if any(len(np.unique(part.weights)) > 1 for part in self.strata.parts):
-            drawn += "|weights:hajek"
+        drawn = "" if len(np.unique(self.sample.weights)) == 1 else "|weights:hajek"
         return Interval(
             self.range.clip(self.value - max(reach, self.least.below)),
             self.range.clip(self.value + max(reach, self.least.above)),
@@ -277,8 +326,8 @@ class _Estimate:
 
     def with_more(self) -> float | None:
         """Return half the width to expect with MORE_LABELS labels more, drawn the same way."""
-        labels = len(self.strata.weights)
-        more = min(labels + MORE_LABELS, len(self.strata.of_item))
+        labels = len(self.sample.weights)
+        more = min(labels + MORE_LABELS, self.n_items)
         if self.least.departures < FEW_DEPARTURES or more == labels:
             return None
         # Terms of labels become smaller as there are more of them; what they share with those of
@@ -293,37 +342,28 @@ class _Estimate:
 def _estimate(
     rest: FloatArray,
     trusted: FloatArray,
-    strata: Strata,
-    fits: list[_Fit],
+    sample: _Sample,
+    fit: _Fit,
     groups: IntArray,
     n: int,
-    least: Spare,
+    least: _Spare,
     range_: _Range,
     confidence: float,
 ) -> _Estimate:
-    """Return the sum of the strata's means, `rest` of labelled items and `trusted` of all."""
-    moved, means = [], []
-    for part, fit in zip(strata.parts, fits, strict=True):
-        own = rest[part.places]
-        moved.append(part.jackknifed(part.influence(own), fit.leverage))
-        means.append(weighted_mean(own, part.weights))
-    value = math.fsum(
-        part.share * (middle + float(trusted[part.items].mean()))
-        for part, middle in zip(strata.parts, means, strict=True)
+    """Return the sum of two means: that of `rest` of labelled items and of `trusted` of all."""
+    middle = sample.mean(rest)
+    value = middle + float(trusted.mean())
+    of_labels = sample.spread(sample.jackknifed(sample.influence(rest), fit.leverage), n)
+    of_machine = np.bincount(groups, trusted + middle - value, minlength=n) / len(trusted)
+    return _Estimate(
+        *(value, of_labels, of_machine, fit.free, least),
+        *(sample, len(trusted), range_, confidence),
     )
-    predicted = trusted + np.array(means)[strata.of_item]
-    of_machine = np.bincount(groups, predicted - value, minlength=n) / len(trusted)
-    variances = [
-        part.share**2 * float(own @ own) for part, own in zip(strata.parts, moved, strict=True)
-    ]
-    free = freedom(variances, [fit.free for fit in fits])
-    of_labels = spread(moved, strata, n)
-    return _Estimate(value, of_labels, of_machine, free, least, strata, range_, confidence)
 
 
 def _plain(
     values: FloatArray,
-    strata: Strata,
+    sample: _Sample,
     groups: IntArray,
     n: int,
     range_: _Range,
@@ -332,12 +372,12 @@ def _plain(
     """Return the mean of labels alone; its interval is Student's when each item stands alone."""
     if not len(values):
         return Estimate(None)
-    if int(has_label(strata, n).sum()) < 2:
-        return Estimate(weighted_mean(values, strata.weights))
-    fits = [_Fit(0.0, part.leverage, max(part.counted - 1, 1)) for part in strata.parts]
-    least = spare(strata, values, range_.low, range_.high, confidence)
+    if sample.n_clusters < 2:
+        return Estimate(sample.mean(values))
+    fit = _Fit(0.0, sample.leverage, max(sample.counted - 1, 1))
+    least = sample.spare(values, range_, confidence)
     nothing = np.zeros(len(groups))
-    found = _estimate(values, nothing, strata, fits, groups, n, least, range_, confidence)
+    found = _estimate(values, nothing, sample, fit, groups, n, least, range_, confidence)
     return Estimate(found.value, found.interval("t:clustered"))
 
 

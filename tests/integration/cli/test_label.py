@@ -107,30 +107,3 @@ def test_what_can_not_be_done_is_told(tmp_path: Path) -> None:
     assert "is the file of RESULTS.jsonl too" in fails(
         "label", "results.jsonl", "-o", "results.jsonl"
     )
-
-
-def test_items_are_drawn_from_bands_and_count_by_their_sizes(
-    tmp_path: Path, server_address: str
-) -> None:
-    truth = fill(tmp_path)
-    strata = (*LABEL, "--strata", "4")
-
-    def run(*arguments: str) -> str:
-        done = run_in(tmp_path, *strata, *arguments, JUDGED_TARGET=server_address)
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
-
-    run("--to-csv", "table.csv")
-    answer(tmp_path / "table.csv")
-    run("--from-csv", "table.csv", "--json", "out.json")
-    found = json.loads((tmp_path / "out.json").read_text())
-    assert found["counted"] == 120
-    share = found["means"]["share of relevant items"]["corrected"]
-    assert "|strata:4|" in share["interval"]["signature"]
-    assert share["interval"]["lower"] < truth < share["interval"]["upper"]
-    labels = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
-    kinds = {label["inclusion_probability"] for label in labels}
-    assert 1 < len(kinds) <= 4
-    done = run_in(tmp_path, *LABEL, "--strata", "1")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--strata must be 2 or more, or 0 for none" in done.stderr

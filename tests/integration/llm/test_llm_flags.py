@@ -34,7 +34,7 @@ ANY_JUDGE = {
     "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
     "folds", "max_error", "label_field", "token_file", "tls_ca", "tls_cert", "tls_key",
     "tls_proxy", "calibration", "cascade", "criterion", "diagram", "max_share",
-    "rubric", "stage", "stratify_by",
+    "rubric", "stage",
 }  # fmt: skip
 """Flags that any judge has; they are tested beside the others of their kind."""
 

@@ -18,7 +18,6 @@ from judged import (
     TrecRankings,
 )
 from judged._batching.rankings import split
-from judged.types import CorrectedEstimate
 
 from tests.integration.cli_process import run_in
 
@@ -169,72 +168,3 @@ def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
     assert found["naive"]["value"] == document["metrics"]["precision@2"]["mean"]
     expected = sum(any(r[0] for r in line["relevant"]) for line in labels[::2]) / 60
     assert found["labels_only"]["value"] == pytest.approx(expected)
-
-
-def test_labels_drawn_by_a_key_of_the_metadata(client: Client):
-    def corrected(prefix: str) -> list[CorrectedEstimate | None]:
-        ids = [f"{prefix}q{i}" for i in range(300)]
-        topics = ["law" if i % 3 else "tax" for i in range(300)]
-        whole = GainRankings(
-            [
-                GainRanking(query_id, [float(i % 3 > 0), float(i % 2), 1.0], [1.0] * 3)
-                for i, query_id in enumerate(ids)
-            ]
-        )
-        labelled = [i for i in range(300) if i % 3 == 0 or i % 9 == 1]  # all of tax, some of law
-        people = PerQueryValues(
-            [ids[i] for i in labelled], [[0.2 if i % 3 else 0.8 for i in labelled]] * 2
-        )
-        table = client.compute_metrics(
-            METRICS,
-            whole,
-            MetricOptions(stratify_by="topic"),
-            metadata={q: {"topic": topic} for q, topic in zip(ids, topics, strict=True)},
-            human_values=people,
-        )
-        return [metric.corrected for metric in table.metrics]
-
-    found = corrected("")
-    for each in found:
-        assert each is not None
-        assert each.labels_only is not None
-        assert each.labels_only.value == pytest.approx(0.2 * 2 / 3 + 0.8 / 3)
-        interval = each.labels_only.interval
-        assert interval is not None
-        assert "|strata:2|" in interval.signature
-    assert corrected("x" * 8_000) == found  # in several messages
-
-
-def test_the_command_line_takes_labels_drawn_by_a_key(tmp_path, server_address: str):
-    queries, results, labels = [], [], []
-    for i in range(60):
-        topic, answer = ("tax", "law")[i % 2], f"answer number {i}"
-        queries.append(
-            {
-                "query_id": f"q{i}",
-                "query_text": "?",
-                "expected_answers": [answer],
-                "metadata": {"topic": topic},
-            }
-        )
-        text = answer if i % 3 else "other"
-        results.append({"query_id": f"q{i}", "results": [{"doc_id": "d", "text": text}]})
-        if topic == "law" or i % 8 == 0:  # all of one topic, some of the other
-            labels.append({"query_id": f"q{i}", "relevant": [[topic == "law"]]})
-    (tmp_path / "dataset.json").write_text(json.dumps({"queries": queries}))
-    for name, lines in (("results", results), ("labels", labels)):
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (tmp_path / f"{name}.jsonl").write_text(text)
-    command = ("evaluate", "dataset.json", "--results", "results.jsonl", "--judge", "exact")
-    how = (*command, "-m", "hit_rate@1", "--stratify-by", "topic")
-    done = run_in(
-        *(tmp_path, *how, "--labels", "labels.jsonl", "--json", "out.json"),
-        JUDGED_TARGET=server_address,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out.json").read_text())["corrected"]["hit_rate@1"]
-    assert found["labels_only"]["value"] == pytest.approx(0.5)
-    assert "|strata:2|" in found["labels_only"]["interval"]["signature"]
-    done = run_in(tmp_path, *how, JUDGED_TARGET=server_address)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--stratify-by says how labels were drawn; name them by --labels" in done.stderr

@@ -47,17 +47,9 @@ def write_calibrate(
         labels=[bool(items.labels[i]) for i in labelled],
         clusters=numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
-        strata=_numbers(items.strata),
         interval=interval,
         judge=write_identity(options.judge),
     )
-
-
-def _numbers(strata: Sequence[int]) -> Sequence[int]:
-    for i, number in enumerate(strata):
-        if not 0 <= number < 1 << 32:  # the field could not hold it
-            raise errors.InvalidArgument.of_field(f"strata[{i}]", "must be from 0 to 4294967295")
-    return strata
 
 
 def write_identity(judge: JudgeIdentity | None) -> verdicts_pb2.JudgeIdentity | None:

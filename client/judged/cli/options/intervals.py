@@ -31,13 +31,6 @@ SliceBy = Annotated[
         "be repeated.",
     ),
 ]
-StratifyBy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY",
-        help="The labels were drawn from the queries of each value of this key by themselves.",
-    ),
-]
 UnjudgedPolicy = Annotated[
     Unjudged,
     typer.Option(case_sensitive=False, help="What a document counts as that nobody judged."),

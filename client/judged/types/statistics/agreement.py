@@ -37,15 +37,13 @@ class LabelledScores(View):
     belongs to (a query, say), so that items of one cluster are not taken as independent; empty when
     every item stands alone. `inclusion_probabilities` has an entry a score too: with which one it
     was drawn to be labelled, of which those of items with a label are read; empty when all are
-    equal. `strata` has an entry a score if labels were drawn from strata by themselves: the number
-    of its own, neighbours being alike.
+    equal.
     """
 
     scores: Sequence[float]
     labels: Sequence[bool | None]
     clusters: Sequence[str] = ()
     inclusion_probabilities: Sequence[float] = ()
-    strata: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         scores, labels = need_column(self.scores, "scores"), need_column(self.labels, "labels")
@@ -57,7 +55,6 @@ class LabelledScores(View):
             inclusion_probabilities=need_column(
                 self.inclusion_probabilities, "inclusion_probabilities"
             ),
-            strata=need_column(self.strata, "strata"),
         )
 
 

@@ -98,17 +98,11 @@ def refuse_unused(
     message: metrics_pb2.MetricOptions,
     given_as: str | None,
     field: str = "options",
-    *,
-    labelled: bool = False,
 ) -> None:
     """Raise InvalidField for options that are set and would change nothing.
 
-    `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups";
-    `labelled` says whether there are human labels or values.
+    `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups".
     """
-    if message.HasField("stratify_by") and not labelled:
-        rule = "does nothing without human labels or human values; leave it out"
-        raise errors.InvalidField(f"{field}.stratify_by", rule)
     if given_as not in _INPUTS:
         return
     given, used = message.WhichOneof("input"), _INPUTS[given_as]
@@ -161,17 +155,14 @@ def compute(
     that were read before take the place of those of the request, which is then one run of a
     comparison: errors name its fields as they are there, behind `prefix`.
     """
-    labelled = request.HasField("human_values") or request.judged.HasField("human_labels")
-    refuse_unused(request.options, request.WhichOneof("relevance"), labelled=labelled)
+    refuse_unused(request.options, request.WhichOneof("relevance"))
     done = _measure(request, measures, options, limits, qrels, prefix)
     metadata: Sequence[Mapping[str, str]] = ()
     if request.metadata:
         metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
     table = with_intervals_and_slices(done.table, options, metadata)
-    if labelled:
-        table = with_correction(
-            *(table, request, measures, options, done.query_ids), metadata, done.judged
-        )
+    if request.HasField("human_values") or request.judged.HasField("human_labels"):
+        table = with_correction(*(table, request, measures, options, done.query_ids), done.judged)
     return write_table(
         table, done.query_ids, per_query=request.options.per_query, verdicts=done.verdicts
     )

@@ -123,15 +123,13 @@ def _corrected(
         items.labelled,
         clusters=items.clusters,
         inclusion=items.inclusion,
-        strata=items.strata,
         confidence=options.interval.confidence,
         unit="items" if items.clusters is None else "clusters",
     )
 
 
 def _unequal(items: ScoredItems) -> tuple[str, ...]:
-    alike = items.inclusion is None or len(np.unique(items.inclusion)) == 1
-    if alike and items.strata is None:
+    if items.inclusion is None or len(np.unique(items.inclusion)) == 1:
         return ()
     return (
         (

@@ -22,8 +22,7 @@ class ScoredItems:
     """Scores float64[n] in [0, 1]; the places int64[m], ascending, and labels bool[m] of some.
 
     `clusters` is int64[n] or None when every item stands alone, `inclusion` float64[m] or None when
-    all labels were drawn with the same probability. `strata` is int64[n], or None when labels were
-    drawn of all items together.
+    all labels were drawn with the same probability.
     """
 
     scores: FloatArray
@@ -31,7 +30,6 @@ class ScoredItems:
     labels: BoolArray
     clusters: IntArray | None = None
     inclusion: FloatArray | None = None
-    strata: IntArray | None = None
 
     @classmethod
     def build(
@@ -40,7 +38,6 @@ class ScoredItems:
         labelled: Sequence[int],
         labels: Sequence[bool],
         clusters: Sequence[int] = (),
-        strata: Sequence[int] = (),
     ) -> ScoredItems:
         """Return the items.
 
@@ -64,14 +61,11 @@ class ScoredItems:
             raise InvalidField("labelled", "must name at least one item that has a label")
         if clusters and len(clusters) != n:
             raise InvalidField("clusters", f"has {len(clusters)} entries for {n} scores")
-        if strata and len(strata) != n:
-            raise InvalidField("strata", f"has {len(strata)} entries for {n} scores")
         return cls(
             values,
             _places(labelled, n),
             np.fromiter(labels, np.bool_, len(labels)),
             number_clusters(clusters) if clusters else None,
-            strata=np.fromiter(strata, np.int64, n) if strata else None,
         )
 
     @property

@@ -112,7 +112,6 @@ CASES = [
         "inclusion_probabilities[1]",
         lambda: calibrate(inclusion_probabilities=[1.0, 1.5]),
     ),
-    case("CalibrateRequest.strata", "strata", lambda: calibrate(strata=[1])),
     case("CalibrateRequest.min_score", "min_score", lambda: calibrate(min_score=NAN)),
     case(
         "CalibrateRequest.interval",

@@ -74,28 +74,6 @@ CASES = [
         "human_values.inclusion_probabilities[0]",
         lambda: with_values(["a"], [1.0], [1.0], inclusion=[NAN]),
     ),
-    case(
-        "MetricOptions.stratify_by",
-        "options.stratify_by",
-        lambda: judged(options=metrics_pb2.MetricOptions(stratify_by="topic")),
-    ),
-    case(
-        "MetricOptions.stratify_by",
-        "options.stratify_by",
-        lambda: judged(
-            metadata=[pb.QueryMetadata(query_id="a", metadata={"topic": "law"})],
-            options=metrics_pb2.MetricOptions(stratify_by="topic", per_query=True),
-        ),
-    ),
-    case(
-        "MetricOptions.stratify_by",
-        "options.stratify_by",
-        lambda: pb.ComputeMetricsRequest(
-            metrics=["ap"],
-            values=human(["a", "b"], [0.5, 1.0]),
-            options=metrics_pb2.MetricOptions(stratify_by="topic"),
-        ),
-    ),
     case("JudgedRankings.human_labels", f"{LABELS}.relevant", lambda: judged(labelled=[])),
     case(
         "ComputeMetricsRequest.human_values",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.errors import InvalidArgument
-from judged.labelling import bands, drawing_order, inclusion_probabilities, stratified_order
+from judged.labelling import drawing_order, inclusion_probabilities
 
 UNCERTAINTY = st.lists(st.floats(0, 10, allow_subnormal=False), min_size=1, max_size=60)
 
@@ -71,41 +71,3 @@ def test_an_item_keeps_its_place_among_others():
 def test_what_makes_no_sense_is_refused(arguments, field):
     with pytest.raises(InvalidArgument, match=field):
         inclusion_probabilities(*arguments)
-
-
-def test_strata_take_turns_by_their_share_of_the_labels():
-    strata = [0] * 60 + [1] * 40
-    uncertainty = [0.1] * 60 + [0.4] * 40
-    names = [f"i{i}" for i in range(100)]
-    order = stratified_order(names, strata, uncertainty, 0.25, seed=5)
-    assert sorted(order) == list(range(100))
-    share = 0.25 * 0.6 + 0.75 * 6 / 22  # of items, and of their uncertainty
-    for n in range(1, 50):
-        taken = sum(strata[i] == 0 for i in order[:n])
-        assert abs(taken - share * n) <= 1
-    assert order != stratified_order(names, strata, uncertainty, 0.25, seed=6)
-
-
-def test_within_a_stratum_items_are_drawn_evenly():
-    strata, names = [0] * 8 + [1] * 32, [f"i{i}" for i in range(40)]
-    uncertainty = [0.1, 0.9] * 20  # of no matter within a stratum
-    drawn: Counter[int] = Counter()
-    for seed in range(2000):
-        order = stratified_order(names, strata, uncertainty, 1.0, seed=seed)
-        drawn.update(order[:10])
-    for i in range(40):
-        assert drawn[i] / 2000 == pytest.approx(0.25, abs=0.04)
-
-
-def test_bands_hold_as_many_labels_each_and_keep_equal_beliefs_together():
-    beliefs = [i / 200 for i in range(201)]
-    found = bands(beliefs, 4)
-    assert found == sorted(found)
-    assert set(found) == {0, 1, 2, 3}
-    order = stratified_order(
-        [str(b) for b in beliefs], found, [math.sqrt(b * (1 - b)) for b in beliefs]
-    )
-    assert all(abs(Counter(found[i] for i in order[:40])[band] - 10) <= 1 for band in range(4))
-    assert bands([0.0, 1.0, 1.0], 5) == [0, 1, 1]
-    with pytest.raises(InvalidArgument, match="must be 2 or more"):
-        bands(beliefs, 1)

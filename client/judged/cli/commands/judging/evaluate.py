@@ -60,7 +60,7 @@ from judged.cli.output.usage import (
     vote_warnings,
 )
 from judged.cli.output.writer import Output, check_apart, progress_bar
-from judged.cli.problems import Problem, explained
+from judged.cli.problems import explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation import Evaluator
 from judged.evaluation._steps.warnings import evaluation_warnings
@@ -99,7 +99,6 @@ def command(
     per_query: common.PerQuery = False,
     interval: intervals.IntervalFlags,
     slice_by: intervals.SliceBy = None,
-    stratify_by: intervals.StratifyBy = None,
     labels: LabelsFile = None,
     max_drop: MaxDrops = None,
     max_negatives: MaxNegatives = None,
@@ -137,8 +136,6 @@ def command(
         by_spans = True if judge == "span" else None
         queries = read_queries(dataset, results, by_spans=by_spans, whole=whole)
     check_fit(out, queries.fit)
-    if stratify_by is not None and labels is None:
-        raise Problem("--stratify-by says how labels were drawn; name them by --labels")
     labelled = None if labels is None else Labels.from_jsonl(labels)
     human = None if labelled is None else labelled.rankings(list(queries.groups))
     asked = MetricOptions(
@@ -189,11 +186,7 @@ def command(
         refuse_missing(found.verdicts)
         means = None
         if human is not None and labelled is not None:
-            means = corrected_means(
-                *(server.client, found, human, asked, labelled.inclusion),
-                stratify_by=stratify_by,
-                metadata={group.query_id: group.metadata for group in queries.groups},
-            )
+            means = corrected_means(server.client, found, human, asked, labelled.inclusion)
     details = (
         write_query(query_result(query, group, place, ranked, found.verdicts))
         for place, (query, group, ranked) in enumerate(queries.queries())

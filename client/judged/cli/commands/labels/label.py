@@ -55,14 +55,6 @@ def command(
             help="Share of the labels that is drawn evenly, not by how unsure the judge is.",
         ),
     ] = RANDOM_SHARE,
-    strata: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Draw from N bands of the judge's probability, evenly in each; 0: no bands, each "
-            "item by how unsure the judge is of it.",
-        ),
-    ] = 0,
     draw_seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="Of the draw; the same for all annotators.")
     ] = 0,
@@ -91,9 +83,7 @@ def command(
     inputs = {"RESULTS.jsonl": results, "--from-csv": from_csv}
     check_apart(inputs, output=output, json=shared.json_to, to_csv=to_csv)
     who = annotator or getpass.getuser()
-    if strata < 0 or strata == 1:
-        raise Problem("--strata must be 2 or more, or 0 for none")
-    judged = Judged.read(results, random_share, draw_seed, strata)
+    judged = Judged.read(results, random_share, draw_seed)
     drawn = judged.drawn(number)
     chances = judged.probabilities(number)
     labels = LabelFile.read(output, judged.items, chances)

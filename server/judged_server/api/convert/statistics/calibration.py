@@ -35,9 +35,7 @@ def calibration(
     if request.HasField("judge") and not judge.scoring_key:
         raise InvalidField("judge.scoring_key", "must be that of the judge whose scores these are")
     options = read_calibration_options(request)
-    items = ScoredItems.build(
-        request.scores, request.labelled, request.labels, request.clusters, request.strata
-    )
+    items = ScoredItems.build(request.scores, request.labelled, request.labels, request.clusters)
     inclusion = read_inclusion(request.inclusion_probabilities, len(items.labelled))
     items = replace(items, inclusion=inclusion)
     found = calibrate(items, options, shipped(judge.kind, judge.scoring_key))

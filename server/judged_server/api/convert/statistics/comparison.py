@@ -51,7 +51,7 @@ def check_comparison(
     request: statistics_service_pb2.CompareRunsRequest, measures: Sequence[Measure]
 ) -> None:
     """Raise InvalidField for what is wrong with a request before its runs are looked into."""
-    for name in ("per_query", "slice_by", "stratify_by"):
+    for name in ("per_query", "slice_by"):
         if getattr(request.options, name):
             raise InvalidField(f"options.{name}", "must be left unset: CompareRuns does not use it")
     _check_runs(request.runs)

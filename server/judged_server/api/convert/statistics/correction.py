@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from judged.v1 import judge_service_pb2, metrics_pb2
@@ -36,19 +36,16 @@ def with_correction(
     measures: Sequence[Measure],
     options: MetricOptions,
     query_ids: Sequence[str],
-    metadata: Sequence[Mapping[str, str]] = (),
     judged: tuple[JudgedResults, FloatArray] | None = None,
 ) -> MetricTable:
     """Return the table with means corrected by the labels or the human values of the request.
 
-    `query_ids` names the queries that were given, `metadata` is theirs or empty, `judged` holds
-    their verdicts and scores if the request has any. Raises InvalidField at `human_values` when
-    there are labels too, at `options.stratify_by` for a key that no query has, and what the readers
-    below raise.
+    `query_ids` names the queries that were given, `judged` holds their verdicts and scores if the
+    request has any. Raises InvalidField at `human_values` when there are labels too, and what the
+    readers below raise.
     """
     confidence = (options.interval or IntervalOptions()).confidence
     per_query = request.options.per_query
-    strata = _read_strata(request.options, query_ids, metadata)
     if judged is not None and request.judged.HasField("human_labels"):
         if request.HasField("human_values"):
             raise InvalidField(_VALUES, f"must be unset when {_LABELS} is set; use one of them")
@@ -62,41 +59,14 @@ def with_correction(
             scores if request.judged.verdicts.score else None,
             labels,
             options.matching,
-            strata=strata,
             confidence=confidence,
             per_query=per_query,
         )
     if request.HasField("human_values"):
         human = read_human_values(request.human_values, query_ids, measures)
         _refuse_unequal(human.inclusion, _VALUES, per_query=per_query)
-        return correct_values(
-            table, human, strata=strata, confidence=confidence, per_query=per_query
-        )
+        return correct_values(table, human, confidence=confidence, per_query=per_query)
     return table
-
-
-def _read_strata(
-    options: metrics_pb2.MetricOptions,
-    query_ids: Sequence[str],
-    metadata: Sequence[Mapping[str, str]],
-) -> IntArray | None:
-    """Return int64[n]: the stratum of each query given, by the order of the key's values."""
-    if not options.HasField("stratify_by"):
-        return None
-    key = options.stratify_by
-    if options.per_query:
-        raise InvalidField(
-            "options.stratify_by",
-            "must be unset with options.per_query: bounds of single queries need labels that were "
-            "all drawn with the same probability",
-        )
-    values = [known.get(key, "") for known in metadata] if metadata else [""] * len(query_ids)
-    if not any(values):
-        raise InvalidField(
-            "options.stratify_by", "is no key of any query's metadata; send metadata that has it"
-        )
-    number_of = {value: number for number, value in enumerate(sorted(set(values)))}
-    return np.array([number_of[value] for value in values], np.int64)
 
 
 def _refuse_unequal(inclusion: FloatArray | None, field: str, *, per_query: bool) -> None:
