@@ -247,7 +247,7 @@ NUMBERED = Query("q0", "question 0", ["y"], metadata=dict.fromkeys("n", 1))
         ({"progress": True}, "progress: must be a function, such as print"),
         ({"dataset": Dataset([])}, "dataset: holds no queries"),
         ({"dataset": Dataset([NUMBERED])}, r'metadata\["n"\]: must be text, not int'),
-        ({"source": {"x": ["a"]}}, "no query of the data set is among them"),
+        ({"source": {"x": ["a"]}}, "no query of the results is in the dataset"),
         ({"source": {"q0": [3]}}, r"results\['q0'\]\[0\]: must be a text, a Retrieved"),
         ({"source": 3}, "retriever: must have a method retrieve"),
         ({"source": lambda query: []}, r"retriever: must take a query and k.* too many positional"),

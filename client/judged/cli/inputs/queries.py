@@ -86,13 +86,8 @@ def _nothing_expected(dataset: str) -> FileError:
 
 def check_fit(out: Output, fit: Fit) -> None:
     """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
-    if not fit.n_results:
-        raise Problem("the results hold no query; write a line for each query of the dataset")
-    if fit.missing.count == fit.n_queries:
-        raise Problem(
-            f"no query of the results is in the dataset: {fit.unknown.query_id!r} is one of the "
-            f"results, {fit.missing.query_id!r} one of the dataset; check that they belong together"
-        )
+    if fit.problem:
+        raise Problem(fit.problem)
     out.warn(*fit.warnings())
 
 

@@ -13,6 +13,7 @@ from judged import ScoredAnswers, Status
 from judged._views import of_all, plural, word
 from judged.cli.output.usage import split_warnings
 from judged.cli.output.writer import new_table
+from judged.evaluation._steps.warnings import missing_kinds
 from judged.report.summary import number
 from judged.types import AnswerScore
 
@@ -73,14 +74,11 @@ def score_warnings(found: ScoredAnswers) -> Iterator[str]:
     """Yield what the reader of scores should know about them."""
     missing = Counter(score.status for score in found if score.status is not Status.OK)
     if missing:
-        kinds = {
-            "failed": missing[Status.ERROR],
-            "abstained": missing[Status.ABSTAINED],
-            "not assessable": missing[Status.NOT_ASSESSABLE],
-        }
-        listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
+        kinds = missing_kinds(
+            *(missing[each] for each in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE))
+        )
         some = of_all(missing.total(), len(found), "score", "scores")
-        yield f"{some} {word(missing.total(), 'is', 'are')} missing: {listed}"
+        yield f"{some} {word(missing.total(), 'is', 'are')} missing: {kinds}"
         for (rubric, reason), n in _reasons(found).most_common(_SHOWN_WARNINGS):
             yield f"{rubric}: {plural(n, 'score', 'scores')} missing: {reason}"
     split = sum(score.agreement is not None and score.agreement < 1 for score in found)

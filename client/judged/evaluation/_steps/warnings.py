@@ -50,10 +50,8 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
     """Yield where a data set and results do not fit. Raises InvalidArgument when nothing does."""
     query_ids = list(dict.fromkeys(query.query_id for query in dataset.queries))
     fit = Fit.of(query_ids, results, results.out_of_order)
-    if fit.missing.count == fit.n_queries:
-        first = f", as {fit.unknown.query_id!r} is" if fit.unknown.count else ""
-        rule = f"no query of the data set is among them; their ids must be its ids{first} not"
-        raise InvalidArgument.of_field("results", rule if first else "hold no query")
+    if fit.problem:
+        raise InvalidArgument.of_field("results", fit.problem)
     yield from fit.warnings()
     yield from results.warnings
 
@@ -101,18 +99,18 @@ def count_warnings(counts: MetricCounts) -> Iterator[str]:
 
 def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
     """Yield what the reader of verdicts should know about them."""
-    missing = counts.total - counts.ok
-    if missing:
-        kinds = {
-            "failed": counts.error,
-            "abstained": counts.abstained,
-            "not assessable": counts.not_assessable,
-        }
-        listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
-        yield f"{_of_verdicts(missing, counts.total)} missing: {listed}"
+    if missing := counts.total - counts.ok:
+        kinds = missing_kinds(counts.error, counts.abstained, counts.not_assessable)
+        yield f"{_of_verdicts(missing, counts.total)} missing: {kinds}"
     for name, what in _FLAGGED.items():
         if n := getattr(counts, name):
             yield f"{_of_verdicts(n, counts.total)} {what}"
+
+
+def missing_kinds(failed: int, abstained: int, not_assessable: int) -> str:
+    """Return how many are missing for each reason."""
+    kinds = {"failed": failed, "abstained": abstained, "not assessable": not_assessable}
+    return ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
 
 
 def balance_of_lengths(groups: Iterable[QueryGroup]) -> int:

@@ -54,6 +54,19 @@ class Fit:
             *(Example.of(rising), spelling_warning(missing, unknown)),
         )
 
+    @property
+    def problem(self) -> str:
+        """Why nothing can be measured; "" where any query has results."""
+        if not self.n_results:
+            return "the results hold no query; write a line for each query of the dataset"
+        if self.missing.count < self.n_queries:
+            return ""
+        return (
+            f"no query of the results is in the dataset: {self.unknown.query_id!r} is one of the "
+            f"results, {self.missing.query_id!r} one of the dataset; check that they belong "
+            "together"
+        )
+
     def warnings(self) -> Iterator[str]:
         """Yield where the two do not fit."""
         if n := self.missing.count:

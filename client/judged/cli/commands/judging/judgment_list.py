@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged import Verdicts
+from judged._inputs import as_id
 from judged._views import plural
 from judged.cli.inputs.contexts import Line
 from judged.cli.output.writer import Output, open_output
@@ -55,11 +56,11 @@ def write_judgments(
 
 
 def _id(name: str, line: Line, field: str) -> str:
-    value = line.fields.get(field)
-    if value is None or isinstance(value, bool) or not isinstance(value, str | int):
+    value = as_id(line.fields.get(field))
+    if not isinstance(value, str):
         problem = f"has no {field!r}, which a judgment list is made of; give each line both ids"
-        raise FileError(name, line.number, problem)
-    if not str(value) or str(value).split() != [str(value)]:
+    elif value.split() != [value]:
         problem = f"has {field!r} with white space, at which TREC's columns end"
-        raise FileError(name, line.number, problem)
-    return str(value)
+    else:
+        return value
+    raise FileError(name, line.number, problem)

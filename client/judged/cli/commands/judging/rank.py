@@ -67,15 +67,9 @@ def command(
         flagged([rubric], lambda _: None),
         progress_bar("comparing", len(pairs.items)) as progress,
     ):
-        known = {info.rubric: info.fields for info in server.info.rubrics}
-        fields = known.get(rubric.partition("@")[0])
-        if known and fields is None and rubric == RUBRIC:  # which nobody need have typed
-            raise Problem(
-                f"this server does not offer the rubric {RUBRIC}, which compares two answers; "
-                "`judged judges` lists what it offers; ask its operator, or name one of yours by "
-                "--rubric"
-            )
-        if fields is not None and not {"answer", "other_answer"} <= set(fields):
+        fields = {info.rubric: info.fields for info in server.info.rubrics}
+        shown = fields.get(rubric.partition("@")[0])
+        if shown is not None and not {"answer", "other_answer"} <= set(shown):
             raise Problem(f"--rubric {rubric}: shows no two answers; {RUBRIC} does")
         [asked] = read_rubrics([rubric], server.info, None, with_parameters(flags, param), None)
         if ask.estimate:
