@@ -8,8 +8,7 @@ import numpy as np
 from judged.v1 import groups_pb2, statistics_service_pb2
 
 from judged_server.api.convert.fields import optional, write
-from judged_server.api.convert.statistics.guarantee import write_error_guarantee
-from judged_server.domain import Calibrator, ErrorGuarantee, stages_sha256
+from judged_server.domain import Calibrator, stages_sha256
 from judged_server.errors import InvalidField
 from judged_server.statistics.calibration.frontier import FrontierOptions, FrontierPoint, frontier
 from judged_server.statistics.calibration.reliability import Platt
@@ -110,17 +109,14 @@ def _write_point(
         )
         for stage in point.stages
     ]
-    of = stages_sha256([(made.scoring_key, made) for made in calibrators])
-    promised = ErrorGuarantee(
-        options.max_error if point.certified else point.upper,
-        options.confidence,
-        point.n_settled,
-        point.n_wrong,
-        point.n_clusters,
-        point.labels_counted,
-        of,
-        point.data,
-        point.labels_needed,
+    guarantee = write(
+        groups_pb2.ErrorGuarantee,
+        point,
+        max_error=options.max_error if point.certified else point.upper,
+        confidence=options.confidence,
+        n_labels=point.n_settled,
+        stages_sha256=stages_sha256([(made.scoring_key, made) for made in calibrators]),
+        data=[write(groups_pb2.ItemShares, each) for each in point.data],
     )
     stages = [
         statistics_service_pb2.FrontierStage(
@@ -135,5 +131,5 @@ def _write_point(
         statistics_service_pb2.FrontierPoint,
         point,
         stages=stages,
-        guarantee=write_error_guarantee(promised),
+        guarantee=guarantee,
     )
