@@ -104,11 +104,11 @@ class Address:
         try:
             self._bind_once()
         except OSError as error:
-            next_step = "name an address of this machine with"
+            step = "name an address of this machine with"
             if error.errno == errno.EADDRINUSE:
-                next_step = "stop what listens there, or set"
+                step = "stop what listens there, or set"
             raise AddressError(
-                f"{setting}: can't listen on {self}: {error.strerror}; {next_step} "
+                f"{setting}: can't listen on {self}: {error.strerror}; {step} "
                 f"--{setting.replace('_', '-')}"
             ) from None
 

@@ -130,12 +130,10 @@ def _git(*arguments: str, given: bytes = b"") -> bytes:
         said.seek(0)
         message = " ".join(said.read().decode(errors="replace").split()).rstrip(".")
     if done.returncode:
-        next_step = ""
+        step = ""
         if arguments[0] == "ls-remote":
-            next_step = "; run it in a checkout that has --remote, or name a --baseline FILE"
-        raise Problem(
-            f"git {' '.join(arguments[:2])} failed: {message or done.returncode}{next_step}"
-        )
+            step = "; run it in a checkout that has --remote, or name a --baseline FILE"
+        raise Problem(f"git {' '.join(arguments[:2])} failed: {message or done.returncode}{step}")
     return done.stdout
 
 

@@ -47,7 +47,6 @@ def test_doctor_finds_a_server_and_shows_no_secret(tmp_path, server_address):
 def test_doctor_says_what_to_do_about_a_server_that_is_not_there(tmp_path):
     done = run_in(tmp_path, "doctor", "--target", "127.0.0.1:9")
     assert done.returncode == 2
-    assert "What to do:" in done.stdout
     assert "is judged-server running there" in done.stdout
 
 

@@ -27,12 +27,11 @@ _SECRET = ("TOKEN", "KEY", "SECRET", "PROXY")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. `status` is ok, note or problem; `next_step` what to do about it."""
+    """What one check found, and what to do about it; `status` is ok, note or problem."""
 
     check: str
     status: str
     found: str
-    next_step: str = ""
 
 
 def command(
@@ -52,9 +51,6 @@ def command(
     for one in findings:
         view.add_row(one.check, one.status, one.found)
     out.show(view)
-    steps = [f"{one.check}: {one.next_step}" for one in findings if one.next_step]
-    if steps:
-        out.show("", "What to do:", *(f"  {step}" for step in steps))
     problems = [one for one in findings if one.status == "problem"]
     out.write_json({"findings": [asdict(one) for one in findings], "problems": len(problems)})
     out.finish(not_assessed=bool(problems))
@@ -67,8 +63,8 @@ def _packages() -> Iterator[Finding]:
     for extra, needed in _EXTRAS.items():
         missing = [name for name in needed if find_spec(name) is None]
         if missing:
-            step = f"pip install 'judged[{extra}]'"
-            yield Finding(f"extra {extra}", "note", f"without {', '.join(missing)}", step)
+            found = f"without {', '.join(missing)}; run pip install 'judged[{extra}]'"
+            yield Finding(f"extra {extra}", "note", found)
         else:
             yield Finding(f"extra {extra}", "ok", "installed")
 
@@ -83,8 +79,8 @@ def _variables() -> Iterator[Finding]:
     yield Finding("environment", "ok", " ".join(told) or f"no {PREFIX}* variable is set")
     if named := os.environ.get(FILE_VARIABLE):
         there = os.path.isfile(named)  # noqa: PTH113 - a name from outside, as it is
-        step = "" if there else f"name a file that is there with {FILE_VARIABLE}, or unset it"
-        yield Finding("options file", "ok" if there else "problem", named, step)
+        step = "" if there else f"; name a file that is there with {FILE_VARIABLE}, or unset it"
+        yield Finding("options file", "ok" if there else "problem", f"{named}{step}")
 
 
 def _server(access: Access) -> Iterator[Finding]:
@@ -95,13 +91,13 @@ def _server(access: Access) -> Iterator[Finding]:
             took = time.monotonic() - begun
             info = server.info
     except Problem as problem:
-        yield Finding("server", "problem", where, str(problem))
+        yield Finding("server", "problem", str(problem))
         return
     yield Finding("server", "ok", f"{where} answered in {took:.2f} s; version {info.version}")
     own = metadata.version("judged")
     if info.version != own:
-        step = f"the client is {own}: install the same version on both sides"
-        yield Finding("versions", "note", f"the server is {info.version}", step)
+        found = f"the server is {info.version}, the client {own}; install the same on both sides"
+        yield Finding("versions", "note", found)
     yield from _offers(info)
 
 
@@ -111,9 +107,9 @@ def _offers(info: ServerInfo) -> Iterator[Finding]:
     for judge in info.judges:
         if judge.unavailable:
             name = f"judge {judge.kind} {judge.profile}".rstrip()
-            yield Finding(name, "note", "not available", judge.unavailable)
+            yield Finding(name, "note", judge.unavailable)
     for model in info.chat_models:
         if model.unavailable:
-            yield Finding(f"model {model.name}", "problem", "not available", model.unavailable)
+            yield Finding(f"model {model.name}", "problem", model.unavailable)
         else:
             yield Finding(f"model {model.name}", "ok", "configured; it was not asked")
