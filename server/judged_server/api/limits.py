@@ -35,20 +35,19 @@ class RequestLimits:
 
         `field` is the path of the list, `first` the place of the first text in it.
         """
-        for index, text in enumerate(texts, first):
-            self.check_text(text, f"{field}[{index}]")
+        if texts and max(map(len, texts)) > self.surely_fits:
+            for index, text in enumerate(texts, first):
+                self.check_text(text, f"{field}[{index}]")
 
-    def check_text(self, text: str, field: str) -> None:
-        """Refuse one text above max_text_bytes of UTF-8."""
-        if len(text) > self.surely_fits:
-            size = len(text.encode())
-            if size > self.max_text_bytes:
-                raise errors.LimitExceeded(field, "bytes of UTF-8", self.max_text_bytes, size)
+    def check_text(self, text: str, field: str, most: int = 0) -> None:
+        """Refuse one text above max_text_bytes of UTF-8, or `most`."""
+        most = most or self.max_text_bytes
+        if len(text) > most // 4 and (size := len(text.encode())) > most:
+            raise errors.LimitExceeded(field, "bytes of UTF-8", most, size)
 
     def check_id(self, name: str, field: str) -> None:
         """Refuse an id above MAX_ID_BYTES."""
-        if len(name) > MAX_ID_BYTES // 4 and (size := len(name.encode())) > MAX_ID_BYTES:
-            raise errors.LimitExceeded(field, "bytes of UTF-8", MAX_ID_BYTES, size)
+        self.check_text(name, field, MAX_ID_BYTES)
 
     def check_ids(self, ids: Sequence[str], field: str, first: int = 0) -> None:
         """Refuse ids above MAX_ID_BYTES; `first` is the place of the first one in `field`."""
@@ -56,19 +55,12 @@ class RequestLimits:
             for index, name in enumerate(ids, first):
                 self.check_id(name, f"{field}[{index}]")
 
-    def check_groups(self, count: int, field: str) -> None:
-        """Refuse more groups than one message may hold, and none at all."""
+    def check_groups(self, count: int, field: str, what: str = "group") -> None:
+        """Refuse more groups, or other items, than one message may hold, and none at all."""
         if count == 0:
-            raise errors.InvalidField(field, "must hold at least one group")
+            raise errors.InvalidField(field, f"must hold at least one {what}")
         if count > self.max_groups:
-            raise errors.LimitExceeded(field, "groups", self.max_groups, count)
-
-    def check_items(self, count: int, field: str) -> None:
-        """Refuse more answers than one message may hold, and none at all."""
-        if count == 0:
-            raise errors.InvalidField(field, "must hold at least one item")
-        if count > self.max_groups:
-            raise errors.LimitExceeded(field, "items", self.max_groups, count)
+            raise errors.LimitExceeded(field, f"{what}s", self.max_groups, count)
 
     def check_contexts(self, count: int, field: str) -> None:
         """Refuse more contexts than one request may ask for."""

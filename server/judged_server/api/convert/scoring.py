@@ -46,7 +46,7 @@ def read_answers(
     field: str = "items",
 ) -> list[AnswerItem]:
     """Return the items of a request for as many rubrics. Raises InvalidField with paths."""
-    limits.check_items(len(messages), field)
+    limits.check_groups(len(messages), field, "item")
     limits.check_contexts(len(messages) * rubrics, field)
     places: dict[str, int] = {}
     items = []

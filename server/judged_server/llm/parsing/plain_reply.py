@@ -139,8 +139,7 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
         said = verdict_in(text)
         score = None if said is None else float(said[0].lower() == "yes")
     elif lines:
-        line = _own_last(lines, text)
-        lower = text.lower()
+        line, lower = _own_last(lines, text).lower(), text.lower()
         score = _score(line, lower) if rubric.form == "score" else _grade(line, lower, rubric)
     if score is None:
         return ParsedReply(
@@ -232,31 +231,34 @@ def _takes_back(lines: list[str], yes: bool) -> bool:
     return False
 
 
-def _score(line: str, lower: str) -> float | None:
+def _score(line: str, text: str) -> float | None:
     """Return the number of the last line, unless another score is named before it."""
-    said = _BARE_SCORE.fullmatch(lower)
-    if said is None:
-        said = _SCORE_LINE.fullmatch(line.lower())
-        if said is None or len(set(_SCORES.findall(lower))) != 1:
-            return None
-    score = float(said["said"])
-    return score if score <= 1 else None
+    said = _said(line, text, _BARE_SCORE, _SCORE_LINE, _SCORES)
+    return float(said) if said is not None and float(said) <= 1 else None
 
 
-def _grade(line: str, lower: str, rubric: Rubric) -> float | None:
+def _grade(line: str, text: str, rubric: Rubric) -> float | None:
     """Return the share of the grade of the last line, unless another one is named before it."""
-    is_grade = _grade_line(rubric.grades)
-    said = is_grade.fullmatch(lower)
+    said = _said(line, text, *_grade_lines(rubric.grades), _GRADES)
     if said is None:
-        said = is_grade.fullmatch(line.lower())
-        if said is None or "grade" not in line.lower():
-            return None
-        if {word.rstrip(".,") for word in _GRADES.findall(lower)} != {said["said"]}:
-            return None
-    return [grade.lower() for grade in rubric.grades].index(said["said"]) / rubric.max_grade
+        return None
+    return [grade.lower() for grade in rubric.grades].index(said) / rubric.max_grade
+
+
+def _said(
+    line: str, text: str, bare: re.Pattern[str], labelled: re.Pattern[str], named: re.Pattern[str]
+) -> str | None:
+    """Return what a whole text says, or its last line behind a label if nothing else is named."""
+    if (said := bare.fullmatch(text)) is not None:
+        return said["said"]
+    said = labelled.fullmatch(line)
+    if said is None or {word.rstrip(".,") for word in named.findall(text)} != {said["said"]}:
+        return None
+    return said["said"]
 
 
 @lru_cache(maxsize=256)
-def _grade_line(grades: tuple[str, ...]) -> re.Pattern[str]:
+def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     words = "|".join(re.escape(grade.lower()) for grade in grades)
-    return re.compile(rf"{_BULLET}{_SCALE % 'grade'}?(?P<said>{words})(?![\w,/]|\.\w)\.?{_MARKS}")
+    said = rf"(?P<said>{words})(?![\w,/]|\.\w)\.?{_MARKS}"
+    return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
