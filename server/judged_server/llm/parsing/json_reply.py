@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from judged_server.domain import ClaimVerdict, Status
@@ -188,14 +189,9 @@ def _constant(_: str) -> float:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
-_TAGS = (
-    *(
-        (f"<{slash}{name}>".encode(), bool(slash))
-        for name in ("think", "thinking", "thought", "reasoning", "reflection")
-        for slash in ("", "/")
-    ),
-    (b"[think]", False),
-    (b"[/think]", True),
+_TAG = re.compile(
+    r"<(?P<ends>/?)(?:think(?:ing)?|thought|reasoning|reflection)>|\[(?P<closes>/?)think\]",
+    re.IGNORECASE | re.ASCII,
 )
 _MAX_TAGS = 64
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*\r?\n")
@@ -270,7 +266,7 @@ def only_object(text: str) -> str:
 
 def has_tags(text: str) -> bool:
     """Say whether a tag of reasoning is left in `text`."""
-    return bool(_tags(text.encode("utf-8", "surrogatepass").lower()))
+    return _TAG.search(text) is not None
 
 
 def _after_reasoning(text: str) -> str:
@@ -281,40 +277,26 @@ def _after_reasoning(text: str) -> str:
     """
     if text.startswith(("{", "```")):
         return text
-    raw = text.encode("utf-8", "surrogatepass")
-    tags = _tags(raw.lower())
-    if not tags or len(tags) > _MAX_TAGS:
+    tags = list(islice(_TAG.finditer(text), _MAX_TAGS + 1))
+    if len(tags) > _MAX_TAGS:
         return text
     start, inside, blocks = 0, False, 0
-    for place, end, closes in tags:
+    for tag in tags:
+        closes = bool(tag["ends"] or tag["closes"])
         if inside and closes:
-            start, inside, blocks = end, False, blocks + 1
-        elif not inside and not closes and not raw[start:place].strip():
+            start, inside, blocks = tag.end(), False, blocks + 1
+        elif not inside and not closes and not text[start : tag.start()].strip(" \t\n\r\v\f"):
             inside = True
         elif not inside:
             break
     if inside:
         return ""
-    if not blocks and len(tags) == 1 and tags[0][2] and _alone(raw, *tags[0][:2]):
-        start = tags[0][1]
-    return raw[start:].decode("utf-8", "surrogatepass").strip(_SPACE)
-
-
-def _alone(raw: bytes, place: int, end: int) -> bool:
-    """Say whether what lies from `place` to `end` has its line to itself."""
-    before, after = raw[:place].rstrip(b" \t"), raw[end:].lstrip(b" \t\r")
-    return before.endswith(b"\n") and after[:1] in {b"", b"\n"}
-
-
-def _tags(lower: bytes) -> list[tuple[int, int, bool]]:
-    """Return the start, the end and the closing of each tag, in order; no more than needed."""
-    found: list[tuple[int, int, bool]] = []
-    for tag, closes in _TAGS:
-        place = lower.find(tag)
-        while place >= 0 and len(found) <= _MAX_TAGS:
-            found.append((place, place + len(tag), closes))
-            place = lower.find(tag, place + len(tag))
-    return sorted(found)
+    if not blocks and len(tags) == 1 and (tags[0]["ends"] or tags[0]["closes"]):
+        # An end without a beginning counts where it has its line to itself.
+        before, after = text[: tags[0].start()].rstrip(" \t"), text[tags[0].end() :]
+        if before.endswith("\n") and after.lstrip(" \t\r")[:1] in {"", "\n"}:
+            return after.strip(_SPACE)
+    return text[start:].strip(_SPACE)
 
 
 def _outside_fence(text: str) -> str:
