@@ -2,7 +2,6 @@
 
     ModelFault               reason, message, whether asking again may help
       ProviderFault          ... the provider failed, or could not be reached
-        UnreadableReply      ... it answered 200, and nobody can read what it said
 
 A fault becomes the status of one verdict, never a failed call. Messages never quote a prompt, a
 reply or a key.
@@ -82,14 +81,3 @@ class ProviderFault(ModelFault):
     def turned_down(self) -> bool:
         """Whether the last request was not accepted: no connection, or an HTTP error."""
         return self.unsent or (self.status is not None and self.status >= 400)
-
-
-class UnreadableReply(ProviderFault):
-    """A whole reply came, with the status 200, in a form that can't be read: paid for all the same.
-
-    `input_tokens` and `output_tokens` are by its own count, 0 where it tells none.
-    """
-
-    def __init__(self, what: str, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        super().__init__(Reason.PROVIDER_ERROR, what, retryable=False, status=200)
-        self.input_tokens, self.output_tokens = input_tokens, output_tokens

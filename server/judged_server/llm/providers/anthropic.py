@@ -30,13 +30,11 @@ from judged_server.llm.providers.reading import (
     fault_of,
     finish_reason,
     optional,
-    paid,
     permanent,
-    reply_object,
     required,
     rewrite,
     text_of,
-    tokens,
+    whole_reply,
     with_key,
 )
 
@@ -113,24 +111,21 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     """
     if status != 200:
         raise _fault(status, body)
-    reply = reply_object(body)
-    odd: list[str] = []
+    return whole_reply(body, "usage", (_INPUT, ("output_tokens",)), _read)
+
+
+def _read(reply: dict[str, Any], body: bytes, usage: TokenUsage, odd: list[str]) -> ChatReply:
     finish = finish_reason(reply, "stop_reason", odd)
-    counted = optional(reply, "usage", dict, odd)
-    usage = TokenUsage(tokens(counted, *_INPUT, odd=odd), tokens(counted, "output_tokens", odd=odd))
     refusal = None
     if finish is FinishReason.REFUSAL:
         details = optional(reply, "stop_details", dict, odd)
         refusal = optional(details, "explanation", str, odd)
-    with paid(usage):
-        text = _text(reply, body, odd)
     return ChatReply(
-        text=text,
+        text=_text(reply, body, odd),
         finish_reason=finish,
         usage=usage,
         model=optional(reply, "model", str, odd),
         refusal=refusal or None,
-        left_out=tuple(odd),
     )
 
 

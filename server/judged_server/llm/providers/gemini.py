@@ -34,18 +34,20 @@ from judged_server.llm.providers.reading import (
     finish_reason,
     first,
     optional,
-    paid,
     permanent,
-    reply_object,
     required,
     rewrite,
     text_of,
     token_logprobs,
-    tokens,
+    whole_reply,
     with_key,
 )
 
 _TOP_LOGPROBS = 5
+_COUNTS = (
+    ("promptTokenCount", "toolUsePromptTokenCount"),
+    ("candidatesTokenCount", "thoughtsTokenCount"),
+)
 
 
 def path(model: ModelConfiguration) -> str:
@@ -106,33 +108,27 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     """
     if status != 200:
         raise _fault(status, body)
-    reply = reply_object(body)
-    odd: list[str] = []
-    counted = optional(reply, "usageMetadata", dict, odd)
-    usage = TokenUsage(
-        tokens(counted, "promptTokenCount", "toolUsePromptTokenCount", odd=odd),
-        tokens(counted, "candidatesTokenCount", "thoughtsTokenCount", odd=odd),
-    )
+    return whole_reply(body, "usageMetadata", _COUNTS, _read)
+
+
+def _read(reply: dict[str, Any], body: bytes, usage: TokenUsage, odd: list[str]) -> ChatReply:
     version = optional(reply, "modelVersion", str, odd)
     candidates = reply.get("candidates") or []
     feedback = optional(reply, "promptFeedback", dict, odd)
     if not candidates and optional(feedback, "blockReason", str, odd):
-        return ChatReply("", FinishReason.SAFETY, usage, version, left_out=tuple(odd))
-    with paid(usage):
-        candidate = first(required(reply, "candidates", list))
-        # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
-        content = {} if candidate.get("content") is None else required(candidate, "content", dict)
-        text = _text(content.get("parts"), body, odd)
+        return ChatReply("", FinishReason.SAFETY, usage, version)
+    candidate = first(required(reply, "candidates", list))
+    # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
+    content = {} if candidate.get("content") is None else required(candidate, "content", dict)
     logprobs = optional(candidate, "logprobsResult", dict, odd)
     chosen = optional(logprobs, "chosenCandidates", list, odd)
     places = zip_longest(chosen, optional(logprobs, "topCandidates", list, odd)[: len(chosen)])
     return ChatReply(
-        text=text,
+        text=_text(content.get("parts"), body, odd),
         finish_reason=finish_reason(candidate, "finishReason", odd),
         usage=usage,
         model=version,
         logprobs=token_logprobs(places, "candidates", "logProbability", odd),
-        left_out=tuple(odd),
     )
 
 

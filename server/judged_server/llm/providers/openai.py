@@ -34,14 +34,12 @@ from judged_server.llm.providers.reading import (
     finish_reason,
     first,
     optional,
-    paid,
     permanent,
-    reply_object,
     required,
     rewrite,
     text_of,
     token_logprobs,
-    tokens,
+    whole_reply,
     with_key,
 )
 
@@ -133,29 +131,24 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         if (status == 400 and "content_filter" in words) or (status == 403 and flagged):
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
         raise _fault(status, words, body)
-    reply = reply_object(body)
-    odd: list[str] = []
-    counted = optional(reply, "usage", dict, odd)
-    usage = TokenUsage(
-        tokens(counted, "prompt_tokens", odd=odd), tokens(counted, "completion_tokens", odd=odd)
-    )
-    with paid(usage):
-        choice = first(required(reply, "choices", list))
-        message = required(choice, "message", dict)
-        text = _text(message, body, odd)
+    return whole_reply(body, "usage", (("prompt_tokens",), ("completion_tokens",)), _read)
+
+
+def _read(reply: dict[str, Any], body: bytes, usage: TokenUsage, odd: list[str]) -> ChatReply:
+    choice = first(required(reply, "choices", list))
+    message = required(choice, "message", dict)
     finish = finish_reason(choice, "finish_reason", odd)
     refuses = message.get("refusal") is True
     places = optional(optional(choice, "logprobs", dict, odd), "content", list, odd)
     refusal = None if refuses else optional(message, "refusal", str, odd)
     return ChatReply(
-        text=text,
+        text=_text(message, body, odd),
         finish_reason=FinishReason.REFUSAL if refusal or refuses else finish,
         usage=usage,
         model=optional(reply, "model", str, odd),
         refusal=refusal or None,
         system_fingerprint=optional(reply, "system_fingerprint", str, odd),
         logprobs=token_logprobs(zip(places, places, strict=True), "top_logprobs", "logprob", odd),
-        left_out=tuple(odd),
     )
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from types import NoneType
 from typing import Any, TypeVar
 
 import orjson
 from pydantic import SecretStr
 
-from judged_server.llm.chat import FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason, UnreadableReply
+from judged_server.llm.faults import ProviderFault, Reason
 
 TOO_LONG = "the texts are longer than the model's window; send shorter ones"
 NO_MONEY = "the account has no money or quota left"
@@ -63,7 +62,7 @@ def with_key(
 
 
 def reply_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a reply with the status 200. Raises ProviderFault."""
+    """Return the JSON object of a reply. Raises ProviderFault, and UnreadableReply."""
     reply = parse(body)
     if not isinstance(reply, dict):
         if body.lstrip().startswith(b"<"):
@@ -125,7 +124,7 @@ def rewrite(value: object, body: bytes) -> str:
     """Return what a model filled in, as the JSON text that it would have been.
 
     `body` is where it stood. A key that occurs twice there is refused, as in a text that a model
-    wrote: of two verdicts the last one would win. Raises ProviderFault.
+    wrote: of two verdicts the last one would win. Raises UnreadableReply.
     """
     try:
         json.loads(body, object_pairs_hook=_no_duplicate_keys)
@@ -142,19 +141,36 @@ def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
         raise ValueError
 
 
+class UnreadableReply(Exception):
+    """A whole reply came, with the status 200, in a form that can't be read."""
+
+
 def broken(what: str) -> UnreadableReply:
     """Return the fault of a reply with the status 200 that can't be read."""
     return UnreadableReply(f"its reply {what}")
 
 
-@contextmanager
-def paid(usage: TokenUsage) -> Iterator[None]:
-    """Let a reply that can't be read say what it took, within a `with`."""
+def whole_reply(
+    body: bytes,
+    counted_in: str,
+    counts: tuple[tuple[str, ...], tuple[str, ...]],
+    read: Callable[[dict[str, Any], bytes, TokenUsage, list[str]], ChatReply],
+) -> ChatReply:
+    """Return what `read` makes of a reply with the status 200. Raises ProviderFault.
+
+    The object under `counted_in` has counts of input and of output tokens. They count too where the
+    reply can't be read: it is paid for all the same.
+    """
+    usage, odd = TokenUsage(), list[str]()
     try:
-        yield
-    except UnreadableReply as fault:
-        fault.input_tokens, fault.output_tokens = usage.input_tokens, usage.output_tokens
-        raise
+        reply = reply_object(body)
+        told = optional(reply, counted_in, dict, odd)
+        put_in, put_out = (tokens(told, *keys, odd=odd) for keys in counts)
+        usage = TokenUsage(put_in, put_out)
+        found = read(reply, body, usage, odd)
+    except UnreadableReply as broken_reply:
+        found = ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
+    return found._replace(left_out=tuple(odd))
 
 
 def permanent(reason: Reason, status: int, meaning: str) -> ProviderFault:
@@ -163,7 +179,7 @@ def permanent(reason: Reason, status: int, meaning: str) -> ProviderFault:
 
 
 def first(items: list[Any]) -> dict[str, Any]:
-    """Return the first item, an object. Raises ProviderFault when there is none."""
+    """Return the first item, an object. Raises UnreadableReply when there is none."""
     if not items or not isinstance(items[0], dict):
         raise broken("holds no answer")
     return items[0]

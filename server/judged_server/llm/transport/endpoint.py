@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from judged_server.llm.chat import ChatReply, FinishReason, Receipt, TokenUsage
+from judged_server.llm.chat import ChatReply, Receipt
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason, UnreadableReply
+from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
 from judged_server.llm.transport.rates import rate_limits, retry_after_s
@@ -172,12 +172,7 @@ class Endpoint:
 
     def _read(self, call: Call, answer: HttpReply) -> ChatReply:
         try:
-            return call.read(answer.status, answer.body)
-        except UnreadableReply as fault:
-            # Paid for, and no outage: whoever asked counts it, and decides whether to ask again.
-            usage = TokenUsage(fault.input_tokens, fault.output_tokens)
-            says = f"provider {self._provider.name}: {fault.message}, so that it can't be read"
-            return ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=says)
+            reply = call.read(answer.status, answer.body)
         except ProviderFault as fault:
             asked = retry_after_s(answer.retry_after, self._clock.date())
             if asked is not None:  # else what the body asks for, where a dialect has that
@@ -186,6 +181,11 @@ class Endpoint:
             if fault.reason is Reason.PROVIDER_REFUSED_KEY and fault.status == _FORBIDDEN:
                 raise self._forbidden(fault) from None
             raise
+        if reply.unreadable:
+            # Paid for, and no outage: whoever asked counts it, and decides whether to ask again.
+            says = f"provider {self._provider.name}: {reply.unreadable}, so that it can't be read"
+            reply = reply._replace(unreadable=says)
+        return reply
 
     def _forbidden(self, fault: ProviderFault) -> ProviderFault:
         """Return what a 403 says: of the key, unless that was taken before."""

@@ -18,7 +18,6 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.anthropic import DIALECT, headers, read_reply, write_request
 from judged_server.llm.rubrics.loading import load_builtin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
@@ -287,17 +286,14 @@ class TestReplies:
         ],
     )
     def test_that_lack_something_are_faults(self, reply):
-        with pytest.raises(ProviderFault) as caught:
-            read(reply)
-        assert (caught.value.reason, caught.value.retryable) == (Reason.PROVIDER_ERROR, False)
-        assert "canary" not in str(caught.value)
+        unreadable = read(reply).unreadable
+        assert unreadable
+        assert "canary" not in unreadable
 
     def test_arguments_that_nest_too_deeply_are_a_fault(self):
         nested = b'{"content":[{"type":"tool_use","input":{"a":' + b"[" * 400 + b"]" * 400 + b"}}]}"
-        with pytest.raises(ProviderFault, match="too deeply"):
-            read_reply(200, nested)
+        assert "too deeply" in read_reply(200, nested).unreadable
 
     def test_arguments_that_say_something_twice_are_a_fault(self):
         twice = b'{"content":[{"type":"tool_use","input":{"verdict":"no","verdict":"yes"}}]}'
-        with pytest.raises(ProviderFault, match="a key twice"):
-            read_reply(200, twice)
+        assert "a key twice" in read_reply(200, twice).unreadable

@@ -21,7 +21,6 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.gemini import DIALECT, headers, read_reply, write_request
 from pydantic import SecretStr, ValidationError
 
@@ -343,10 +342,9 @@ class TestReplies:
         ],
     )
     def test_that_lack_something_are_faults(self, reply):
-        with pytest.raises(ProviderFault) as caught:
-            read(reply)
-        assert (caught.value.reason, caught.value.retryable) == (Reason.PROVIDER_ERROR, False)
-        assert "canary" not in str(caught.value)
+        unreadable = read(reply).unreadable
+        assert unreadable
+        assert "canary" not in unreadable
 
     @pytest.mark.parametrize("logprob", ["x", True, [1], 0.5])
     def test_log_probabilities_that_can_not_be_are_left_out(self, logprob):
@@ -360,5 +358,4 @@ class TestReplies:
 def test_arguments_that_say_something_twice_are_a_fault():
     arguments = b'{"functionCall":{"name":"v","args":{"verdict":"no","verdict":"yes"}}}'
     body = b'{"candidates":[{"content":{"parts":[%b]},"finishReason":"STOP"}]}' % arguments
-    with pytest.raises(ProviderFault, match="a key twice"):
-        read_reply(200, body)
+    assert "a key twice" in read_reply(200, body).unreadable

@@ -4,8 +4,9 @@ import json
 import math
 
 import pytest
-from judged_server.llm.faults import ProviderFault, Reason, UnreadableReply
+from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.reading import (
+    UnreadableReply,
     error_object,
     first,
     optional,
@@ -100,9 +101,8 @@ def test_bodies():
     for nothing in (b"null", b"{}", b"[]", b"false", b'""', b'" "'):
         assert reply_object(b'{"a":1,"error":%s}' % nothing)["a"] == 1
     for bad in (b"[]", b"{", b'{"error":{"a":1}}', b'{"error":"no"}', b"", b"null"):
-        with pytest.raises(UnreadableReply) as caught:
+        with pytest.raises(UnreadableReply):
             reply_object(bad)
-        assert (caught.value.reason, caught.value.retryable) == (Reason.PROVIDER_ERROR, False)
     assert error_object(b'{"error":{"a":1}}') == {"a": 1}
     assert error_object(b'{"error":"a"}') == error_object(b"[") == {}
 
@@ -127,13 +127,13 @@ def test_what_a_model_filled_in_is_json_again():
     deep: list[object] = []
     for _ in range(500):
         deep = [deep]
-    with pytest.raises(ProviderFault, match="too deeply"):
+    with pytest.raises(UnreadableReply, match="too deeply"):
         rewrite(deep, b"[]")
 
 
 @pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b'[{"b": {"a": 1, "a": 1}}]', b"[" * 10**6])
 def test_what_a_model_filled_in_twice_is_not(body):
-    with pytest.raises(ProviderFault, match="a key twice"):
+    with pytest.raises(UnreadableReply, match="a key twice"):
         rewrite({"a": 2}, body)
 
 
@@ -141,7 +141,7 @@ def test_the_first_item_is_an_object():
     assert first([{"a": 1}, 2]) == {"a": 1}
     bads: tuple[list[object], ...] = ([], [None], [[]])
     for bad in bads:
-        with pytest.raises(ProviderFault, match="holds no answer"):
+        with pytest.raises(UnreadableReply, match="holds no answer"):
             first(bad)
 
 
