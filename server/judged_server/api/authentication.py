@@ -100,10 +100,6 @@ class Authenticator:
             raise errors.Unauthenticated(_NOT_VALID)
         return shown
 
-    def counts(self, identity: Identity) -> bool:
-        """Say whether who began a call may go on."""
-        return self._directory.counts(identity)
-
     def _by_certificate(self, context: Context) -> Identity | None:
         """Return whom a certificate names by a URI; gRPC has checked who signed it.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,27 +36,14 @@ class HandlerCallDetails(NamedTuple):
     invocation_metadata: Sequence[tuple[str, str | bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class HttpMethod:
-    """A call of the contract: its path, and its name in gRPC."""
-
-    path: str
-    full_name: str
-    descriptor: MethodDescriptor
-
-    @property
-    def takes_stream(self) -> bool:
-        """Whether its requests are a stream."""
-        return bool(self.descriptor.client_streaming)
+def methods_of(services: Iterable[ServiceDescriptor]) -> dict[str, MethodDescriptor]:
+    """Return the calls of services by their paths."""
+    return {f"{PREFIX}{method.name}": method for service in services for method in service.methods}
 
 
-def methods_of(services: Iterable[ServiceDescriptor]) -> tuple[HttpMethod, ...]:
-    """Return the calls of services. Those that take a stream of requests can't be made by HTTP."""
-    return tuple(
-        HttpMethod(f"{PREFIX}{method.name}", f"/{service.full_name}/{method.name}", method)
-        for service in services
-        for method in service.methods
-    )
+def full_name(method: MethodDescriptor) -> str:
+    """Return the name of a call in gRPC."""
+    return f"/{method.containing_service.full_name}/{method.name}"
 
 
 class HttpCalls:
@@ -73,9 +59,9 @@ class HttpCalls:
         """Take those that find handlers, as a server of gRPC does."""
         self._finders.extend(finders)
 
-    async def answer(self, method: HttpMethod, request: web.Request) -> web.StreamResponse:
+    async def answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
         """Make the call and write its reply, or its error."""
-        kind = method.descriptor.input_type
+        kind = method.input_type
         read = partial(read_message, kind=kind, max_bytes=self._max_bytes)
         with Reply(request, self._unread_s) as reply:
             try:
@@ -93,15 +79,15 @@ class HttpCalls:
                 return await reply.end_with(context.status, context.trailers)
             return await reply.end(body, context.trailers)
 
-    async def _call(self, method: HttpMethod, context: HttpContext) -> Message | None:
+    async def _call(self, method: MethodDescriptor, context: HttpContext) -> Message | None:
         """Return the reply of a unary call; None once all of a stream is written.
 
         None too where the handler ended the call with a status. Raises DeadlineExceeded where the
         caller's deadline did, which gRPC itself would see to.
         """
-        details: Any = HandlerCallDetails(method.full_name, context.metadata)
+        details: Any = HandlerCallDetails(full_name(method), context.metadata)
         found: Any = next(filter(None, (finder.service(details) for finder in self._finders)))
-        is_stream = method.descriptor.server_streaming
+        is_stream = method.server_streaming
         handler = found.stream_stream if is_stream else found.stream_unary
         try:
             async with asyncio.timeout(context.time_remaining()):
@@ -113,7 +99,7 @@ class HttpCalls:
         if is_stream or context.status is not None:
             return None
         if isinstance(reply, bytes):  # written already, for the wire of gRPC
-            return GetMessageClass(method.descriptor.output_type).FromString(reply)
+            return GetMessageClass(method.output_type).FromString(reply)
         found_reply: Message = reply
         return found_reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
@@ -13,10 +13,11 @@ from http import HTTPStatus
 from pathlib import Path
 
 from aiohttp import web
+from google.protobuf.descriptor import MethodDescriptor
 
 from judged_server.address import Address, AddressError, share_socket
 from judged_server.api.listening.listeners import Listener
-from judged_server.http_api.calls import HttpCalls, HttpMethod
+from judged_server.http_api.calls import HttpCalls, full_name
 from judged_server.http_api.replies import JSON
 from judged_server.http_server import failure, is_this_machine, runner_of, wrong_host
 
@@ -40,13 +41,13 @@ class HttpPort:
         self,
         listener: Listener,
         calls: HttpCalls,
-        methods: Iterable[HttpMethod],
+        methods: Mapping[str, MethodDescriptor],
         is_ready: Callable[[], bool],
     ) -> None:
         self.address = listener.address
         self._listener = listener
         self._calls = calls
-        self._methods = tuple(methods)
+        self._methods = methods
         self._is_ready = is_ready
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
@@ -57,10 +58,9 @@ class HttpPort:
         """Listen. Raises AddressError when that fails."""
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
-        for method in self._methods:
-            if method.takes_stream:
-                continue
-            application.router.add_post(method.path, partial(self._calls.answer, method))
+        for path, method in self._methods.items():
+            if not method.client_streaming:  # else it can't be made by HTTP
+                application.router.add_post(path, partial(self._calls.answer, method))
         runner = runner_of(
             application,
             self._is_ready,
@@ -148,14 +148,14 @@ class HttpPort:
 
     def _nearest(self, path: str) -> str:
         """Return a hint at the call that was meant, else at the list of all."""
-        calls = {method.path.lower(): method for method in self._methods}
+        calls = {known.lower(): known for known in self._methods}
         near = get_close_matches(path.lower()[:80], calls, n=1, cutoff=_NEAR)
         if not near:
             return "/openapi.json has them"
         meant = calls[near[0]]
-        if meant.takes_stream:
-            return f"{meant.full_name} takes a stream of requests, which gRPC alone can send"
-        return f"did you mean {meant.path}?"
+        if (method := self._methods[meant]).client_streaming:
+            return f"{full_name(method)} takes a stream of requests, which gRPC alone can send"
+        return f"did you mean {meant}?"
 
     async def _tell_contract(self, _: web.Request) -> web.Response:
         """Answer with the description of all calls."""

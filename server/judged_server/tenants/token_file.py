@@ -66,15 +66,10 @@ class TokenFile:
         Its other tokens end after `keeps`; of several only the newest is kept so long.
         """
         token = PREFIX + secrets.token_urlsafe(32)
-        until = now + keeps
-        *older, newest = [None, *self.of(tenant, now)]
-        changed = {}
-        for each in older:
-            if each is not None:
-                changed[each.sha256] = replace(each, ends=now)
-        if newest is not None:
-            earlier = until if newest.ends is None else min(until, newest.ends)
-            changed[newest.sha256] = replace(newest, ends=earlier)
+        live, until = self.of(tenant, now), now + keeps
+        changed = {each.sha256: replace(each, ends=now) for each in live[:-1]}
+        for newest in live[-1:]:
+            changed[newest.sha256] = replace(newest, ends=min(until, newest.ends or until))
         tokens = [changed.get(each.sha256, each) for each in self.tokens]
         tokens.append(StoredToken(tenant, hash_of(token), now, ends))
         return replace(self, tokens=tuple(tokens)), token
