@@ -84,24 +84,22 @@ class Reload:
 
     async def _all(self) -> None:
         async with self._one_at_a_time:
-            waiting, failed_before = [], dict(self.failures)
+            waiting, failed_before = list[str](), dict(self.failures)
             await self._try_callers()
-            try:
-                settings = await asyncio.to_thread(self.reread)
-            except SettingsError as error:
-                self._failed("settings", error)
-            else:
-                self._take(settings)
-                waiting = sorted(settings.differing(self.settings) - _RELOADED_SETTINGS)
-            for what, waits, differ in (
-                ("llm_config", "llm_config (its file)", self._models_differ),
-                ("rubrics", "rubrics_dir (its files)", self._rubrics_differ),
+            for what, differing in (
+                ("settings", self._settings_that_wait),
+                ("llm_config", self._models_that_wait),
+                ("rubrics", self._rubrics_that_wait),
             ):
                 try:
-                    if await asyncio.to_thread(differ):
-                        waiting.append(waits)
+                    waiting += await asyncio.to_thread(differing)
                 except SettingsError as error:
-                    self._failed(what, error)
+                    self.failures[what] += 1
+                    _log.error(
+                        f"bad {what}",
+                        problem=str(error),
+                        next_step="mend them and send SIGHUP again; what they said before holds on",
+                    )
         if waiting:
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
         if self.failures == failed_before:
@@ -125,43 +123,37 @@ class Reload:
             await asyncio.to_thread(parts.directory.refresh)
             parts.interceptor.recheck(parts.directory)
 
-    def _take(self, settings: Settings) -> None:
+    def _settings_that_wait(self) -> list[str]:
+        """Take over some of the settings; return the others that differ. Raises SettingsError."""
+        settings = self.reread()
         self.parts.admission.max_pending_bytes = settings.max_pending_bytes
         self.parts.failed_calls.per_minute = settings.failed_calls_per_minute
         self.grace_s = settings.grace_s
         set_level(settings.log_level)
+        return sorted(settings.differing(self.settings) - _RELOADED_SETTINGS)
 
-    def _models_differ(self) -> bool:
-        """Say whether the file of language models says else than at the start.
-
-        Raises SettingsError.
-        """
+    def _models_that_wait(self) -> list[str]:
+        """Return the file of language models if it says else than at the start."""
         models, path = self.parts.chat_models, self.settings.llm_config
         if models is None or path is None:
-            return False
+            return []
         # Imported here: it costs start-up time, and was needed to make the models.
         from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
 
-        return read_configuration(path) != models.configuration
+        is_same = read_configuration(path) == models.configuration
+        return [] if is_same else ["llm_config (its file)"]
 
-    def _rubrics_differ(self) -> bool:
-        """Say whether the folder of rubrics holds others than at the start. Raises SettingsError.
+    def _rubrics_that_wait(self) -> list[str]:
+        """Return the folder of rubrics if it holds others than at the start.
 
         Judges are built of them, and signatures name them, so that they are not taken over.
         """
         folder = self.settings.rubrics_dir
         if folder is None:
-            return False
+            return []
         from judged_server.llm.rubrics.loading import load_builtin, load_folder  # noqa: PLC0415
 
         now = {**load_builtin(), **load_folder(folder)}.values()
         at_start = self.parts.offerings[EVERYTHING].rubrics
-        return {rubric.sha256 for rubric in now} != {rubric.sha256 for rubric in at_start}
-
-    def _failed(self, what: str, error: SettingsError) -> None:
-        self.failures[what] += 1
-        _log.error(
-            f"bad {what}",
-            problem=str(error),
-            next_step="mend them and send SIGHUP again; what they said before holds on",
-        )
+        is_same = {rubric.sha256 for rubric in now} == {rubric.sha256 for rubric in at_start}
+        return [] if is_same else ["rubrics_dir (its files)"]

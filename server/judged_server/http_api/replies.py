@@ -23,23 +23,17 @@ SIGN_OF_LIFE_S = 15.0
 """How often a stream without events says that it is there, since proxies cut silent ones."""
 _PIECE_BYTES = 1 << 16
 
-HTTP_STATUS: dict[grpc.StatusCode, int] = {
-    grpc.StatusCode.CANCELLED: 499,
+_HTTP_STATUS = {
     grpc.StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
     grpc.StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
     grpc.StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
-    grpc.StatusCode.ALREADY_EXISTS: HTTPStatus.CONFLICT,
-    grpc.StatusCode.PERMISSION_DENIED: HTTPStatus.FORBIDDEN,
     grpc.StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
     grpc.StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
-    grpc.StatusCode.ABORTED: HTTPStatus.CONFLICT,
-    grpc.StatusCode.OUT_OF_RANGE: HTTPStatus.BAD_REQUEST,
-    grpc.StatusCode.UNIMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
     grpc.StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     grpc.StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
 }
-"""The statuses of google.rpc.Code by HTTP (google/rpc/code.proto); all others are 500."""
-_BY_NUMBER: dict[int, int] = {code.value[0]: status for code, status in HTTP_STATUS.items()}
+"""Of the statuses that calls end with, as google/rpc/code.proto has it; all others are 500."""
+_BY_NUMBER: dict[int, int] = {code.value[0]: status for code, status in _HTTP_STATUS.items()}
 
 
 class Reply:

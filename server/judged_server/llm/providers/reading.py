@@ -296,31 +296,17 @@ def _likeliest(
     return tuple(top)
 
 
-_FINISH = {
-    "stop": FinishReason.STOP,
-    "stopsequence": FinishReason.STOP,
-    "endturn": FinishReason.STOP,
-    "tooluse": FinishReason.STOP,
-    "toolcalls": FinishReason.STOP,
-    "functioncall": FinishReason.STOP,
-    "eos": FinishReason.STOP,
-    "eostoken": FinishReason.STOP,
-    "complete": FinishReason.STOP,
-    "completed": FinishReason.STOP,
-    "continuation": FinishReason.LENGTH,
-    "incomplete": FinishReason.LENGTH,
-    "refusal": FinishReason.REFUSAL,
-    "contentfilter": FinishReason.SAFETY,
-    "safety": FinishReason.SAFETY,
-    "recitation": FinishReason.SAFETY,
-    "blocklist": FinishReason.SAFETY,
-    "prohibitedcontent": FinishReason.SAFETY,
-    "spii": FinishReason.SAFETY,
-    "escalation": FinishReason.SAFETY,
-    "modelarmor": FinishReason.SAFETY,
+_WORDS = {
+    FinishReason.STOP: "stop stopsequence endturn tooluse toolcalls functioncall eos eostoken "
+    "complete completed",
+    FinishReason.LENGTH: "continuation incomplete",
+    FinishReason.REFUSAL: "refusal",
+    FinishReason.SAFETY: "contentfilter safety recitation blocklist prohibitedcontent spii "
+    "escalation modelarmor",
 }
 """What servers of all dialects call the end of a reply, in small letters and nothing else: servers
 of one dialect stand before models of another, and keep their words."""
+_FINISH = {word: finish for finish, words in _WORDS.items() for word in words.split()}
 _CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
 
 
