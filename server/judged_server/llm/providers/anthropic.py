@@ -9,7 +9,6 @@ things away from what is used here: temperature, which models before Claude Opus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr
@@ -31,6 +30,7 @@ from judged_server.llm.providers.reading import (
     finish_reason,
     optional,
     permanent,
+    pruned,
     required,
     rewrite,
     text_of,
@@ -48,9 +48,6 @@ _TAKEN = {
     "items", "properties", "required", "title", "type",
 }  # fmt: skip
 """What a schema of a structured output may hold; bounds of numbers and lengths are refused."""
-
-_LARGEST_MIN_ITEMS = 1
-"""The largest minItems that is taken."""
 
 
 def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
@@ -76,7 +73,7 @@ def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
 def _structured(means: Structured, schema: ReplySchema) -> dict[str, Any]:
     """Return the fields that hold the reply to a schema."""
     if means is Structured.JSON_SCHEMA:
-        held = {"type": "json_schema", "schema": _taken(schema.schema)}
+        held = {"type": "json_schema", "schema": pruned(schema.schema, _is_taken)}
         return {"output_config": {"format": held}}
     if means is Structured.TOOL:
         tool = {
@@ -89,19 +86,9 @@ def _structured(means: Structured, schema: ReplySchema) -> dict[str, Any]:
     return {}
 
 
-def _taken(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without what structured outputs refuse; parsing checks that all the same."""
-    kept: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in {"properties", "$defs"}:
-            kept[key] = {name: _taken(inner) for name, inner in value.items()}
-        elif key == "items":
-            kept[key] = _taken(value)
-        elif key in {"anyOf", "allOf"}:
-            kept[key] = [_taken(inner) for inner in value]
-        elif key in _TAKEN or (key == "minItems" and value <= _LARGEST_MIN_ITEMS):
-            kept[key] = value
-    return kept
+def _is_taken(key: str, value: object) -> bool:
+    """Say whether structured outputs take a part of a schema; parsing checks the rest."""
+    return key in _TAKEN or (key == "minItems" and value in {0, 1})
 
 
 def read_reply(status: int, body: bytes) -> ChatReply:

@@ -7,7 +7,6 @@ shapes are those of https://platform.openai.com/docs/api-reference/chat, as the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr
@@ -35,6 +34,7 @@ from judged_server.llm.providers.reading import (
     first,
     optional,
     permanent,
+    pruned,
     required,
     rewrite,
     text_of,
@@ -92,7 +92,9 @@ def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
 def _structured(model: ModelConfiguration, schema: ReplySchema) -> dict[str, Any]:
     """Return the fields that hold the reply to a schema."""
     means = model.structured
-    said = schema.schema if model.schema_bounds else _unbounded(schema.schema)
+    said = schema.schema
+    if not model.schema_bounds:  # parsing checks them all the same
+        said = pruned(said, lambda key, _: key not in _BOUNDS)
     if means is Structured.JSON_SCHEMA:
         held = {"name": schema.name, "schema": said, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": held}}
@@ -105,16 +107,6 @@ def _structured(model: ModelConfiguration, schema: ReplySchema) -> dict[str, Any
             "tool_choice": {"type": "function", "function": {"name": schema.name}},
         }
     return {}
-
-
-def _unbounded(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without bounds of numbers and lists; parsing checks them all the same."""
-    kept = {key: value for key, value in schema.items() if key not in _BOUNDS}
-    if "properties" in kept:
-        kept["properties"] = {key: _unbounded(one) for key, one in kept["properties"].items()}
-    if "items" in kept:
-        kept["items"] = _unbounded(kept["items"])
-    return kept
 
 
 def read_reply(status: int, body: bytes) -> ChatReply:

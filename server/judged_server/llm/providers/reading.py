@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -59,6 +59,21 @@ def with_key(
     elif key is not None:
         fields[provider.auth] = key.get_secret_value()
     return fields
+
+
+def pruned(schema: Mapping[str, Any], keeps: Callable[[str, object], bool]) -> dict[str, Any]:
+    """Return a JSON schema with those of its rules that are kept, by their keys and values."""
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in {"properties", "$defs"}:
+            kept[key] = {name: pruned(inner, keeps) for name, inner in value.items()}
+        elif key == "items":
+            kept[key] = pruned(value, keeps)
+        elif key in {"anyOf", "allOf"}:
+            kept[key] = [pruned(inner, keeps) for inner in value]
+        elif keeps(key, value):
+            kept[key] = value
+    return kept
 
 
 def reply_object(body: bytes) -> dict[str, Any]:
