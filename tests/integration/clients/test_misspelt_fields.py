@@ -104,8 +104,8 @@ def test_rows_of_other_libraries_may_have_columns_of_any_kind():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("expected_answer", "queries[0] has 'expected_answer': did you mean 'expected_answers'?"),
-        ("answers", "queries[0] has 'answers': did you mean 'expected_answers'?"),
+        ("expected_answer", "did you mean 'expected_answers'?"),
+        ("answers", "give queries 'expected_answers', 'expected_doc_ids' or 'expected_spans'\n"),
         ("topic", "give queries 'expected_answers', 'expected_doc_ids' or 'expected_spans'\n"),
     ],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
-from pathlib import Path
 
 from judged import QueryGroup
 from judged.cli.field_path import Place, Steps
@@ -15,12 +13,9 @@ from judged.cli.replay import Name
 from judged.evaluation import Dataset, FileError, Results
 from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.joined_files import JoinedFiles, JoinedQuery
-from judged.evaluation.datasets.json_lists import ReadWhole, read_lists
-from judged.evaluation.datasets.query import EXPECTATIONS, QUERY_FIELDS, expects_something
+from judged.evaluation.datasets.json_lists import ReadWhole
+from judged.evaluation.datasets.query import expects_something
 from judged.traces import MissingJudgements
-
-_NEARLY = 0.5
-"""How alike a field's name is, by difflib, to one that may be meant where there is none."""
 
 
 def read_queries(
@@ -44,7 +39,12 @@ class ReadQueries:
         """Read both files. Raises FileError and MissingText."""
         self._queries = Dataset.from_json(dataset)
         if not any(map(expects_something, self._queries.queries)):
-            raise _nothing_expected(dataset)
+            raise FileError(
+                dataset,
+                None,
+                "no query says what it should find, so there is nothing to measure; give queries "
+                "'expected_answers', 'expected_doc_ids' or 'expected_spans'",
+            )
         self._results = Results.from_jsonl(results)
         self.groups = self._queries.to_groups(self._results, by_spans=by_spans)
         self.n_contexts = sum(group.n_expected * group.n_retrieved for group in self.groups)
@@ -64,24 +64,6 @@ class ReadQueries:
         """How queries and results fit each other."""
         ids = [query.query_id for query in self._queries.queries]
         return Fit.of(ids, self._results, self._results.out_of_order)
-
-
-def _nothing_expected(dataset: str) -> FileError:
-    """Return the error that no query says what it should find, with the field that may say it."""
-    problem = (
-        "no query says what it should find, so there is nothing to measure; give queries "
-        "'expected_answers', 'expected_doc_ids' or 'expected_spans'"
-    )
-    with suppress(ReadWhole, FileError):
-        lists = read_lists(dataset) if Path(dataset).is_file() else ()  # a pipe is read once
-        of_queries = (item for field, item in lists if field == "queries")
-        for place, query in enumerate(of_queries):
-            for name in query if isinstance(query, dict) else ():
-                near = get_close_matches(name, EXPECTATIONS, n=1, cutoff=_NEARLY)
-                if near and name not in QUERY_FIELDS:
-                    hint = f"queries[{place}] has {name!r}: did you mean {near[0]!r}?"
-                    return FileError(dataset, None, f"{problem}; {hint}")
-    return FileError(dataset, None, problem)
 
 
 def check_fit(out: Output, fit: Fit) -> None:

@@ -108,27 +108,20 @@ def read_query(record: Record) -> Query:
         answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
     negatives = record.texts("negative_answers")
     ids = record.identifiers("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
-    return Query(
-        query_id=record.identifier("query_id", "id"),
-        text=record.text("query_text", "query"),
-        expected_answers=[text for text in dict.fromkeys(answers) if text.strip()],
-        relevant_document_ids=[text for text in dict.fromkeys(ids) if text.strip()],
-        expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
-        negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
-        metadata=record.labels("metadata"),
-        grades=_read_grades(record, ids),
-    )
-
-
-def _read_grades(record: Record, relevant: Sequence[str]) -> Mapping[str, int]:
     grades = record.record("doc_grades")
-    if grades is None:
-        return {}
     try:
-        relevant, graded = need_grades(relevant, grades.fields)
+        return Query(
+            query_id=record.identifier("query_id", "id"),
+            text=record.text("query_text", "query"),
+            expected_answers=[text for text in dict.fromkeys(answers) if text.strip()],
+            relevant_document_ids=[text for text in dict.fromkeys(ids) if text.strip()],
+            expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
+            negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
+            metadata=record.labels("metadata"),
+            grades={} if grades is None else grades.fields,  # type: ignore[arg-type]  # checked there
+        )
     except InvalidArgument as error:
         raise record.error(f"has 'doc_grades' that can't be: {error.message}") from None
-    return graded or dict.fromkeys(relevant, 1)
 
 
 def expects_something(query: Query) -> bool:
