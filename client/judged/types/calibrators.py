@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +84,8 @@ class Calibrator:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the calibration as its file has it."""
-        return {
-            "judged_calibration": _FORMAT,
-            "scoring_key": self.scoring_key,
-            "slope": self.slope,
-            "intercept": self.intercept,
-            "min_score": self.min_score,
-            "accept": self.accept,
-            "reject": self.reject,
-            "sha256": self.sha256,
-            "fitted": not self.not_fitted,
-            "not_fitted": self.not_fitted,
-            "made": self.made,
-        }
+        fitted = {"sha256": self.sha256, "fitted": not self.not_fitted}
+        return {"judged_calibration": _FORMAT, **asdict(self), **fitted}
 
     def save(self, path: str | Path, **facts: object) -> None:
         """Write a file that `load`, `--calibration` and a server's calibrations_dir read.

@@ -41,12 +41,9 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
         try:
             title, text = record.optional_text("title"), record.text("text")
             metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
-            document_id = record.identifier("_id")
-            if document_id in content.documents:
-                raise record.error(f"has the _id {document_id!r} of an earlier document")
             # BEIR's own retrievers read title and text as one.
             whole = f"{title}\n{text}" if title else text
-            content.documents[document_id] = Document(document_id, whole, metadata)
+            content.add_document(record, Document(record.identifier("_id"), whole, metadata))
         except FileError as error:
             content.refuse(error)
 

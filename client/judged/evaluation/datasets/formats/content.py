@@ -58,12 +58,15 @@ class Content:
     def take_document(self, record: Record) -> None:
         """Take a document. Raises FileError for one that can't be read or has an id again."""
         try:
-            document = read_document(record)
-            if document.doc_id in self.documents:
-                raise record.error(f"has the doc_id {document.doc_id!r} of an earlier document")
-            self.documents[document.doc_id] = document
+            self.add_document(record, read_document(record))
         except FileError as error:
             self.refuse(error)
+
+    def add_document(self, record: Record, document: Document) -> None:
+        """Take a document that was read from a record."""
+        if document.doc_id in self.documents:
+            raise record.error(f"has the id {document.doc_id!r} of an earlier document")
+        self.documents[document.doc_id] = document
 
     def refuse(self, error: FileError) -> None:
         """Keep a problem where they are collected, else raise it."""

@@ -86,7 +86,7 @@ class TestFromJson:
                     "queries": [{"id": "a", "query": "b"}],
                     "documents": [{"doc_id": "d", "text": "x"}] * 2,
                 },
-                "documents[1] has the doc_id 'd' of an earlier document",
+                "documents[1] has the id 'd' of an earlier document",
             ),
         ],
     )

@@ -114,7 +114,7 @@ def test_a_folder_of_beir_is_told_as_a_whole(tmp_path):
         "qrels/test.tsv:5: judges 'd2' for topic '1' as 0, and line 4 does as 1; keep one of them",
         "qrels/test.tsv: judges query '3', which queries.jsonl lacks",
         "qrels/test.tsv: judges query '4', which queries.jsonl lacks",
-        "corpus.jsonl:3: has the _id 'd2' of an earlier document",
+        "corpus.jsonl:3: has the id 'd2' of an earlier document",
         "qrels/test.tsv:3: repeats a judgement with the same grade; one counts",
     ]
     assert [finding.is_error for finding in findings[:5]] == [True, True, True, True, False]
