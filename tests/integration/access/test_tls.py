@@ -248,7 +248,7 @@ def test_a_unix_socket_has_no_tls(authority: Authority, tmp_path: Path):
 
 
 def refusal(*given: str) -> str:
-    """Return what a server says that does not start."""
+    """Return what a server says that does not start, wherever another one already listens."""
     listen = () if "--listen" in given else ("--listen", "127.0.0.1:0")
     done = run_server_command(*listen, *given)
     assert done.returncode == 2
