@@ -31,8 +31,9 @@ import aiohttp
 import openai
 import orjson
 import uvloop
+from judged.values.choices import Status
 from judged_server import telemetry
-from judged_server.domain import JudgeSpec, QueryGroup, Status
+from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets

@@ -12,7 +12,7 @@ from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
-from judged_server.domain import Flag
+from judged.values.choices import Flag
 from judged_server.embedding.base import LONG_TEXT_POLICIES, TEXT_TOO_LONG
 from judged_server.embedding.batching import queue
 from judged_server.embedding.embedder import ModelEmbedder

@@ -17,7 +17,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from judged_server.domain import CacheMode, JudgeSpec, QueryGroup, Status
+from judged.values.choices import CacheMode, Status
+from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog

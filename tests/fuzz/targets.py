@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import DecodeError
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.choices import Status
 from judged_server.api.convert.judging import read_asking, read_groups, read_spec
 from judged_server.api.convert.scoring import read_answers, read_rubrics
-from judged_server.domain import Status
 from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from judged_server.domain import Status
+from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.parsing.reply import read

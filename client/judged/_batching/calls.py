@@ -38,12 +38,12 @@ from judged.types.server_info import ServerInfo
 from judged.types.statistics.agreement import CalibrateOptions, Calibration, LabelledScores
 from judged.types.statistics.cascades import CascadeFrontier, CascadeOptions, StagedLabels
 from judged.types.statistics.comparison import ComparedRuns, CompareOptions, RunRelevance
-from judged.types.statistics.preferences import PairedComparison, SystemRanking
 from judged.types.tenant_usage import TenantUsage
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged.values.intervals import IntervalOptions
+from judged.values.preferences import PairedComparison, SystemRanking
 
 MOST_DAYS = 366
 """The days that `usage` looks back, at most."""

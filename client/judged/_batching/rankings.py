@@ -16,7 +16,6 @@ from typing import Any, cast
 from judged._batching.packing import packed
 from judged._convert.trec import Joined, joined
 from judged.errors import InvalidArgument
-from judged.types.choices import Unjudged
 from judged.types.embeddings import EmbeddedRankings
 from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricTable
 from judged.types.rankings import (
@@ -29,6 +28,7 @@ from judged.types.rankings import (
     TrecRankings,
 )
 from judged.types.verdicts import VerdictCounts
+from judged.values.choices import Unjudged
 
 Metadata = Mapping[str, Mapping[str, str]]
 """Metadata of queries by query id."""

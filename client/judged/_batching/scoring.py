@@ -16,7 +16,6 @@ from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import missing_for, usage_of
 from judged._inputs import need_each
 from judged._transport.status import rename_paths
-from judged.types.choices import Status
 from judged.types.judges import Asking, JudgeIdentity, Usage
 from judged.types.scores import (
     AnswerItem,
@@ -27,6 +26,7 @@ from judged.types.scores import (
     ScoredAnswers,
 )
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.choices import Status
 
 PART_SCORES = 1 << 10
 """The most scores that one message asks for."""

@@ -4,14 +4,12 @@ How they travel is up to `_convert`.
 """
 
 from judged.types.calibrators import Calibrator, ErrorGuarantee, ItemShares
-from judged.types.choices import Flag, Matching, NoGold, Source, Status, Unjudged
 from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
 from judged.types.evaluation import Evaluation, NegativeMatch, NegativeReport
 from judged.types.groups import Context, QueryGroup, Span, Spans
 from judged.types.intervals import CorrectedEstimate, HumanLabels
 from judged.types.judges import (
     Asking,
-    CacheMode,
     CascadeUsage,
     CostEstimate,
     Judge,
@@ -46,7 +44,6 @@ from judged.types.rankings import (
 from judged.types.scores import (
     AnswerItem,
     AnswerScore,
-    ClaimVerdict,
     DimensionScore,
     Rubric,
     RubricSummary,
@@ -96,12 +93,6 @@ from judged.types.statistics.comparison import (
     RunRelevance,
     TestResult,
 )
-from judged.types.statistics.preferences import (
-    PairedComparison,
-    PositionBias,
-    RankedSystem,
-    SystemRanking,
-)
 from judged.types.tenant_usage import BudgetLeft, TenantUsage, UsageRow
 from judged.types.verdicts import (
     JudgedChunk,
@@ -120,7 +111,23 @@ from judged.values.agreement import (
     RatingTable,
     SystemScores,
 )
+from judged.values.choices import (
+    CacheMode,
+    ClaimVerdict,
+    Flag,
+    Matching,
+    NoGold,
+    Source,
+    Status,
+    Unjudged,
+)
 from judged.values.intervals import Estimate, Interval, IntervalMethod, IntervalOptions
+from judged.values.preferences import (
+    PairedComparison,
+    PositionBias,
+    RankedSystem,
+    SystemRanking,
+)
 
 __all__ = [
     "Agreement",

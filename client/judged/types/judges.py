@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import IntEnum
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from judged._inputs import as_list, need_choices, need_numbers, set_fields
 from judged._views import View
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.shift import Shift, find_shift
+from judged.values.choices import CacheMode
 
 Scalar = bool | int | float | str
 Counts = TypeVar("Counts", "Usage", "CostEstimate")
@@ -64,17 +64,6 @@ class JudgeIdentity:
     scoring_key: str
     fingerprint: str
     max_grade: int = 0
-
-
-class CacheMode(IntEnum):
-    """What the server's verdict cache is for; the numbers are those of the contract."""
-
-    USE = 1
-    """Read what is there, and keep what is new."""
-    REFRESH = 2
-    """Read nothing, and keep what is new."""
-    ONLY = 3
-    """Ask no model: a verdict that is not cached is an error with the reason NOT_CACHED."""
 
 
 @dataclass(frozen=True, slots=True)

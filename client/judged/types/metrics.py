@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar
 from judged._inputs import as_list, need_choices, need_kind, need_numbers, set_fields
 from judged._views import View, named_mean, plain
 from judged.errors import InvalidArgument
-from judged.types.choices import Matching, NoGold, Unjudged
 from judged.types.intervals import CorrectedEstimate
 from judged.types.metric_names import is_metric
 from judged.types.rankings import IdFit, PerQueryValues
 from judged.types.verdicts import VerdictCounts
+from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.intervals import Interval, IntervalOptions, ends_of
 
 

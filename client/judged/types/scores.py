@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
 
 from judged._inputs import as_id, as_list, need_numbers, set_fields
 from judged._views import Listed, View, named_mean
 from judged.types.calibrators import Calibrator
-from judged.types.choices import Source, Status
 from judged.types.judges import JudgeIdentity, Scalar, Usage
 from judged.types.verdicts import VerdictError
+from judged.values.choices import ClaimVerdict, Source, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +100,6 @@ class Rubric:
     def id(self) -> str:
         """The id without the version, as scores and summaries have it."""
         return self.rubric.partition("@")[0]
-
-
-class ClaimVerdict(IntEnum):
-    """What the contexts say of a claim."""
-
-    SUPPORTED = 1
-    CONTRADICTED = 2
-    NOT_ENOUGH_INFO = 3
 
 
 @dataclass(frozen=True, slots=True)

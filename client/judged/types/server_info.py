@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from judged.types.choices import Matching
 from judged.types.judges import Scalar
+from judged.values.choices import Matching
 
 
 @dataclass(frozen=True, slots=True)

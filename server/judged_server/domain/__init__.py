@@ -3,7 +3,6 @@
 The names below are those that all layers use; each is at home in the module of its noun.
 """
 
-from judged_server.domain.answers import ClaimVerdict
 from judged_server.domain.arrays import (
     BoolArray,
     ByteArray,
@@ -23,13 +22,10 @@ from judged_server.domain.judges import (
     ParameterScalar,
     stages_sha256,
 )
-from judged_server.domain.usage import CacheMode, CascadeUsage, StageUsage, Usage
+from judged_server.domain.usage import CascadeUsage, StageUsage, Usage
 from judged_server.domain.verdicts import (
     TIE_TOLERANCE,
-    Flag,
     ScoreColumns,
-    Source,
-    Status,
     VerdictCounts,
     VerdictDetail,
     VerdictFault,
@@ -42,13 +38,10 @@ __all__ = [
     "TIE_TOLERANCE",
     "BoolArray",
     "ByteArray",
-    "CacheMode",
     "Calibrator",
     "CallerEmbeddings",
     "CascadeUsage",
-    "ClaimVerdict",
     "ErrorGuarantee",
-    "Flag",
     "Float32Array",
     "FloatArray",
     "GroupSpans",
@@ -60,10 +53,8 @@ __all__ = [
     "ParameterScalar",
     "QueryGroup",
     "ScoreColumns",
-    "Source",
     "Spans",
     "StageUsage",
-    "Status",
     "UnsignedArray",
     "Usage",
     "VerdictCounts",

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+
+from judged.values.choices import ClaimVerdict, Source, Status
 
 from judged_server.domain.judges import Calibrator, JudgeIdentity, ParameterScalar
 from judged_server.domain.usage import Usage
-from judged_server.domain.verdicts import Source, Status, VerdictFault
-
-
-class ClaimVerdict(IntEnum):
-    """What the contexts say of a claim; the numbers are those of ClaimVerdict on the wire."""
-
-    SUPPORTED = 1
-    CONTRADICTED = 2
-    NOT_ENOUGH_INFO = 3
+from judged_server.domain.verdicts import VerdictFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from enum import IntEnum
 from functools import lru_cache
 from itertools import zip_longest
 
@@ -13,14 +12,6 @@ from judged_server.domain.judges import ErrorGuarantee
 NANO = 10**9
 MOST_NANO = 1 << 62
 """No amount is larger, so that each fits into 64 bits, and so does the sum of two."""
-
-
-class CacheMode(IntEnum):
-    """What the verdict cache is for; the numbers are those of CacheMode on the wire."""
-
-    USE = 1
-    REFRESH = 2
-    ONLY = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from enum import IntEnum, IntFlag
 from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
+from judged.values.choices import Flag, Status
 
 from judged_server.domain.arrays import BoolArray, ByteArray, FloatArray
 from judged_server.domain.usage import Usage
@@ -22,37 +22,6 @@ TIE_TOLERANCE = 1e-9
 
 
 _Column = TypeVar("_Column", FloatArray, ByteArray, BoolArray)
-
-
-class Status(IntEnum):
-    """Whether a verdict exists; the numbers are those of VerdictStatus on the wire."""
-
-    OK = 1
-    ERROR = 2
-    ABSTAINED = 3
-    NOT_ASSESSABLE = 4
-
-
-class Source(IntEnum):
-    """Where a verdict came from; the numbers are those of VerdictSource on the wire."""
-
-    COMPUTED = 1
-    CACHE = 2
-    SHARED = 3
-    REPLAY = 4
-
-
-class Flag(IntFlag):
-    """Remarks on a verdict; the bits are those of VerdictFlag on the wire."""
-
-    NONE = 0
-    NO_TOKENS = 1
-    TRUNCATED = 2
-    WINDOWED = 4
-    RESERVED_TOKENS = 8
-    FALLBACK = 16
-    UNSETTLED = 32
-    UNKNOWN_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from judged.values.choices import Flag
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from judged_server.domain import ByteArray, Flag
+from judged_server.domain import ByteArray
 from judged_server.domain.text_form import plain_form
 from judged_server.embedding.base import (
     EMBEDDING_FAILED,

@@ -10,17 +10,15 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
+from judged.values.choices import CacheMode, Flag, Status
 
 from judged_server.domain import (
     ByteArray,
-    CacheMode,
-    Flag,
     JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
-    Status,
     VerdictFault,
 )
 from judged_server.domain.usage import CostTracker

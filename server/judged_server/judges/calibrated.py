@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from judged_server.domain import (
-    Calibrator,
-    JudgeIdentity,
-    QueryGroup,
-    ScoreColumns,
-)
+from judged_server.domain import Calibrator, JudgeIdentity, QueryGroup, ScoreColumns
 from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, Judge
 from judged_server.statistics.calibration.reliability import Platt

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from judged.values.choices import CacheMode
 
 from judged_server import errors
 from judged_server.domain import (
-    CacheMode,
     CascadeUsage,
     ErrorGuarantee,
     JudgeIdentity,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
+from judged.values.choices import Flag
 
 from judged_server.domain import (
     BoolArray,
     Calibrator,
-    Flag,
     FloatArray,
     IntArray,
     ItemShares,

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from judged.values.choices import Flag, Source, Status
 
 from judged_server.domain import (
     BoolArray,
     ByteArray,
-    Flag,
     FloatArray,
     IntArray,
     ScoreColumns,
-    Source,
-    Status,
     Usage,
     VerdictDetail,
     VerdictFault,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
+from judged.values.choices import CacheMode
+
 from judged_server import errors
 from judged_server.domain import (
-    CacheMode,
     JudgeIdentity,
     JudgeSpec,
     ParameterScalar,

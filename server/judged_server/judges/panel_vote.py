@@ -12,13 +12,12 @@ from enum import StrEnum
 from functools import reduce
 
 import numpy as np
+from judged.values.choices import Source, Status
 
 from judged_server.domain import (
     BoolArray,
     ByteArray,
     ScoreColumns,
-    Source,
-    Status,
     Usage,
     VerdictDetail,
     VerdictFault,

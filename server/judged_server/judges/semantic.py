@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.choices import Status
 
 from judged_server.domain import (
     ByteArray,
@@ -17,7 +18,6 @@ from judged_server.domain import (
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
-    Status,
     VerdictFault,
 )
 from judged_server.embedding.base import (

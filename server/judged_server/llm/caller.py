@@ -18,8 +18,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from judged.values.choices import CacheMode, Source, Status
+
 from judged_server import recorder, tracing
-from judged_server.domain import CacheMode, Source, Status, Usage
+from judged_server.domain import Usage
 from judged_server.domain.usage import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budget.budgets import Budgets

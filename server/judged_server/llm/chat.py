@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from judged_server.domain import CacheMode
+from judged.values.choices import CacheMode
+
 from judged_server.errors import ModelNotConfigured
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import requests
+from judged.values import choices
 from opentelemetry import context, trace
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import Context
@@ -32,7 +33,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from judged_server import domain
 from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.settings import SettingsError
@@ -197,9 +197,9 @@ class OtlpExport:
                 ids[RESPONSE_ID] = group.metadata[RESPONSE_ID]
             first = verdicts.offsets[number]
             for index in range(first, verdicts.offsets[number + 1]):
-                status = domain.Status.OK
+                status = choices.Status.OK
                 if columns.statuses is not None:
-                    status = domain.Status(int(columns.statuses[index]))
+                    status = choices.Status(int(columns.statuses[index]))
                 told = {**common, **ids, "judged.context": index - first}
                 label = "relevant" if verdicts.relevant[index] else "not_relevant"
                 score = float(columns.scores[index])
@@ -219,14 +219,14 @@ class OtlpExport:
     def _result(
         self,
         told: dict[str, AttributeValue],
-        status: domain.Status,
+        status: choices.Status,
         score: float,
         label: str,
         reason: str,
         reasoning: str,
     ) -> None:
         told["judged.status"] = status.name
-        if status is domain.Status.OK:
+        if status is choices.Status.OK:
             told["gen_ai.evaluation.score.value"] = score
             if label:
                 told["gen_ai.evaluation.score.label"] = label

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from judged.values.intervals import Interval, IntervalOptions
+from judged.values.intervals import Estimate, Interval, IntervalOptions
+from judged.values.preferences import PositionBias, RankedSystem, SystemRanking
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
@@ -46,50 +47,12 @@ class Comparisons:
     second: IntArray
     preference: FloatArray
     n_queries: int
-    n_systems: int
+    names: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class RankedSystem:
-    """One system: its strength, 0 in the mean of all, and how its comparisons went.
-
-    `wins`, `ties` and `losses` may be broken numbers, as comparisons are where votes are split.
-    """
-
-    system: int
-    strength: float
-    interval: Interval | None
-    wins: float
-    ties: float
-    losses: float
-
-
-@dataclass(frozen=True, slots=True)
-class PositionBias:
-    """What became of pairs that were compared in both orders.
-
-    `same` had the same outcome in both; `first` had the answer in the first place preferred both
-    times, `second` that in the second; the rest, `mixed`, tied in one of the orders.
-    `preference_for_first` is the mean preference over both orders of all: .5 without bias.
-    """
-
-    pairs: int
-    same: int
-    first: int
-    second: int
-    mixed: int
-    preference_for_first: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Systems, the strongest first; `tie` is Davidson's nu."""
-
-    systems: Sequence[RankedSystem]
-    tie: float
-    position: PositionBias
-    warnings: Sequence[str]
-    signature: str
+    @property
+    def n_systems(self) -> int:
+        """The number of systems."""
+        return len(self.names)
 
 
 def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
@@ -104,7 +67,7 @@ def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
         raise InvalidField(field, f"is too much work for one call; ask for at most {most}")
 
 
-def rank_systems(data: Comparisons, options: IntervalOptions) -> Ranking:
+def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:
     """Return the ranking of systems by their comparisons, of which there is one at least."""
     pairs = np.array(list(combinations(range(data.n_systems), 2)), np.int64).reshape(-1, 2)
     outcomes = _outcomes(data, pairs)
@@ -116,16 +79,14 @@ def rank_systems(data: Comparisons, options: IntervalOptions) -> Ranking:
     won, tied, lost = (_of_systems(whole[:, 0], pairs, data.n_systems, k) for k in range(3))
     systems = [
         RankedSystem(
-            place,
-            float(fit[place]),
-            intervals[place],
+            data.names[place],
+            Estimate(float(fit[place]), intervals[place]),
             float(won[place]),
             float(tied[place]),
             float(lost[place]),
         )
-        for place in range(data.n_systems)
+        for place in np.argsort(-fit[: data.n_systems], kind="stable").tolist()
     ]
-    systems.sort(key=lambda system: (-system.strength, system.system))
     warnings = []
     if _parts(whole[:, 0], pairs, data.n_systems) > 1:
         warnings.append(
@@ -135,7 +96,8 @@ def rank_systems(data: Comparisons, options: IntervalOptions) -> Ranking:
     if data.n_queries < FEW_QUERIES:
         warnings.append(f"{data.n_queries} queries are few: intervals may be too narrow")
     tie, bias = float(np.exp(fit[-1])), position_bias(data)
-    return Ranking(systems, tie, bias, warnings, f"davidson|prior_sd:{PRIOR_SD:g}|v1")
+    signature = f"davidson|prior_sd:{PRIOR_SD:g}|v1"
+    return SystemRanking(systems, tie, bias, data.n_queries, warnings, signature)
 
 
 def position_bias(data: Comparisons) -> PositionBias:

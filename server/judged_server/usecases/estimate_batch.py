@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from judged_server.domain import CacheMode, CascadeUsage, QueryGroup
+from judged.values.choices import CacheMode
+
+from judged_server.domain import CascadeUsage, QueryGroup
 from judged_server.domain.answers import AnswerItem
 from judged_server.domain.usage import to_amount
 from judged_server.judges.base import Judge

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from judged.values.choices import Status
 
 from judged_server import errors
 from judged_server.domain import (
@@ -19,7 +20,6 @@ from judged_server.domain import (
     JudgeSpec,
     QueryGroup,
     ScoreColumns,
-    Status,
     Usage,
     VerdictCounts,
     VerdictFault,

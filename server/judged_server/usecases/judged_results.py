@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from judged.values.choices import Status
 
-from judged_server.domain import BoolArray, FloatArray, IntArray, Status, Verdicts
+from judged_server.domain import BoolArray, FloatArray, IntArray, Verdicts
 from judged_server.metrics.grades import grades_of
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults

@@ -48,7 +48,7 @@ def test_what_is_given_is_not_read():
 
 
 def test_an_unknown_choice_is_named_by_its_path():
-    verified = [scores_pb2.VerifiedClaim(claim="c", verdict=n) for n in (1, 77)]  # type: ignore[arg-type]
+    verified = [scores_pb2.VerifiedClaim(claim="c", verdict=n) for n in (1, 77)]
     with pytest.raises(UnknownChoice) as unknown:
         read_fields(AnswerScore, scores_pb2.AnswerScore(status=1, source=1, claims=verified))
     assert unknown.value.field == "claims[1].verdict"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from judged._codec import write_fields
 from judged._inputs import need_each
-from judged.types.statistics.preferences import PairedComparison
 from judged.v1 import statistics_service_pb2
 from judged.values.intervals import IntervalOptions
+from judged.values.preferences import PairedComparison
 
 
 def write_comparisons(

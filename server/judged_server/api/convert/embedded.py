@@ -11,11 +11,12 @@ from itertools import accumulate
 
 import numpy as np
 from judged.v1 import judge_service_pb2
+from judged.values.choices import Status
 
 from judged_server import errors
 from judged_server.api.convert.judging import read_embeddings
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import IntArray, QueryGroup, Status, Verdicts
+from judged_server.domain import IntArray, QueryGroup, Verdicts
 from judged_server.domain.names import check_unique
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import check_modes

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from judged.v1 import groups_pb2, verdicts_pb2
+from judged.values.choices import CacheMode
 
 from judged_server import errors
 from judged_server.api.convert.fields import write
@@ -21,7 +22,6 @@ from judged_server.api.convert.statistics.guarantee import (
 )
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import (
-    CacheMode,
     Calibrator,
     CallerEmbeddings,
     CascadeUsage,

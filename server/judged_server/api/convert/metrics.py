@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
+from judged.values.choices import Status
 
 from judged_server import errors
 from judged_server.api.convert.embedded import measure_embedded
@@ -20,7 +21,7 @@ from judged_server.api.convert.statistics.intervals import read_interval_options
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import BoolArray, FloatArray, IntArray, Status, VerdictCounts, Verdicts
+from judged_server.domain import BoolArray, FloatArray, IntArray, VerdictCounts, Verdicts
 from judged_server.domain.names import check_unique
 from judged_server.metrics.compute import (
     check_open_ended,

@@ -25,12 +25,7 @@ from judged_server.api.convert.judging import (
 from judged_server.api.convert.verdicts import write_fault
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import JudgeIdentity
-from judged_server.domain.answers import (
-    AnswerItem,
-    AnswerScore,
-    RubricSpec,
-    ScoreSummary,
-)
+from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import run_in_thread_if

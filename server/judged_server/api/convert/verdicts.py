@@ -17,18 +17,16 @@ from judged.v1 import verdicts_pb2
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.v1.judge_service_pb2 import BatchJudgeResponse
 from judged.v1.verdicts_pb2 import VerdictColumns
+from judged.values.choices import Flag, Source, Status
 
 from judged_server import errors
 from judged_server.api.convert.judging import write_identity, write_usage
 from judged_server.domain import (
     BoolArray,
     ByteArray,
-    Flag,
     FloatArray,
     JudgeIdentity,
     ScoreColumns,
-    Source,
-    Status,
     VerdictCounts,
     VerdictDetail,
     VerdictFault,

@@ -27,8 +27,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+from judged.values.choices import Flag
 
-from judged_server.domain import Flag, Float32Array
+from judged_server.domain import Float32Array
 from judged_server.embedding.base import TRUNCATE
 from judged_server.embedding.tokenizer import TokenIds, TokenizedText
 from judged_server.scheduling.round_robin import RoundRobin

@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from judged.values.choices import Flag, Status
 
 from judged_server.domain import (
-    Flag,
     FloatArray,
     IntArray,
     JudgeIdentity,
     JudgeSpec,
     QueryGroup,
     ScoreColumns,
-    Status,
     VerdictFault,
 )
 from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share

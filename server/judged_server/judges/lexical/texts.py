@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
+from judged.values.choices import Flag
 
 from judged_server.domain import (
     BoolArray,
     ByteArray,
-    Flag,
     FloatArray,
     IntArray,
     QueryGroup,

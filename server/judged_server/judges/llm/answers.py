@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.choices import Status
 
 from judged_server.domain import (
     TIE_TOLERANCE,
     Calibrator,
     JudgeIdentity,
     ParameterScalar,
-    Status,
     VerdictFault,
 )
 from judged_server.domain.answers import AnswerItem, AnswerScore

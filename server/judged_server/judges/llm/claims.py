@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judged_server.domain import ClaimVerdict, Status, VerdictFault
+from judged.values.choices import ClaimVerdict, Status
+
+from judged_server.domain import VerdictFault
 from judged_server.domain.answers import VerifiedClaim
 from judged_server.judges.llm.scoring_session import (
     NO_QUORUM,

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from judged.values.choices import Flag, Source, Status
 
 from judged_server.domain import (
     ByteArray,
-    Flag,
     IntArray,
     QueryGroup,
     ScoreColumns,
-    Source,
-    Status,
     Usage,
     VerdictDetail,
     VerdictFault,

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import fsum
 
-from judged_server.domain import Status
+from judged.values.choices import Status
+
 from judged_server.domain.answers import DimensionScore
 from judged_server.judges.llm.scoring_session import (
     SampleResult,

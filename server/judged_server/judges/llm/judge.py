@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from judged.values.choices import CacheMode
+
 from judged_server.domain import (
-    CacheMode,
     IntArray,
     JudgeIdentity,
     JudgeSpec,

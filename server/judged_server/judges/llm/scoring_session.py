@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from judged_server.domain import TIE_TOLERANCE, Source, Status, VerdictFault
+from judged.values.choices import Source, Status
+
+from judged_server.domain import TIE_TOLERANCE, VerdictFault
 from judged_server.domain.answers import DimensionScore, VerifiedClaim
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, ChatReply

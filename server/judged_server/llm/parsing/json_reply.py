@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from judged_server.domain import ClaimVerdict, Status
+from judged.values.choices import ClaimVerdict, Status
+
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import (
     ClaimCheck,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from judged_server.domain import ClaimVerdict, Status
+from judged.values.choices import ClaimVerdict, Status
+
 from judged_server.llm.faults import Reason
 
 

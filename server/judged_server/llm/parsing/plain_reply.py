@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from judged_server.domain import Status
+from judged.values.choices import Status
+
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import has_tags, shortened
 from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply

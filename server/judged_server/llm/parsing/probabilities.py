@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from judged_server.domain import Status
+from judged.values.choices import Status
+
 from judged_server.llm.chat import ChatReply, TokenLogprob
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import unwrapped

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from judged_server.domain import Status
+from judged.values.choices import Status
+
 from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import json_reply, plain_reply

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from judged_server.domain import ClaimVerdict
+from judged.values.choices import ClaimVerdict
+
 from judged_server.llm.config.file_tables import Place
 from judged_server.llm.rubrics.rubric import (
     ANSWER,

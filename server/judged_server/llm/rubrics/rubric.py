@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from judged_server.domain import TIE_TOLERANCE, ClaimVerdict
+from judged.values.choices import ClaimVerdict
+
+from judged_server.domain import TIE_TOLERANCE
 from judged_server.llm.chat import ReplySchema
 
 Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction", "verification"]

@@ -11,13 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from judged.values.intervals import Estimate, IntervalOptions
 
-from judged_server.domain import (
-    TIE_TOLERANCE,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    min_passing_score,
-)
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, min_passing_score
 from judged_server.statistics.agreement.kappa import ratio
 from judged_server.statistics.agreement.resampling import (
     check_resampling,

@@ -11,7 +11,7 @@ from judged.traces import MissingScores, OtherRubric, Replay, ReplayError, Score
 from judged.traces.items import Hashes, Text, TracedAnswer
 from judged.traces.judgement import Judgement
 from judged.types import JudgeIdentity, VerdictError
-from judged.types.choices import Status
+from judged.values.choices import Status
 
 TRACING = Tracing("t.jsonl", replays=True, hashed=False, judgements="")
 INFO = SimpleNamespace(judges=[], rubrics=[], chat_models=[])

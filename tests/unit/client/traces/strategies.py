@@ -6,7 +6,8 @@ from judged.traces import Judgement, Trace
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
 from judged.types import JudgeIdentity, VerdictError
-from judged.types.scores import ClaimVerdict, DimensionScore, VerifiedClaim
+from judged.types.scores import DimensionScore, VerifiedClaim
+from judged.values.choices import ClaimVerdict
 
 HASHES = Hashes()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

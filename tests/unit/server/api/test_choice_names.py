@@ -8,17 +8,17 @@ import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from judged import Matching, NoGold, Unjudged
 from judged._transport.status import in_python
-from judged.types.choices import Source as PythonSource
-from judged.types.choices import Status as PythonStatus
-from judged.types.judges import CacheMode as PythonCache
 from judged.v1 import groups_pb2, metrics_pb2, statistics_service_pb2, verdicts_pb2
 from judged.values.agreement import RatingLevel
+from judged.values.choices import CacheMode, Source, Status
+from judged.values.choices import CacheMode as PythonCache
+from judged.values.choices import Source as PythonSource
+from judged.values.choices import Status as PythonStatus
 from judged.values.intervals import IntervalMethod
 from judged_server.api.convert.judging import read_asking
 from judged_server.api.convert.metrics import read_options
 from judged_server.api.convert.statistics.agreement import agreement
 from judged_server.api.convert.verdicts import read_verdicts
-from judged_server.domain import CacheMode, Source, Status
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.options import MatchingMode, NoGoldPolicy, UnjudgedPolicy
 

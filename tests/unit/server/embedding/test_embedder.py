@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_server.domain import Flag
+from judged.values.choices import Flag
 from judged_server.embedding import embedder as embedder_module
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.base import TEXT_TOO_LONG

@@ -9,7 +9,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import Flag
+from judged.values.choices import Flag
 from judged_server.domain.text_form import plain_form
 from judged_server.embedding.base import (
     EMBEDDING_FAILED,

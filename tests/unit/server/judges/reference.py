@@ -7,7 +7,8 @@ import unicodedata
 from fractions import Fraction
 
 from hypothesis import strategies as st
-from judged_server.domain import Flag, FloatArray, JudgeSpec, QueryGroup
+from judged.values.choices import Flag
+from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from judged import Calibrator as ClientCalibrator
-from judged_server.domain import Calibrator, JudgeSpec, QueryGroup, Status
+from judged.values.choices import Status
+from judged_server.domain import Calibrator, JudgeSpec, QueryGroup
 from judged_server.errors import InvalidField
 from judged_server.judges.base import ANONYMOUS
 from judged_server.judges.calibration_files import load_calibrations

@@ -7,16 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from judged.values.choices import Flag, Status
 from judged_server.domain import (
     Calibrator,
     ErrorGuarantee,
-    Flag,
     JudgeIdentity,
     JudgeSpec,
     PanelMember,
     QueryGroup,
     ScoreColumns,
-    Status,
     Usage,
     VerdictFault,
     Verdicts,

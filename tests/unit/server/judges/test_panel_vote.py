@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import ScoreColumns, Source, Status, Usage, VerdictFault, Verdicts
+from judged.values.choices import Source, Status
+from judged_server.domain import ScoreColumns, Usage, VerdictFault, Verdicts
 from judged_server.judges.panel_vote import MemberVotes, Rule, tally_votes
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from judged_server.domain import CallerEmbeddings, Flag, JudgeSpec, QueryGroup, Status
+from judged.values.choices import Flag, Status
+from judged_server.domain import CallerEmbeddings, JudgeSpec, QueryGroup
 from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.errors import ModelNotInstalled
 from judged_server.judges import semantic

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, Status, VerdictFault
+from judged.values.choices import Status
+from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, VerdictFault
 from judged_server.judges.base import (
     SLICE_COST,
     cut_slices,

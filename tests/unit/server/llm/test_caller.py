@@ -7,7 +7,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from judged_server.domain import CacheMode, Source, Status, Usage
+from judged.values.choices import CacheMode, Source, Status
+from judged_server.domain import Usage
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.values.intervals import IntervalOptions
+from judged.values.preferences import RankedSystem
 from judged_server.errors import InvalidField
 from judged_server.statistics.preferences import (
     PRIOR_SD,
@@ -28,8 +29,13 @@ def comparisons(rows: list[tuple[int, int, int, float]], n: int = 3) -> Comparis
         np.array(second, np.int64),
         np.array(preference, np.float64),
         max(query) + 1,
-        n,
+        [str(place) for place in range(n)],
     )
+
+
+def strength(system: RankedSystem) -> float:
+    assert system.strength.value is not None
+    return system.strength.value
 
 
 def log_posterior(at: np.ndarray, rows: list[tuple[int, int, int, float]]) -> float:
@@ -60,8 +66,8 @@ def test_the_strengths_are_the_mode_of_the_posterior(case):
     rows, n = case
     ranking = rank_systems(comparisons(rows, n), FEW)
     best = minimize(lambda at: -log_posterior(at, rows), np.zeros(n + 1), options={"gtol": 1e-8})
-    strengths = {system.system: system.strength for system in ranking.systems}
-    assert [strengths[i] for i in range(n)] == pytest.approx(best.x[:n].tolist(), abs=1e-4)
+    strengths = {system.name: strength(system) for system in ranking.systems}
+    assert [strengths[str(i)] for i in range(n)] == pytest.approx(best.x[:n].tolist(), abs=1e-4)
     assert ranking.tie == pytest.approx(np.exp(best.x[n]), rel=1e-3)
     assert sum(strengths.values()) == pytest.approx(0, abs=1e-8)
 
@@ -70,17 +76,18 @@ def test_two_systems_have_the_odds_of_their_wins():
     # 30 wins of 40 and no tie: odds of 3 to 1, but for a prior that weighs little.
     rows = [(q, 0, 1, 1.0 if q < 30 else 0.0) for q in range(40)]
     first, second = rank_systems(comparisons(rows, 2), FEW).systems
-    assert (first.system, first.wins, first.ties, first.losses) == (0, 30, 0, 10)
-    assert first.strength - second.strength == pytest.approx(np.log(3), abs=0.03)
-    assert first.interval is not None
-    assert first.interval.lower < first.strength < first.interval.upper
+    assert (first.name, first.wins, first.ties, first.losses) == ("0", 30, 0, 10)
+    assert strength(first) - strength(second) == pytest.approx(np.log(3), abs=0.03)
+    interval = first.strength.interval
+    assert interval is not None
+    assert interval.lower < strength(first) < interval.upper
 
 
 def test_a_system_that_wins_everything_has_a_finite_strength():
     rows = [(q, 0, other, 1.0) for q in range(5) for other in (1, 2)]
     ranking = rank_systems(comparisons(rows), FEW)
-    assert [system.system for system in ranking.systems] == [0, 1, 2]
-    assert np.isfinite([system.strength for system in ranking.systems]).all()
+    assert [system.name for system in ranking.systems] == ["0", "1", "2"]
+    assert np.isfinite([strength(system) for system in ranking.systems]).all()
     assert ranking.warnings == ["5 queries are few: intervals may be too narrow"]
 
 
@@ -88,7 +95,7 @@ def test_the_order_of_systems_and_of_comparisons_changes_nothing():
     rows = [(q, q % 3, (q + 1) % 3, [1.0, 0.5, 0.0][q % 5 % 3]) for q in range(30)]
     turned = [(q, second, first, 1 - preference) for q, first, second, preference in rows[::-1]]
     one, other = (rank_systems(comparisons(some), FEW) for some in (rows, turned))
-    assert [s.strength for s in one.systems] == pytest.approx([s.strength for s in other.systems])
+    assert list(map(strength, one.systems)) == pytest.approx(list(map(strength, other.systems)))
 
 
 def test_intervals_resample_queries_and_hang_on_the_seed():
@@ -96,17 +103,17 @@ def test_intervals_resample_queries_and_hang_on_the_seed():
     again = [rank_systems(comparisons(rows, 2), IntervalOptions(resamples=200, seed=s))
              for s in (1, 1, 2)]  # fmt: skip
     assert again[0] == again[1]
-    assert again[0].systems[0].interval != again[2].systems[0].interval
+    assert again[0].systems[0].strength.interval != again[2].systems[0].strength.interval
     # Ten times the same comparisons of a query are no more queries.
-    repeated = rank_systems(comparisons(rows * 10, 2), FEW).systems[0].interval
-    once = rank_systems(comparisons(rows, 2), FEW).systems[0].interval
+    repeated = rank_systems(comparisons(rows * 10, 2), FEW).systems[0].strength.interval
+    once = rank_systems(comparisons(rows, 2), FEW).systems[0].strength.interval
     assert repeated is not None
     assert once is not None
     assert repeated.standard_error == pytest.approx(once.standard_error, rel=0.1)
 
 
 def test_one_query_has_no_interval():
-    assert rank_systems(comparisons([(0, 0, 1, 1.0)], 2), FEW).systems[0].interval is None
+    assert rank_systems(comparisons([(0, 0, 1, 1.0)], 2), FEW).systems[0].strength.interval is None
 
 
 def test_systems_that_nothing_connects_are_told():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import CacheMode, JudgeSpec, QueryGroup
+from judged.values.choices import CacheMode
+from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.domain.answers import AnswerItem, RubricSpec
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import (
-    CallerEmbeddings,
-    JudgeSpec,
-    QueryGroup,
-    Status,
-    VerdictFault,
-)
+from judged.values.choices import Status
+from judged_server.domain import CallerEmbeddings, JudgeSpec, QueryGroup, VerdictFault
 from judged_server.errors import InvalidField, ModelDamaged, UnknownJudge
 from judged_server.judges.base import Caller, LocalJudge, Profile
 from judged_server.judges.catalog import JudgeCatalog

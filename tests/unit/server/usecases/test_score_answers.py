@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from judged.values.choices import Status
 from judged_server import errors
-from judged_server.domain import Status
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller

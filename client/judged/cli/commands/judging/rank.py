@@ -47,9 +47,8 @@ def command(
     param: common.Parameters = None,
     confidence: intervals.Confidence = None,
     resamples: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=100, max=100_000, help="Resamples of queries; 1,000."),
-    ] = None,
+        int, typer.Option(metavar="N", min=100, max=100_000, help="Resamples of queries.")
+    ] = 1_000,
     seed: intervals.Seed = None,
     shared: JudgingFlags,
 ) -> None:

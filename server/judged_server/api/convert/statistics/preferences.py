@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from judged._codec import write_fields
 from judged.v1 import metrics_pb2, statistics_service_pb2
 from judged.values.intervals import IntervalMethod, IntervalOptions
 
-from judged_server.api.convert.fields import write
-from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
+from judged_server.api.convert.statistics.intervals import read_interval_options
 from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField
-from judged_server.statistics.preferences import Comparisons, Ranking, check_work, rank_systems
+from judged_server.statistics.preferences import Comparisons, check_work, rank_systems
 
 SYSTEMS = (2, 50)
 RESAMPLES = 1_000
@@ -25,7 +23,8 @@ def ranking(
     data = _read_comparisons(request)
     options = _read_options(request.interval)
     check_work(data, options, "interval.resamples")
-    return _write(rank_systems(data, options), request.systems, data.n_queries)
+    found = rank_systems(data, options)
+    return write_fields(statistics_service_pb2.RankSystemsResponse, found)
 
 
 def _read_comparisons(request: statistics_service_pb2.RankSystemsRequest) -> Comparisons:
@@ -50,7 +49,7 @@ def _read_comparisons(request: statistics_service_pb2.RankSystemsRequest) -> Com
     queries: dict[str, int] = {}
     query = [queries.setdefault(query_id, len(queries)) for query_id in request.query_ids]
     return Comparisons(
-        np.array(query, np.int64), first, second, preference, len(queries), len(names)
+        np.array(query, np.int64), first, second, preference, len(queries), list(names)
     )
 
 
@@ -67,23 +66,3 @@ def _read_options(message: metrics_pb2.IntervalOptions) -> IntervalOptions:
     if message.HasField("resamples"):
         return options
     return IntervalOptions(options.method, options.confidence, RESAMPLES, options.seed)
-
-
-def _write(
-    found: Ranking, names: Sequence[str], queries: int
-) -> statistics_service_pb2.RankSystemsResponse:
-    return write(
-        statistics_service_pb2.RankSystemsResponse,
-        found,
-        systems=[
-            write(
-                statistics_service_pb2.RankedSystem,
-                system,
-                name=names[system.system],
-                strength=write_estimate(system.strength, system.interval),
-            )
-            for system in found.systems
-        ],
-        position=write(statistics_service_pb2.PositionBias, found.position),
-        queries=queries,
-    )

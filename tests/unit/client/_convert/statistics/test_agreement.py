@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from judged import (
     CalibrateOptions,
@@ -25,7 +27,7 @@ def test_categories_travel_as_their_places_and_none_as_minus_one():
     table = RatingTable.of(
         ["no", "yes"], {"a": ["yes", None], "b": ["no", "yes"]}, RatingLevel.ORDINAL
     )
-    request = calls.measure_agreement(table, None, IntervalOptions(seed=7)).request
+    request: Any = calls.measure_agreement(table, None, IntervalOptions(seed=7)).request
     assert [(r.name, list(r.ratings)) for r in request.ratings.raters] == [
         ("a", [1, -1]),
         ("b", [0, 1]),
@@ -44,7 +46,7 @@ def test_a_rating_that_is_no_category_is_named_by_its_place():
 
 def test_systems_travel_as_they_are():
     scores = SystemScores(["a", "b"], [1, 2], [3, 4])
-    request = calls.measure_agreement(None, scores, None).request
+    request: Any = calls.measure_agreement(None, scores, None).request
     assert list(request.systems.second) == [3, 4]
     assert not request.HasField("ratings")
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from judged.v1.error_reason_pb2 import ERROR_REASON_REFUSED
+from judged.values.choices import Status
 from judged_server.api.convert.judging import write_usage
 from judged_server.api.convert.verdicts import write_detail
-from judged_server.domain import Status, Usage, VerdictDetail, VerdictSample
+from judged_server.domain import Usage, VerdictDetail, VerdictSample
 
 
 def test_usage_with_and_without_a_cost():

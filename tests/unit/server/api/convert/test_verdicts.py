@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
+from judged.values.choices import Source, Status
 from judged_server.api.convert.judging import write_identity, write_usage
 from judged_server.api.convert.verdicts import (
     reply_bytes,
@@ -18,8 +19,6 @@ from judged_server.api.convert.verdicts import (
 from judged_server.domain import (
     JudgeIdentity,
     ScoreColumns,
-    Source,
-    Status,
     Usage,
     VerdictCounts,
     VerdictDetail,

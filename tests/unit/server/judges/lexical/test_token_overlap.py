@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import Flag, QueryGroup
+from judged.values.choices import Flag
+from judged_server.domain import QueryGroup
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 
 from tests.unit.server.judges.reference import (

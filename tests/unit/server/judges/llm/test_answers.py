@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from judged.values.choices import Source, Status
 from judged_server import errors
-from judged_server.domain import Source, Status
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Asking

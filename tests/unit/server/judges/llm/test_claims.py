@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import pytest
-from judged_server.domain import ClaimVerdict, Status
+from judged.values.choices import ClaimVerdict, Status
 from judged_server.judges.llm.claims import find_claims, most_asked
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import Flag, QueryGroup, Status, Usage, Verdicts
+from judged.values.choices import Flag, Status
+from judged_server.domain import QueryGroup, Usage, Verdicts
 from judged_server.judges.llm.contexts import (
     ContextVotes,
     TextContext,

@@ -6,7 +6,7 @@ from itertools import product
 from math import ceil, isclose
 
 import pytest
-from judged_server.domain import Status
+from judged.values.choices import Status
 from judged_server.judges.llm.scoring_session import count
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply

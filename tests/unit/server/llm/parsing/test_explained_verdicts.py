@@ -8,7 +8,7 @@ opposite of what it means: it may only be unclear.
 from __future__ import annotations
 
 import pytest
-from judged_server.domain import Status
+from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import ClaimVerdict, Status
+from judged.values.choices import ClaimVerdict, Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS

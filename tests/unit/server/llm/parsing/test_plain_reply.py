@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import Status
+from judged.values.choices import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import plain_reply
 from judged_server.llm.parsing.parsed_reply import ParsedReply

@@ -7,7 +7,7 @@ from time import thread_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import Status
+from judged.values.choices import Status
 from judged_server.llm.parsing import plain_reply
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.rubrics.loading import load_builtin

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 import pytest
-from judged_server.domain import Status
+from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin

@@ -61,3 +61,22 @@ class Unjudged(IntEnum):
     NON_RELEVANT = 1
     CONDENSED = 2
     BOUNDS = 3
+
+
+class CacheMode(IntEnum):
+    """What the server's verdict cache is for."""
+
+    USE = 1
+    """Read what is there, and keep what is new."""
+    REFRESH = 2
+    """Read nothing, and keep what is new."""
+    ONLY = 3
+    """Ask no model: a verdict that is not cached is an error with the reason NOT_CACHED."""
+
+
+class ClaimVerdict(IntEnum):
+    """What the contexts say of a claim."""
+
+    SUPPORTED = 1
+    CONTRADICTED = 2
+    NOT_ENOUGH_INFO = 3

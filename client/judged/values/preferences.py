@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judged._inputs import need_id, set_fields
 from judged._views import View
 from judged.values.intervals import Estimate, ends_of
 
@@ -22,14 +21,6 @@ class PairedComparison:
     first: str
     second: str
     preference: float
-
-    def __post_init__(self) -> None:
-        set_fields(
-            self,
-            query_id=need_id(self.query_id, "query_id"),
-            first=need_id(self.first, "first"),
-            second=need_id(self.second, "second"),
-        )
 
 
 @dataclass(frozen=True, slots=True)
