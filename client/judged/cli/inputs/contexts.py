@@ -140,33 +140,26 @@ def _each(path: str) -> Iterator[tuple[Line, str | None, Record]]:
         lacks = None
         if record.get("expected_text") is None and record.get("expected_alternatives") is None:
             lacks = record.missing(("expected_text",))
-        contexts = contexts_of(record) if lacks is None else [_without_expected(record)]
+        contexts = contexts_of(record, [] if lacks is None else [""])
         yield Line(number, dict(record.fields), contexts, lacks), item_id, record
 
 
-def contexts_of(record: Record) -> list[Context]:
+def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
     """Return a context for each expected text of a line, none twice. Raises FileError.
 
-    These are `expected_text` and those of `expected_alternatives` that hold something; one of the
-    two fields must be there.
+    These are those given, else `expected_text` and those of `expected_alternatives` that hold
+    something; one of the two fields must then be there.
     """
-    _refuse_datasets(record)
-    query = record.text("query")
-    alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
-    if not alternatives or record.get("expected_text") is not None:
-        alternatives.insert(0, record.text("expected_text"))
-    retrieved = record.text("retrieved_text")
-    return [Context(query, expected, retrieved) for expected in dict.fromkeys(alternatives)]
-
-
-def _refuse_datasets(record: Record) -> None:
     if record.get("query") is None and record.get("queries") is not None:
         raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
-
-
-def _without_expected(record: Record) -> Context:
-    _refuse_datasets(record)
-    return Context(record.text("query"), "", record.text("retrieved_text"))
+    query = record.text("query")
+    alternatives = list(expected)
+    if not alternatives:
+        alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
+        if not alternatives or record.get("expected_text") is not None:
+            alternatives.insert(0, record.text("expected_text"))
+    retrieved = record.text("retrieved_text")
+    return [Context(query, text, retrieved) for text in dict.fromkeys(alternatives)]
 
 
 def fold_lines(lines: Iterable[Line]) -> list[QueryGroup]:

@@ -173,16 +173,15 @@ class Results(Mapping[str, Sequence[Retrieved]]):
             texts += any(result.text is not None for result in ranked)
             spans += any(result.span is not None for result in ranked)
         replace_text(path, "".join(lines))
+        found_nothing = sum(not ranked for ranked in self.by_query.values())
+        lost = {
+            f"texts: those of {texts} queries": texts,
+            f"spans: those of {spans} queries": spans,
+            f"an id twice in a query: {repeats} later results": repeats,
+            f"queries that found nothing: {found_nothing}": found_nothing,
+        }
         told = ["a TREC run has ranks as its scores: the scores of the results are left out"]
-        for what, n in (("texts", texts), ("spans", spans)):
-            if n:
-                told.append(f"a TREC run can't hold {what}: those of {n} queries are left out")
-        if repeats:
-            what = "an id twice in a query"
-            told.append(f"a TREC run can't hold {what}: {repeats} later results are left out")
-        if found_nothing := sum(not ranked for ranked in self.by_query.values()):
-            what = "queries that found nothing"
-            told.append(f"a TREC run can't hold {what}: {found_nothing} are left out")
+        told += [f"a TREC run can't hold {what} are left out" for what, n in lost.items() if n]
         return told
 
 

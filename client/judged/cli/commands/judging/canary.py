@@ -93,7 +93,6 @@ def record(
     check_max_cost(max_cost)
     with out.told_misspellings():
         lines = list(read_contexts(items))
-        asked = _items(items, lines)
     with (
         connect(shared) as server,
         named_as_typed(flags),
@@ -105,7 +104,7 @@ def record(
         check_expectations(out, items, spec, count_lines(lines), server.client)
         canary = record_canary(
             server.client,
-            asked,
+            list(map(_item, lines)),
             spec,
             asks=asks,
             max_cost=max_cost,
@@ -260,22 +259,15 @@ def check(
 _LARGEST = 700.0  # the largest logarithm whose exponential is a number
 
 
-def _items(path: str, lines: Sequence[Line]) -> list[CanaryItem]:
-    """Return the items of lines, by their id or else their number. Raises Problem."""
-    items = [
-        CanaryItem(
-            f"line {line.number}" if (given := line.fields.get("id")) is None else str(given),
-            line.contexts[0].query,
-            [context.expected_text for context in line.contexts],
-            line.contexts[0].retrieved_text,
-        )
-        for line in lines
-    ]
-    names = [item.item_id for item in items]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise Problem(f"{path}: two lines have the id {twice!r}; give each line its own")
-    return items
+def _item(line: Line) -> CanaryItem:
+    """Return the item of a line, by its id or else its number."""
+    given, first = line.fields.get("id"), line.contexts[0]
+    return CanaryItem(
+        f"line {line.number}" if given is None else str(given),
+        first.query,
+        [context.expected_text for context in line.contexts],
+        first.retrieved_text,
+    )
 
 
 def flipped_table(items: Sequence[CanaryItem], found: Check) -> Table:
