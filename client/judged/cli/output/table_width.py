@@ -10,7 +10,6 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Column, Table
@@ -21,7 +20,7 @@ _GAP = 3
 """Characters between two columns."""
 
 
-class _Visible(Table):
+class VisibleTable(Table):
     """A table whose texts move no cursor and colour nothing, whatever ids and names hold."""
 
     def add_column(self, header: RenderableType = "", *more: Any, **options: Any) -> None:  # noqa: ANN401 - as rich has them
@@ -31,11 +30,6 @@ class _Visible(Table):
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401 - the same
         """Add a row."""
         super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
-
-
-def result_table() -> Table:
-    """Return a table without columns, in the style of all results."""
-    return _Visible(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
 
 
 def fitting(view: Table, width: int) -> list[Table]:

@@ -17,19 +17,20 @@ from judged.types import CascadeUsage, CostEstimate, ErrorGuarantee, Usage, Verd
 
 def describe_usage(usage: Usage) -> str:
     """Return what asking took, as a line."""
-    tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
+    calls, tries = plural(usage.calls, "call", "calls"), plural(usage.attempts, "try", "tries")
     cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
-    tries = plural(usage.attempts, "try", "tries")
-    kept = f"; {plural(usage.cached, 'sample', 'samples')} from the cache" if usage.cached else ""
-    shared = f"; {usage.shared} shared with another caller" if usage.shared else ""
-    calls = plural(usage.calls, "call", "calls")
-    guessed = left_out = ""
+    tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
+    parts = [f"{calls} answered in {tries}, {tokens}{cost}"]
+    if usage.cached:
+        parts.append(f"{plural(usage.cached, 'sample', 'samples')} from the cache")
+    if usage.shared:
+        parts.append(f"{usage.shared} shared with another caller")
     if usage.estimated:
         some = plural(usage.estimated, "call", "calls")
-        guessed = f"; {some} without a count by the provider, estimated at the most they can have"
+        parts.append(f"{some} without a count by the provider, estimated at the most they can have")
     if usage.left_out:
-        left_out = f"; left out of replies: {', '.join(usage.left_out)}"
-    return f"{calls} answered in {tries}, {tokens}{cost}{kept}{shared}{guessed}{left_out}"
+        parts.append(f"left out of replies: {', '.join(usage.left_out)}")
+    return "; ".join(parts)
 
 
 def taken(usage: Usage | None) -> list[str]:

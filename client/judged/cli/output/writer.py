@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TextIO
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from judged._writing import replacing_text
 from judged.cli.output.json_document import document_texts
-from judged.cli.output.table_width import fitting, result_table
+from judged.cli.output.table_width import VisibleTable, fitting
 from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import FileWarning
 from judged.report.texts import visible
@@ -156,7 +157,7 @@ def new_table(first: str, *others: str, names: int = 1) -> Table:
 
     Names fold on a narrow terminal, numbers and words only where they alone are wider than it.
     """
-    view = result_table()
+    view = VisibleTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     view.add_column(first, overflow="fold")
     for i, name in enumerate(others, start=1):
         view.add_column(name, justify="right", no_wrap=i >= names, overflow="fold")
