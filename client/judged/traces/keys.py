@@ -36,7 +36,7 @@ def share(record: Record, key: str, *, needed: bool = False) -> float | None:
 
 def decision(record: Record, key: str, *, needed: bool = False) -> bool | None:
     """Return true or false; None without one."""
-    value = record.optional_bool(key)
+    value = record.optional_label(key)
     if value is None and needed:
         raise record.error(f"has no {key!r}")
     return value

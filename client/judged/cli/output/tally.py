@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from judged import Verdicts
 from judged.cli.output.tables import describe_verdicts
@@ -40,10 +40,7 @@ class Tally:
 
     def add(self, verdicts: Verdicts) -> None:
         """Take in more verdicts."""
-        more = VerdictCounts.of(verdicts)
-        self.counts = VerdictCounts(
-            *(getattr(self.counts, part.name) + getattr(more, part.name) for part in fields(more))
-        )
+        self.counts += VerdictCounts.of(verdicts)
         self.judge = verdicts.judge
         if verdicts.usage is not None:
             self.usage = verdicts.usage + (self.usage or Usage())

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -19,7 +18,7 @@ from judged._convert.judges import Purse
 from judged._inputs import need_each, need_ids
 from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation._steps.walking import Steps, need_client, run_steps
+from judged.evaluation._steps.walking import Step, Steps, need_client, run_steps
 from judged.types import (
     AnswerItem,
     AnswerScore,
@@ -132,26 +131,20 @@ def panel_steps(
         part = purse.rest(len(names) - len(members))
         told = _shifted(progress, len(members), len(names))
         by_model = [replace_model(rubric, name) for rubric in asked]
-        members[name] = yield partial(
-            _scores,
-            *(given, by_model, part, timeout, told),
-            include_replies=include_replies,
-        )
+        members[name] = yield _score(given, by_model, part, timeout, told, include_replies)
         purse.took(members[name].usage)
     return PanelScores(combined(members, how), members)
 
 
-def _scores(
+def _score(
     items: Sequence[AnswerItem],
     rubrics: Sequence[Rubric],
     asking: Asking | None,
     timeout: float | None,
     progress: Callable[[int, int], object] | None,
-    client: Client,
-    *,
     include_replies: bool,
-) -> ScoredAnswers:
-    return client.score_answers(
+) -> Step:
+    return lambda client: client.score_answers(
         *(items, rubrics),
         include_replies=include_replies,
         asking=asking,

@@ -314,13 +314,6 @@ class Record:
             raise self.error(f"has {names[0]!r} that is not text but {_kind(value)}")
         return value
 
-    def optional_bool(self, name: str) -> bool | None:
-        """Return true or false, None where the field is absent or null. Raises FileError."""
-        value = self.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise self.error(f"has {name!r} that is neither true, false nor null")
-        return value
-
     def optional_label(self, name: str) -> bool | None:
         """Return what a person said, None where the field is absent or null. Raises FileError."""
         value = self.get(name)
