@@ -226,8 +226,8 @@ def check(
     out.write_json(
         {
             "changed": changed,
-            "evidence": math.exp(min(found.evidence[-1], _LARGEST)),
-            "highest_evidence": math.exp(min(history.highest, _LARGEST)),
+            "evidence": _exp(found.evidence[-1]),
+            "highest_evidence": _exp(history.highest),
             "alarm_at": 1 / false_alarms,
             "checks": len(history.checks),
             "flips": flips,
@@ -254,9 +254,6 @@ def check(
         }
     )
     out.finish(fell_short=changed)
-
-
-_LARGEST = 700.0  # the largest logarithm whose exponential is a number
 
 
 def _item(line: Line) -> CanaryItem:
@@ -306,7 +303,7 @@ def _other_judge(canary: Canary, found: Check) -> list[str]:
 
 def _conclusion(history: History, level: float, false_alarms: float) -> str:
     evidence = history.checks[-1].evidence[-1]
-    now = f"evidence of a change {_number(evidence)}, an alarm is at {math.exp(level):.4g}"
+    now = f"evidence of a change {_exp(evidence):.3g}, an alarm is at {math.exp(level):.4g}"
     if history.highest < level:
         return f"{now}: no sign that the judge has changed"
     first = next(check for check in history.checks if max(check.evidence) >= level)
@@ -322,5 +319,5 @@ def _conclusion(history: History, level: float, false_alarms: float) -> str:
     )
 
 
-def _number(log_value: float) -> str:
-    return f"{math.exp(min(log_value, _LARGEST)):.3g}"
+def _exp(log_value: float) -> float:
+    return math.exp(min(log_value, 700.0))  # about the largest that has a number
