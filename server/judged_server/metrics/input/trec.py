@@ -34,7 +34,6 @@ from judged_server.metrics.input.trec_topics import (
 
 BLOCK_DOCUMENTS = 40_000
 """Documents of a block, about: fewer pay NumPy's calls more often, more leave the caches."""
-_FIRST_BLOCK, _MAX_BLOCK = 64, 2_000
 
 _NOWHERE = repeat(float("nan"))
 
@@ -186,22 +185,16 @@ class _Join:
 
         A block has about BLOCK_DOCUMENTS.
         """
-        begin, size = 0, self._first_size()
-        while begin < len(self._pairs):
+        n_documents = len(self._qrels.grades)
+        if isinstance(self._run, ColumnarTopics):
+            n_documents += len(self._run.values)
+        else:
+            n_documents += sum(len(topic.document_ids) for topic in self._run)
+        size = max(BLOCK_DOCUMENTS * len(self._pairs) // max(n_documents, 1), 1)
+        for begin in range(0, len(self._pairs), size):
             end = min(begin + size, len(self._pairs))
             block = self._joined(begin, end) or self._one_by_one(begin, end)
             yield block.n_retrieved, self._ranked(begin, end, block)
-            n_documents = len(block.scores) + len(block.found)
-            size = min(max(BLOCK_DOCUMENTS * (end - begin) // (n_documents or 1), 1), _MAX_BLOCK)
-            begin = end
-
-    def _first_size(self) -> int:
-        """Return how many topics the first block takes: of columns it is known what they hold."""
-        if self._columns is None:
-            return _FIRST_BLOCK
-        n_documents = sum(len(topics.values) for topics in self._columns)
-        n_blocks = max(round(n_documents / BLOCK_DOCUMENTS), 1)
-        return max(-(-len(self._pairs) // n_blocks), 1)
 
     def _joined(self, begin: int, end: int) -> _Block | None:
         """Return the block of topics that came in columns; None where one takes a closer look."""

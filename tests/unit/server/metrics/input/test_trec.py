@@ -253,7 +253,6 @@ def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, com
     assert arrays_of(ranked_run(*as_one, complete=complete)) == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trec, "BLOCK_DOCUMENTS", size)
-        patch.setattr(trec, "_FIRST_BLOCK", 1)
         assert arrays_of(ranked_run(*as_one, complete=complete)) == expected
         assert arrays_of(ranked_run(qrels, run, complete=complete)) == expected
 
