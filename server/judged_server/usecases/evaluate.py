@@ -54,7 +54,7 @@ LARGE_GROUPS = 200
 LARGE_VERDICTS = 20_000
 """and so are more verdicts than this: about 2 ms."""
 
-_Known = tuple[Sequence[str], Sequence[str], Mapping[str, int]]
+_Known = tuple[list[str], Sequence[str], Mapping[str, int]]
 """The ids that a group retrieved, the relevant ones, and their grades."""
 
 Once = Callable[[Callable[[Caller], Coroutine[Any, Any, Verdicts]]], Awaitable[Verdicts]]
@@ -251,14 +251,15 @@ class PartedEvaluation:
         known: list[_Known] = []
         if any(part.by_id):
             known = [
-                (part.document_ids(i), group.relevant_document_ids, group.grades)
+                (list(part.document_ids(i)), group.relevant_document_ids, group.grades)
                 for i, group in enumerate(part.groups)
             ]
             part.judged_ids = JudgedIds.of(known)
         # The last group waits until it is known whether the next part goes on with it.
         if continues and known and self._last_known:
-            ((begun, *_),) = self._last_known
-            known[0] = ([*begun, *known[0][0]], *known[0][1:])
+            begun = self._last_known[0][0]
+            begun += known[0][0]
+            known[0] = (begun, *known[0][1:])
             self._last_known = ()
         self._id_fit.see([*self._last_known, *known[:-1]])
         self._last_known = known[-1:]
