@@ -214,3 +214,12 @@ async def test_vectors_choose_the_judge_that_compares_them_behind_groups_without
     done, _ = await measured(run, [([by_id], False), ([brings], False)])
     assert done.table.columns[0].values.tolist() == [1.0, 1.0]
     assert "caller" in done.identity.signature
+
+
+async def test_an_id_that_a_later_part_found_was_not_missed():
+    whole = QueryGroup("1", "", (), ("", ""), ("X", "x"), ("x",))
+    first, second = cut_at(whole, 1)
+    done, _ = await measured(parted(metrics=["mrr"]), [([first], False), ([second], True)])
+    once, _ = await measured(parted(metrics=["mrr"]), [([whole], False)])
+    assert done.table.id_fit == once.table.id_fit
+    assert once.table.id_fit.compared == 0
