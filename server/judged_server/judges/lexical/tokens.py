@@ -1,12 +1,14 @@
 """The tokens of many texts as arrays: one 64-bit key a token.
 
-A token of up to eight bytes is its own key; that of a longer one is Python's hash, whose secret is
-drawn when the process starts, so that nobody can prepare two tokens that share a key (by chance it
-happens to one pair in 2**64).
+A token of up to eight bytes is its own key; a longer one is hashed under secrets drawn when the
+process starts, so that nobody can prepare two tokens that share a key (by chance it happens to one
+pair in 2**64).
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,11 +46,17 @@ KeyArray = NDArray[np.uint64]
 WORD = 8
 """Bytes in one machine word."""
 
+HUGE = 64
+"""Tokens longer than this are hashed one by one: they are rare, and as long as a text may be."""
+
 BLOCK_BYTES = 1 << 19
 """Texts are cut into tokens this many bytes at a time: the arrays of a block stay in the cache."""
 
 _LOW_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(WORD + 1)], np.uint64)
 _LETTER_BITS = np.uint64(0x4040404040404040)  # set in a-z (0x61..0x7a), clear in 0-9 (0x30..0x39)
+_MULTIPLIER, _FINAL_MULTIPLIER = (np.uint64(secrets.randbits(64) | 1) for _ in range(2))
+_FOLD = np.uint64(32)
+_HUGE_SECRET = secrets.token_bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +162,25 @@ def _keys(raw: bytes, starts: IntArray, lengths: IntArray) -> tuple[KeyArray, Bo
     words = np.ndarray((len(raw) - WORD + 1,), "<u8", raw, strides=(1,))
     keys = words[starts] & _LOW_BYTES[np.minimum(lengths, WORD)]
     numeric = (keys & _LETTER_BITS) == 0
-    long = np.flatnonzero(lengths > WORD)
-    ends = (starts + lengths)[long].tolist()
-    tokens = [raw[start:end] for start, end in zip(starts[long].tolist(), ends, strict=True)]
-    keys[long] = np.fromiter(map(hash, tokens), np.int64, len(tokens)).view(np.uint64)
-    numeric[long] = [token.isdigit() for token in tokens]
+    huge = lengths > HUGE
+    for token in np.flatnonzero(huge).tolist():
+        text = raw[starts[token] : starts[token] + lengths[token]]
+        digest = hashlib.blake2b(text, digest_size=WORD, key=_HUGE_SECRET).digest()
+        keys[token] = int.from_bytes(digest, "little")
+        numeric[token] = text.isdigit()
+    # The other long tokens take in one more word a round, until none has bytes left.
+    tokens = np.flatnonzero((lengths > WORD) & ~huge)
+    at, left, hashed = starts[tokens], lengths[tokens], keys[tokens]
+    while tokens.size:
+        at, left = at + WORD, left - WORD
+        word = words[at] & _LOW_BYTES[np.minimum(left, WORD)]
+        hashed = hashed * _MULTIPLIER
+        hashed = ((hashed ^ (hashed >> _FOLD)) + word) * _FINAL_MULTIPLIER
+        hashed ^= hashed >> _FOLD
+        keys[tokens] = hashed
+        numeric[tokens] &= (word & _LETTER_BITS) == 0
+        more = left > WORD
+        tokens, at, left, hashed = tokens[more], at[more], left[more], hashed[more]
     return keys, numeric
 
 
