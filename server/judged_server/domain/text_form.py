@@ -38,6 +38,8 @@ _ODD = re.compile(f"[{_HYPHENS}{_INVISIBLE}]")
 _IN_UNSPACED = re.compile(f"[{UNSPACED}]")
 _INSIDE_UNSPACED = re.compile(f"(?<=[{UNSPACED}])\u200b+(?=[{UNSPACED}])")
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\u200b+(?=\w)")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NO_TOKEN = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 class _Forms(dict[int, str]):
@@ -87,9 +89,10 @@ def unread_share(text: str) -> float:
     """
     if text.isascii():
         return 0.0
-    counts = Counter(plain_form(text))
-    read = sum(n for char, n in counts.items() if char.isascii() and char.isalnum())
-    lost = sum(n * _letters(char) for char, n in counts.items() if not char.isascii())
+    text = plain_form(text)
+    read = len(text.encode("ascii", "ignore").translate(None, _NO_TOKEN))
+    beyond = Counter("".join(_BEYOND_ASCII.findall(text)))
+    lost = sum(n * _letters(character) for character, n in beyond.items())
     return lost / (lost + read) if lost else 0.0
 
 
@@ -97,8 +100,9 @@ def unspaced_share(text: str) -> float:
     """Return which share of the letters is of scripts without spaces between words."""
     if text.isascii():
         return 0.0
-    letters = [character for character in plain_form(text) if character.isalnum()]
-    return len(_IN_UNSPACED.findall("".join(letters))) / len(letters) if letters else 0.0
+    text = plain_form(text)
+    found = sum(map(str.isalnum, _IN_UNSPACED.findall(text)))
+    return found / sum(map(str.isalnum, text)) if found else 0.0
 
 
 def _letters(character: str) -> int:

@@ -16,6 +16,7 @@ from judged_server.judges.lexical.tokens import (
     PUBLISHED,
     STOPWORDS,
     KeyArray,
+    KeyIndex,
     TokenTable,
 )
 
@@ -36,7 +37,7 @@ def _keys(words: frozenset[str]) -> KeyArray:
     return PUBLISHED.tokens([word for word in words if word.isalnum()]).keys
 
 
-_STOPWORDS = _keys(STOPWORDS)
+_STOPWORDS = KeyIndex(_keys(STOPWORDS))
 _NEGATIONS = _keys(NEGATIONS)
 
 
@@ -79,7 +80,8 @@ class WeightedOverlapJudge(PureJudge):
 def _values(tokens: TokenTable, batch: Batch) -> tuple[FloatArray, FloatArray]:
     """Return for each term 1 if it is a content token, else 0, and its weight in twentieths."""
     at = batch.term_tokens
-    content = np.where(np.isin(tokens.keys[at], _STOPWORDS), 0.0, 1.0)
+    content = np.ones(len(at))
+    content[_STOPWORDS.find(tokens.keys[at])[0]] = 0
     lengths = tokens.lengths[at]
     weights = np.select(
         [tokens.numeric[at], lengths <= SHORT_LENGTH, lengths >= LONG_LENGTH],
