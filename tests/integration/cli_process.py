@@ -65,7 +65,7 @@ def run_in(
 ) -> subprocess.CompletedProcess[str]:
     """Run `judged` in a folder, with no JUDGED_* variable but those given."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("JUDGED_")}
-    return _run_module("judged.cli", folder, arguments, clean | environment, stdin)
+    return run_module("judged.cli", folder, arguments, clean | environment, stdin)
 
 
 def run_server_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -75,13 +75,13 @@ def run_server_command(*arguments: str, **environment: str) -> subprocess.Comple
     other's default one.
     """
     whole = {"JUDGED_LISTEN": "127.0.0.1:0", **os.environ, **environment}
-    return _run_module("judged_server", Path.cwd(), arguments, whole)
+    return run_module("judged_server", Path.cwd(), arguments, whole)
 
 
 TIMEOUT_S = 110
 
 
-def _run_module(
+def run_module(
     module: str,
     folder: Path,
     arguments: tuple[str, ...],

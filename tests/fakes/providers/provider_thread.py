@@ -11,15 +11,15 @@ from tests.fakes.providers.scripted_provider import Script, ScriptedProvider, sc
 
 
 @contextmanager
-def provider_on_a_thread(script: Script) -> Iterator[ScriptedProvider]:
-    """Yield a running provider; its counters may be read from any thread."""
+def provider_on_a_thread(script: Script, port: int = 0) -> Iterator[ScriptedProvider]:
+    """Yield a running provider; its counters may be read from any thread. Port 0 picks one."""
     ready: list[ScriptedProvider] = []
     started = threading.Event()
     loop = asyncio.new_event_loop()
     over = asyncio.Event()
 
     async def serve() -> None:
-        async with scripted_provider(script) as provider:
+        async with scripted_provider(script, port=port) as provider:
             ready.append(provider)
             started.set()
             await over.wait()

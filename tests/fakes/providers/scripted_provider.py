@@ -208,16 +208,16 @@ def _refusal(status: int, code: str | None, message: str) -> web.Response:
 
 @asynccontextmanager
 async def scripted_provider(
-    script: Script, key: str | None = None, models: tuple[str, ...] = ("scripted-1",)
+    script: Script, key: str | None = None, models: tuple[str, ...] = ("scripted-1",), port: int = 0
 ) -> AsyncIterator[ScriptedProvider]:
-    """A provider on a port of its own, for as long as the block runs."""
+    """A provider for as long as the block runs, on a port of its own unless one is given."""
     provider = ScriptedProvider(script, key, models)
     app = web.Application(client_max_size=64 << 20)
     app.router.add_post("/v1/chat/completions", provider.handle)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         port = runner.addresses[0][1]
         provider.base_url = f"http://127.0.0.1:{port}/v1"
