@@ -10,8 +10,13 @@ from typing import Any
 
 from google.protobuf import json_format, message
 
+from tests.goldens.meant import RENAMED
+
 ROOM = 4096
-HIDDEN = {"latency", "latency_s", "renewed_at", "request_id", "retry_delay", "day", "created_at", "canary", "days"}
+HIDDEN = {
+    *("latency", "latency_s", "renewed_at", "created_at", "day", "days", "retry_delay"),
+    *("request_id", "canary"),
+}
 """Fields of messages and documents that have a time or a chance of their own."""
 _MASKS = [
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uuid>"),
@@ -37,9 +42,12 @@ def plain(value: Any, *folders: str, digits: int = 12) -> Any:
             made = json_format.MessageToDict(value, preserving_proto_field_name=True)
             return plain(made, *folders, digits=digits)
         case dict():
+            named = {RENAMED.get(key, key): each for key, each in value.items()}
             return {
-                masked(key, *folders): "*" if key in HIDDEN else plain(each, *folders, digits=digits)
-                for key, each in sorted(value.items())
+                masked(key, *folders): "*"
+                if key in HIDDEN
+                else plain(each, *folders, digits=digits)
+                for key, each in sorted(named.items(), key=lambda item: item[0])
             }
         case list():
             return [plain(each, *folders, digits=digits) for each in value]
@@ -56,7 +64,9 @@ def shortened(value: Any, room: int = ROOM) -> Any:
         return value
     match value:
         case dict():
-            return {key: shortened(each, max(200, room // len(value))) for key, each in value.items()}
+            return {
+                key: shortened(each, max(200, room // len(value))) for key, each in value.items()
+            }
         case list():
             run = -(-len(value) // 32)
             parts = {

@@ -1,4 +1,4 @@
-"""Differences from the recording that are meant, until it is recorded anew."""
+"""What differs from the recording on purpose; empty whenever it is recorded anew."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ MEANT: dict[str, str] = {}
 """Why a difference is meant, by a pattern of the lines that tell it."""
 
 RENAMED: dict[str, str] = {}
-"""New names of fields in replies and documents, by those of the recording."""
+"""The names that fields of replies and documents have in the recording, by their new ones."""

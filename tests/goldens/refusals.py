@@ -7,7 +7,7 @@ from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.goldens.cases import Call, Calls, Http, pack
+from tests.goldens.cases import Call, Http, pack
 from tests.goldens.servers import PLAIN
 from tests.integration.bad_input.case import LONG
 from tests.integration.bad_input.judging import batch, evaluate, group
@@ -16,15 +16,15 @@ from tests.integration.clients.test_stream import chunk, start
 from tests.integration.http.test_http_refusals import REFUSED
 
 
-def refused_calls(calls: Calls) -> Iterator[Call]:
+def refused_calls() -> Iterator[Call]:
     for case in CASES:
         request: Any = case.request()
-        yield calls.of(f"{case.field} {case.path}", PLAIN, request)
+        yield Call.of(f"{case.field} {case.path}", PLAIN, request)
         if request.ByteSize() < 1 << 23:  # two messages of the largest would take seconds
             for messages in _elsewhere(request):
-                yield calls.of(f"of {case.field} {case.path}", PLAIN, *messages)
+                yield Call.of(f"of {case.field} {case.path}", PLAIN, *messages)
     for name, streamed in _STREAMS.items():
-        yield calls.of(name, PLAIN, *streamed)
+        yield Call.of(name, PLAIN, *streamed)
 
 
 def _elsewhere(request: Any) -> Iterator[tuple[Any, ...]]:
@@ -79,6 +79,6 @@ _STREAMS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-def refused_by_http(calls: Calls) -> Iterator[Http]:
+def refused_by_http() -> Iterator[Http]:
     for name, (sent, _, _) in REFUSED.items():
-        yield Http(calls.named(f"HTTP {name}"), PLAIN, pack(sent))
+        yield Http(f"HTTP {name}", PLAIN, pack(sent))

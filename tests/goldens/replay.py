@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from judged.internal.v1 import status_pb2
 
 from tests.fuzz.http_requests import answer
 from tests.goldens.canonical import dumped, plain, shortened
-from tests.goldens.cases import METHODS, Call, Case, Http, Step, message_named, read_message, unpack
+from tests.goldens.cases import METHODS, Call, Case, Http, Step, read_message, unpack
 from tests.goldens.servers import addresses, clean_environment
 from tests.integration.cli_process import run_module
 from tests.integration.server_process import ServerProcess
 
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 60
 DIGITS = {True: 6, False: 12}
 """Digits that count of floats, by whether they come of embeddings, whose batches differ."""
@@ -79,7 +81,9 @@ class Replay:
         return found[:1] + sorted(found[1:], key=dumped)  # as they ended, after what began
 
     def _http(self, case: Http) -> Any:
-        found = answer(self._at[case.server][1], unpack(case.sent), is_whole=True, answer_s=TIMEOUT_S)
+        found = answer(
+            self._at[case.server][1], unpack(case.sent), is_whole=True, answer_s=TIMEOUT_S
+        )
         head, _, body = (found or b"").partition(b"\r\n\r\n")
         lines = [line for line in head.decode().splitlines() if not line.lower().startswith("x-")]
         kept = [line for line in lines if not re.match("(?i)(date|server|content-length):", line)]
@@ -92,14 +96,13 @@ class Replay:
         address, there = self._at[case.server][0], str(folder)
         for name, content in case.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(content.replace("@ADDRESS", address), encoding="utf-8")
+            (folder / name).write_text(content, encoding="utf-8")
         before = _contents(folder)
         home = self._scratch / "home"
         environment = {**clean_environment(home), "JUDGED_TARGET": address, **case.environment}
-        arguments = tuple(each.replace("@ADDRESS", address) for each in case.arguments)
         module = {"judged": "judged.cli", "judged-server": "judged_server"}[case.program]
-        done = run_module(module, folder, arguments, environment)
-        hidden, digits = (there, str(self._scratch)), _digits(case)
+        done = run_module(module, folder, tuple(case.arguments), environment)
+        hidden, digits = (there, str(self._scratch), str(ROOT), sys.prefix), _digits(case)
         return {
             "status": done.returncode,
             "stdout": shortened(_document("", done.stdout, *hidden, digits=digits)),
@@ -150,7 +153,10 @@ def _document(name: str, text: str, *folders: str, digits: int) -> Any:
     if name.endswith(".html"):
         data = [json.loads(zlib.decompress(base64.b64decode(d))) for d in _DATA.findall(text)]
         return plain({"data": data, "page": _CODE.sub("", text)}, *folders, digits=digits)
-    for read in (lambda: [json.loads(text)], lambda: [json.loads(l) for l in text.splitlines()]):
+    for read in (
+        lambda: [json.loads(text)],
+        lambda: [json.loads(line) for line in text.splitlines()],
+    ):
         try:
             found = read()
         except ValueError:

@@ -11,108 +11,109 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format
-from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2 as stats_pb
 
-from tests.goldens.cases import METHODS, Call, Calls, Http, all_requests, pack
+from tests.goldens.cases import METHODS, Call, Http, pack, read_message
 from tests.goldens.servers import LLM, PLAIN
-from tests.integration.bad_input.panel import member
 from tests.integration.scoring.score_requests import spec
 from tests.unit.server.judges.reference import SPACES, WORDS
 
+Fields = dict[str, Any]
+"""What a message is made of, with those in it as they are in JSON."""
 DATA = Path(__file__).resolve().parents[1] / "data" / "nq301" / "items.jsonl"
 ITEMS = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
-draw = random.Random(37)
-_numbers = count()
+draw, _ids = random.Random(37), (f"q{n}" for n in count())
 
 METRICS = [
     *("precision@3", "recall@2", "recall", "f1@3", "hit_rate@1", "mrr", "mrr@2", "ap", "ap@3"),
     *("ndcg", "ndcg@3", "r_precision", "context_precision@3", "hybrid_log_rank", "err@3"),
     *("rbp(p=0.5)", "rbp@3", "rbp_residual"),
 ]
-EXACT = ["recall_exact@2", "precision_exact", "f1_exact@2", "hybrid_log_rank_exact"]
-NEAR = ["recall_similarity", "precision_similarity@2", "f1_similarity"]
-POOLED = ["bpref", "judged@5", "infap"]
-TEXT = ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
-METHODS_OF_INTERVALS = [
-    metrics_pb2.IntervalOptions(method=method, resamples=200, seed=method, confidence=0.9)
-    for method in (1, 2, 3)
+OF_ANY = METRICS[:7]
+"""Metrics of the matching mode any."""
+ON_THE_WAY = [
+    *("recall_exact@2", "precision_exact", "f1_exact@2", "hybrid_log_rank_exact"),
+    *("recall_similarity", "precision_similarity@2", "f1_similarity"),
 ]
-MODES, POLICIES = (1, 2, 3), (1, 2, 3)
+POOLED = [*METRICS, "bpref", "judged@5", "infap"]
+TEXT = ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
+INTERVALS: list[Fields] = [
+    {"method": method, "resamples": 200, "seed": method, "confidence": 0.9} for method in (1, 2, 3)
+]
 
 
 def odd_text() -> str:
     return "".join(draw.choice(WORDS) + draw.choice(SPACES) for _ in range(draw.randint(0, 9)))
 
 
-def group(*, odd: bool = False, ids: bool = False, **more: Any) -> groups_pb2.QueryGroup:
-    """A question with right and wrong answers, or words that texts trip over."""
+def group(**more: Any) -> Fields:
+    """A question with right and wrong answers."""
     item, others = draw.choice(ITEMS), draw.sample(ITEMS, draw.randint(1, 3))
-    retrieved = [item["retrieved"], *(other["retrieved"] for other in others)]
+    retrieved = [each["retrieved"] for each in (item, *others)]
     draw.shuffle(retrieved)
-    expected, query = item["expected"][:3], item["query"]
-    if odd:
-        query, expected = odd_text(), [odd_text() for _ in range(2)]
-        retrieved = [expected[0].upper(), *(odd_text() for _ in range(3))]
-    if ids:
-        more |= {"document_ids": [f"d{draw.randrange(9)}" for _ in retrieved]}
-    given = {"query_id": f"q{next(_numbers)}", "query": query, "expected": expected}
-    return groups_pb2.QueryGroup(**{**given, "retrieved": retrieved, **more})
+    found = {"query_id": next(_ids), "query": item["query"], "expected": item["expected"][:3]}
+    return {**found, "retrieved": retrieved, **more}
 
 
-def groups(n: int, **more: Any) -> list[groups_pb2.QueryGroup]:
-    return [group(**more) for _ in range(n)]
+def odd_group() -> Fields:
+    """Words that texts trip over."""
+    query, *texts = (odd_text() for _ in range(6))
+    found = {"query_id": next(_ids), "query": query, "expected": texts[:2]}
+    return {**found, "retrieved": [texts[0].upper(), *texts[2:]]}
 
 
-def with_topics(n: int) -> list[groups_pb2.QueryGroup]:
-    return [group(ids=True, metadata={"topic": draw.choice("ab")}) for _ in range(n)]
+def with_topic() -> Fields:
+    made = group(metadata={"topic": draw.choice("ab")})
+    return {**made, "document_ids": [f"d{draw.randrange(9)}" for _ in made["retrieved"]]}
 
 
-def by_ids(*, graded: bool) -> groups_pb2.QueryGroup:
-    listed = draw.sample([f"d{n}" for n in range(9)], 5)
-    made = groups_pb2.QueryGroup(
-        query_id=f"q{next(_numbers)}", retrieved=["t"] * 5, document_ids=listed
-    )
-    if graded:
-        made.grades.update({listed[0]: 2, listed[4]: 1, "elsewhere": 3})
-    else:
-        made.relevant_document_ids.extend([*draw.sample(listed, 2), "elsewhere"])
-    return made
+def by_ids(*, graded: bool) -> Fields:
+    ids = draw.sample([f"d{n}" for n in range(9)], 5)
+    found = {"query_id": next(_ids), "retrieved": ["t"] * 5, "document_ids": ids}
+    grades = {ids[0]: 2, ids[4]: 1, "elsewhere": 3}
+    return {**found, **({"grades": grades} if graded else {"relevant_document_ids": list(grades)})}
 
 
-def of_vectors(dimensions: int = 3) -> groups_pb2.QueryGroup:
-    sides = {
-        side: struct.pack(f"<{n * dimensions}f", *(draw.gauss(0, 1) for _ in range(n * dimensions)))
-        for side, n in (("expected", 2), ("retrieved", 3))
-    }
-    vectors = groups_pb2.GroupEmbeddings(dimensions=dimensions, **sides)
-    return groups_pb2.QueryGroup(query_id=f"q{next(_numbers)}", embeddings=vectors)
+def of_vectors() -> Fields:
+    def vectors(n: int) -> bytes:
+        return struct.pack(f"<{3 * n}f", *(draw.gauss(0, 1) for _ in range(3 * n)))
+
+    sides = {"dimensions": 3, "expected": vectors(2), "retrieved": vectors(3)}
+    return {"query_id": next(_ids), "embeddings": sides}
 
 
-def of_spans() -> groups_pb2.QueryGroup:
-    def span() -> groups_pb2.Span:
-        first = draw.randrange(50)
-        return groups_pb2.Span(file=draw.choice("fg"), start=first, end=first + draw.randint(1, 40))
+def of_spans() -> Fields:
+    def span() -> Fields:
+        start = draw.randrange(50)
+        return {"file": draw.choice("fg"), "start": start, "end": start + draw.randint(1, 40)}
 
-    spans = groups_pb2.GroupSpans(
-        expected=[span() for _ in range(2)], retrieved=[span() for _ in range(4)]
-    )
-    return groups_pb2.QueryGroup(query_id=f"q{next(_numbers)}", spans=spans)
+    spans = {"expected": [span(), span()], "retrieved": [span() for _ in range(4)]}
+    return {"query_id": next(_ids), "spans": spans}
 
 
-def parameter(value: Any) -> groups_pb2.ParameterValue:
+def many(n: int, make: Any = group, **more: Any) -> list[Any]:
+    return [make(**more) for _ in range(n)]
+
+
+def judge(kind: str, profile: str = "", /, **parameters: Any) -> Fields:
+    """A judge; what is no parameter is among `parameters` too."""
+    apart = {"min_score", "members", "calibration"} & parameters.keys()
+    fields = {name: parameters.pop(name) for name in apart}
     kinds = {bool: "bool_value", int: "int_value", float: "double_value", str: "string_value"}
-    return groups_pb2.ParameterValue(**{kinds[type(value)]: value})
+    values = {name: {kinds[type(value)]: value} for name, value in parameters.items()}
+    return {"kind": kind, "profile": profile, "parameters": values, **fields}
 
 
-def judge(kind: str, profile: str = "", /, **given: Any) -> groups_pb2.JudgeSpec:
-    known = {"min_score", "members", "calibration"}
-    fields = {name: given.pop(name) for name in known & given.keys()}
-    values = {name: parameter(value) for name, value in given.items()}
-    return groups_pb2.JudgeSpec(kind=kind, profile=profile, parameters=values, **fields)
+def members(*judges: Fields, weights: tuple[float, ...] = ()) -> list[Fields]:
+    made = [{"judge": each} for each in judges]
+    return [{**one, "weight": w} for one, w in zip(made, weights, strict=True)] if weights else made
 
 
+THREE = (judge("exact", "normalized"), judge("token_overlap"), judge("answer_equivalence"))
+_KEY = "1078d467f6163e953889d821f159611f540b54bdc594c1e5c0305210f792caf7"
+_CALIBRATOR = {"scoring_key": _KEY, "slope": 4.0, "intercept": -2.0, "accept": 0.8}
+CALIBRATED = judge("exact", "normalized", calibration={"calibrator": _CALIBRATOR})
 FREE = {
     "classic": judge("token_overlap"),
     "classic, strict": judge("token_overlap", "classic", min_tokens=4, query_boost=False),
@@ -124,370 +125,329 @@ FREE = {
     "semantic": judge("semantic"),
     "semantic, window_max": judge("semantic", long_text="window_max", min_score=0.9),
     "semantic, reject": judge("semantic", long_text="reject"),
-    **{
-        f"panel, {profile}": judge(
-            "panel", profile,
-            members=[
-                member(judge("exact", "normalized"), **({"weight": 2.0} if weighted else {})),
-                member(judge("token_overlap")), member(judge("answer_equivalence")),
-            ],
-        )
-        for profile, weighted in (("majority", False), ("mean", False), ("weighted", True))
-    },
-}  # fmt: skip
-_KEY = "1078d467f6163e953889d821f159611f540b54bdc594c1e5c0305210f792caf7"
-_CALIBRATED = judge(
-    "exact", "normalized",
-    calibration=groups_pb2.JudgeCalibration(
-        calibrator=groups_pb2.Calibrator(scoring_key=_KEY, slope=4.0, intercept=-2.0, accept=0.8)
-    ),
-)  # fmt: skip
-FREE["calibrated"] = _CALIBRATED
+    "majority": judge("panel", "majority", members=members(*THREE)),
+    "mean": judge("panel", "mean", members=members(*THREE)),
+    "panel, weighted": judge("panel", "weighted", members=members(*THREE, weights=(2, 1, 0.5))),
+    "calibrated": CALIBRATED,
+}
 ASKING = {
     "llm": judge("llm"),
     "llm, three votes": judge("llm", samples=3, temperature=0.7, model="other"),
     "llm, graded": judge("llm", rubric="graded_relevance"),
     "llm, logprobs": judge("llm", scoring="logprobs", model="other"),
-    "llm in a panel": judge("panel", members=[member(judge("llm")), member(judge("exact"))]),
-    "llm in a cascade": judge("cascade", members=[member(_CALIBRATED), member(judge("llm"))]),
+    "llm in a panel": judge("panel", members=members(judge("llm"), judge("exact"))),
+    "llm in a cascade": judge("cascade", members=members(CALIBRATED, judge("llm"))),
 }
 
 
-def judging(calls: Calls) -> Iterator[Call]:
+def made(kind: Any, **fields: Any) -> Any:
+    """Return a message; bytes stand in `fields` as they are."""
+    return json_format.ParseDict(json.loads(json.dumps(fields, default=_base64)), kind())
+
+
+def _base64(value: Any) -> str:
+    return json_format.base64.b64encode(value).decode()
+
+
+def judging() -> Iterator[Call]:
     for server, judges in ((PLAIN, FREE), (LLM, ASKING)):
         for name, by in judges.items():
-            for odd in (False, True):
-                asked = pb.BatchJudgeRequest(groups=groups(4, odd=odd), judge=by)
-                yield calls.of(name, server, asked)
-            asked = pb.BatchJudgeRequest(groups=groups(3), judge=by, include_details=True)
+            for groups in (many(4), many(4, odd_group)):
+                yield Call.of(name, server, made(pb.BatchJudgeRequest, groups=groups, judge=by))
+            detailed: Fields = {"groups": many(3), "judge": by, "include_details": True}
             for cache in (1, 2, 3) if server == LLM else ():
-                asked.asking.cache = cache
-                yield calls.of(f"{name}, cache {cache}", server, asked)
-            yield calls.of(name, server, pb.EstimateBatchRequest(judge=asked))
-            first = pb.StreamJudgeStart(judge=by, include_details=True)
-            chunks = [pb.JudgeChunk(chunk_id=n, groups=groups(2)) for n in (5, 2, 9)]
-            sent = [pb.StreamJudgeRequest(chunk=each) for each in chunks]
-            yield calls.of(name, server, pb.StreamJudgeRequest(start=first), *sent)
-    for measure in ("iou", "containment"):
-        asked = pb.BatchJudgeRequest(
-            groups=[of_spans() for _ in range(4)], judge=judge("span", measure=measure)
-        )
-        yield calls.of(f"span, {measure}", PLAIN, asked)
-    asked = pb.BatchJudgeRequest(
-        groups=[of_vectors() for _ in range(4)], judge=judge("semantic", model="caller")
-    )
-    yield calls.of("semantic, vectors of the caller", PLAIN, asked)
-    large = pb.BatchJudgeRequest(groups=groups(400), judge=FREE["classic"])
-    yield calls.of("large", PLAIN, large)
-
-
-def options_of_verdicts() -> Iterator[metrics_pb2.MetricOptions]:
-    yield metrics_pb2.MetricOptions(per_query=True)
-    for interval in METHODS_OF_INTERVALS:
-        yield metrics_pb2.MetricOptions(interval=interval, slice_by=["topic"])
-    for matching in MODES:
-        verdicts = metrics_pb2.VerdictOptions(matching=matching)
-        yield metrics_pb2.MetricOptions(per_query=True, verdicts=verdicts)
-    for no_gold in POLICIES:
-        verdicts = metrics_pb2.VerdictOptions(no_gold=no_gold, strict_duplicates=no_gold == 2)
-        yield metrics_pb2.MetricOptions(per_query=True, verdicts=verdicts)
-
-
-def evaluating(calls: Calls) -> Iterator[Call]:
-    for number, options in enumerate(options_of_verdicts()):
-        name, by = list(FREE.items())[number % len(FREE)]
-        given: dict[str, Any] = {"judge": by, "options": options, "metrics": METRICS}
-        if options.verdicts.matching == metrics_pb2.MATCHING_MODE_ANY:
-            given["metrics"] = [*METRICS[:7], *EXACT, *NEAR]
-        queries = [*with_topics(7), group(expected=[]), group(retrieved=[])]
-        asked = pb.EvaluateRequest(groups=queries, include_verdicts=number % 2 == 0, **given)
-        yield calls.of(f"options, {name}", PLAIN, asked)
-        first = pb.StreamEvaluateStart(include_verdicts=number % 2 == 1, **given)
-        chunks = [pb.EvaluateChunk(chunk_id=n, groups=queries[n::2]) for n in (1, 0)]
-        sent = [pb.StreamEvaluateRequest(chunk=each) for each in chunks]
-        yield calls.of(f"options, {name}", PLAIN, pb.StreamEvaluateRequest(start=first), *sent)
-    common: dict[str, Any] = {"metrics": ["mrr", "ndcg@3", "recall@2"]}
-    negative = [group(negatives=[draw.choice(ITEMS)["retrieved"]]) for _ in range(3)]
-    for name, server, queries, by in (
-        ("negatives", PLAIN, negative, FREE["classic"]),
-        ("ids", PLAIN, [by_ids(graded=False) for _ in range(4)], None),
-        ("grades", PLAIN, [by_ids(graded=True) for _ in range(4)], None),
-        ("spans", PLAIN, [of_spans() for _ in range(4)], judge("span")),
-        ("llm", LLM, groups(3), ASKING["llm"]),
-        ("graded", LLM, groups(3), ASKING["llm, graded"]),
-        ("panel", LLM, groups(3), ASKING["llm in a panel"]),
+                asked = made(pb.BatchJudgeRequest, **detailed, asking={"cache": cache})
+                yield Call.of(f"{name}, cache {cache}", server, asked)
+            yield Call.of(name, server, made(pb.EstimateBatchRequest, judge=detailed))
+            messages: list[Fields] = [{"start": {"judge": by, "include_details": True}}]
+            messages += [{"chunk": {"chunk_id": n, "groups": many(2)}} for n in (5, 2, 9)]
+            yield Call.of(name, server, *(made(pb.StreamJudgeRequest, **m) for m in messages))
+    for name, by, groups in (
+        ("iou", judge("span", measure="iou"), many(4, of_spans)),
+        ("containment", judge("span", measure="containment"), many(4, of_spans)),
+        ("vectors of the caller", judge("semantic", model="caller"), many(4, of_vectors)),
+        ("large", FREE["classic"], many(400)),
     ):
-        asked = pb.EvaluateRequest(groups=queries, judge=by, include_verdicts=True, **common)
-        yield calls.of(name, server, asked)
+        yield Call.of(name, PLAIN, made(pb.BatchJudgeRequest, groups=groups, judge=by))
 
 
-def topics(n: int = 8) -> dict[str, dict[str, float]]:
-    return {
-        str(topic): {f"d{d}": draw.choice([0, 0, 1, 2]) for d in draw.sample(range(20), 8)}
+def options_of_verdicts() -> Iterator[Fields]:
+    yield {"per_query": True}
+    for interval in INTERVALS:
+        yield {"interval": interval, "slice_by": ["topic"]}
+    for mode in ("GREEDY_FIRST", "MAXIMUM", "ANY"):
+        yield {"per_query": True, "verdicts": {"matching": f"MATCHING_MODE_{mode}"}}
+    for policy in ("SKIP", "ZERO", "ERROR"):
+        yield {"per_query": True, "verdicts": {"no_gold": f"NO_GOLD_POLICY_{policy}"}}
+
+
+def evaluating() -> Iterator[Call]:
+    judges = list(FREE.items())
+    for number, options in enumerate(
+        [*options_of_verdicts(), {"verdicts": {"strict_duplicates": True}}]
+    ):
+        name, by = judges[number % len(judges)]
+        wide = "MATCHING_MODE_ANY" in str(options)
+        metrics = [*OF_ANY, *ON_THE_WAY] if wide else METRICS
+        given: Fields = {"judge": by, "options": options, "metrics": metrics}
+        groups = [*many(7, with_topic), group(expected=[]), group(retrieved=[])]
+        asked = made(pb.EvaluateRequest, groups=groups, include_verdicts=number % 2 == 0, **given)
+        yield Call.of(f"options, {name}", PLAIN, asked)
+        messages: list[Fields] = [{"start": {**given, "include_verdicts": number % 2 == 1}}]
+        messages += [{"chunk": {"chunk_id": n, "groups": groups[n::2]}} for n in (1, 0)]
+        sent = (made(pb.StreamEvaluateRequest, **each) for each in messages)
+        yield Call.of(f"options, {name}", PLAIN, *sent)
+    for name, server, groups, given in (
+        ("negatives", PLAIN, many(3, negatives=[draw.choice(ITEMS)["retrieved"]]), {}),
+        ("ids", PLAIN, many(4, by_ids, graded=False), {}),
+        ("grades", PLAIN, many(4, by_ids, graded=True), {}),
+        ("spans", PLAIN, many(4, of_spans), {"judge": judge("span")}),
+        *((name, LLM, many(3), {"judge": by}) for name, by in ASKING.items()),
+    ):
+        given = {"metrics": ["mrr", "ndcg@3", "recall@2"], "include_verdicts": True, **given}
+        yield Call.of(name, server, made(pb.EvaluateRequest, groups=groups, **given))
+
+
+def qrels(n: int = 8) -> list[Fields]:
+    return [
+        {"query_id": str(topic), "document_ids": [f"d{d}" for d in draw.sample(range(20), 8)]}
+        | {"grades": draw.choices([0, 0, 1, 2], k=8)}
         for topic in range(n)
+    ]
+
+
+def run(n: int = 7) -> list[Fields]:
+    return [
+        {"query_id": str(topic), "document_ids": [f"d{d}" for d in draw.sample(range(20), 7)]}
+        | {"scores": [round(draw.random(), 1) for _ in range(7)]}  # some tie
+        for topic in range(n)
+    ]
+
+
+def columns(topics: list[Fields], values: str) -> Fields:
+    packed = [value for topic in topics for value in topic[values]]
+    ids = [each for topic in topics for each in topic["document_ids"]]
+    return {
+        "query_ids": [topic["query_id"] for topic in topics],
+        "n_documents": [len(topic["document_ids"]) for topic in topics],
+        "document_ids": "\n".join(ids),
+        "values": struct.pack(f"<{len(packed)}d", *packed),
     }
 
 
-def run_of(qrels: dict[str, dict[str, float]]) -> list[metrics_pb2.TopicRun]:
-    return [
-        metrics_pb2.TopicRun(
-            query_id=topic,
-            document_ids=(listed := [f"d{d}" for d in draw.sample(range(20), 7)]),
-            scores=[round(draw.random(), 1) for _ in listed],  # some tie
-        )
-        for topic in qrels
-    ][:-1]
+def values(columns: int, n: int = 12) -> Fields:
+    table = [{"values": [round(draw.random(), 3) for _ in range(n)]} for _ in range(columns)]
+    return {"query_ids": [f"q{i}" for i in range(n)], "columns": table}
 
 
-def qrels_of(qrels: dict[str, dict[str, float]]) -> list[metrics_pb2.TopicQrels]:
-    return [
-        metrics_pb2.TopicQrels(query_id=topic, document_ids=each, grades=map(int, each.values()))
-        for topic, each in qrels.items()
-    ]
-
-
-def columns(of: dict[str, dict[str, float]]) -> metrics_pb2.TopicColumns:
-    values = [value for each in of.values() for value in each.values()]
-    ids = "".join(f"{d}\n" for each in of.values() for d in each).removesuffix("\n")
-    return metrics_pb2.TopicColumns(
-        query_ids=of, n_documents=[len(each) for each in of.values()],
-        document_ids=ids, values=struct.pack(f"<{len(values)}d", *values),
-    )  # fmt: skip
-
-
-def values(*names: str, n: int = 12) -> metrics_pb2.PerQueryValues:
-    table = [[round(draw.random(), 3) for _ in range(n)] for _ in names]
-    made = [metrics_pb2.ValueColumn(values=each) for each in table]
-    return metrics_pb2.PerQueryValues(query_ids=[f"q{i}" for i in range(n)], columns=made)
-
-
-def judged_rankings(n: int = 9, human: int = 0, graded: bool = False) -> metrics_pb2.JudgedRankings:
+def judged(human: int = 0, max_grade: int = 0, least: int = 0) -> Fields:
     rankings = [
-        metrics_pb2.JudgedRanking(
-            query_id=f"q{i}", expected=1 if graded else draw.randint(0, 2), retrieved=3
-        )
-        for i in range(n)
+        {
+            "query_id": f"q{i}",
+            "expected": draw.randint(least, 1 if max_grade else 2),
+            "retrieved": 3,
+        }
+        for i in range(9)
     ]
-    pairs = sum(each.expected * each.retrieved for each in rankings)
-    relevant = [draw.random() < 0.4 for _ in range(pairs)]
-    verdicts = verdicts_pb2.VerdictColumns(relevant=relevant)
-    if graded:
-        verdicts.score.extend(draw.randint(0, 3) / 3 for _ in relevant)
-    found = metrics_pb2.JudgedRankings(rankings=rankings, verdicts=verdicts)
+
+    def relevant(of: list[Any]) -> list[bool]:
+        return draw.choices([True, False, False], k=sum(r["expected"] * r["retrieved"] for r in of))
+
+    verdicts: Fields = {"relevant": relevant(rankings)}
+    if max_grade:
+        verdicts["score"] = [draw.randint(0, max_grade) / max_grade for _ in verdicts["relevant"]]
+    found: Fields = {"rankings": rankings, "verdicts": verdicts, "max_grade": max_grade}
     if human:
-        found.human_labels.query_ids.extend(f"q{i}" for i in range(human))
-        of_human = sum(each.expected * each.retrieved for each in rankings[:human])
-        found.human_labels.relevant.extend(draw.random() < 0.4 for _ in range(of_human))
-    found.max_grade = 3 if graded else 0
+        said = {
+            "query_ids": [f"q{i}" for i in range(human)],
+            "relevant": relevant(rankings[:human]),
+        }
+        found["human_labels"] = said
     return found
 
 
-def gains() -> metrics_pb2.GainRankings:
-    def ranking(i: int) -> metrics_pb2.GainRanking:
-        return metrics_pb2.GainRanking(
-            query_id=f"q{i}", gains=draw.sample([0, 0, 0.5, 1, 3], 4), relevant_gains=[3, 1, 1, 0.5]
-        )
+def gains() -> Fields:
+    lists = ((draw.sample([0, 0, 0.5, 1, 3], 4), [3, 1, 1, 0.5]) for _ in range(8))
+    return {
+        "rankings": [
+            {"query_id": f"q{i}", "gains": got, "relevant_gains": all_of}
+            for i, (got, all_of) in enumerate(lists)
+        ]
+    }
 
-    return metrics_pb2.GainRankings(rankings=map(ranking, range(8)))
+
+def measured(about: str, metrics: list[str], options: Fields, **relevance: Any) -> Call:
+    topics = [{"query_id": f"q{i}", "metadata": {"topic": "ab"[i % 2]}} for i in range(6)]
+    given = {"metadata": topics} if "slice_by" in options else {}
+    fields = {"metrics": metrics, "options": options, **given, **relevance}
+    return Call.of(about, PLAIN, made(pb.ComputeMetricsRequest, **fields))
 
 
-def measuring(calls: Calls) -> Iterator[Call]:
-    def asked(about: str, metrics: list[str], options: Any = None, **relevance: Any) -> Call:
-        request = pb.ComputeMetricsRequest(metrics=metrics, options=options, **relevance)
-        for topic in range(6 if options and options.slice_by else 0):
-            request.metadata.add(query_id=f"q{topic}", metadata={"topic": "ab"[topic % 2]})
-        return calls.of(about, PLAIN, request)
-
+def measuring() -> Iterator[Call]:
     for options in options_of_verdicts():
-        wide = options.verdicts.matching == metrics_pb2.MATCHING_MODE_ANY
-        names = METRICS[:7] if wide else METRICS
-        yield asked("judged", names, options, judged=judged_rankings())
-        if not options.per_query or options.HasField("verdicts"):
-            yield asked("judged, labelled", names, options, judged=judged_rankings(human=5))
-    yield asked("judged, graded", METRICS, judged=judged_rankings(graded=True))
-    for number in range(10):
-        options = metrics_pb2.MetricOptions(per_query=number % 2 == 0)
-        qrels = options.qrels
-        if number < 6:
-            qrels.complete, qrels.unjudged = number % 2 == 1, POLICIES[number % 3]
-        elif number < 8:
-            qrels.relevance_level, qrels.max_documents = number - 5, 3
-        else:
-            options.interval.CopyFrom(METHODS_OF_INTERVALS[number - 8])
-        pooled = METRICS + (POOLED if number in {1, 6, 7, 8, 9} else [])
-        table = topics()
-        rankings = metrics_pb2.TrecRankings(qrels=qrels_of(table), run=run_of(table))
-        yield asked("trec", pooled, options, trec=rankings)
-        scored = {t: {d: draw.random() for d in each} for t, each in topics().items()}
-        rankings = metrics_pb2.TrecRankings(
-            qrels_columns=columns(table), run_columns=columns(scored)
-        )
-        yield asked("trec columns", pooled, options, trec=rankings)
-    for interval in METHODS_OF_INTERVALS:
-        options = metrics_pb2.MetricOptions(interval=interval, per_query=interval.seed == 1)
-        yield asked("gains", METRICS, options, gains=gains())
-        two = ["ap", "recall"]
-        yield asked("values", two, options, values=values(*two))
-        machine, human = values(*two), values(*two, n=5)
-        yield asked("values, labelled", two, options, values=machine, human_values=human)
-        vectors = [of_vectors() for _ in range(4)]
-        rankings = pb.EmbeddedRankings(
-            rankings=[
-                pb.EmbeddedRanking(query_id=each.query_id, embeddings=each.embeddings)
-                for each in vectors
-            ],
-            min_score=0.3,
-        )
-        yield asked("embedded", [*METRICS[:7], *NEAR], options, embedded=rankings)
+        metrics = OF_ANY if "MATCHING_MODE_ANY" in str(options) else METRICS
+        least = 1 if "ERROR" in str(options) else 0
+        yield measured("judged", metrics, options, judged=judged(least=least))
+        human = {**options, "per_query": False}
+        yield measured("judged, labelled", metrics, human, judged=judged(5, least=least))
+    yield measured("judged, graded", METRICS, {}, judged=judged(max_grade=3))
+    policies = [f"UNJUDGED_POLICY_{name}" for name in ("NON_RELEVANT", "CONDENSED", "BOUNDS")]
+    for metrics, options in (
+        *((METRICS, {"qrels": {"unjudged": p, "complete": c}}) for p in policies for c in (0, 1)),
+        (POOLED, {"per_query": True}),
+        (POOLED, {"qrels": {"relevance_level": 2, "max_documents": 3}}),
+        *((POOLED, {"interval": interval}) for interval in INTERVALS),
+    ):
+        if "qrels" in options:
+            options["qrels"] |= {"complete": bool(options["qrels"].get("complete"))}
+        table, ranked = qrels(), run()
+        yield measured("trec", metrics, options, trec={"qrels": table, "run": ranked})
+        packed = {
+            "qrels_columns": columns(table, "grades"),
+            "run_columns": columns(run(), "scores"),
+        }
+        yield measured("trec columns", metrics, options, trec=packed)
+    for interval in INTERVALS:
+        options, two = {"interval": interval}, ["ap", "recall"]
+        yield measured("gains", METRICS, options, gains=gains())
+        yield measured("values", two, options, values=values(2))
+        yield measured("human values", two, options, values=values(2), human_values=values(2, 5))
+        vectors = {"rankings": many(4, of_vectors), "min_score": 0.3}
+        yield measured("embedded", [*OF_ANY, *ON_THE_WAY[4:]], options, embedded=vectors)
 
 
-def statistics(calls: Calls) -> Iterator[Call]:
-    intervals = [None, *METHODS_OF_INTERVALS]
-    for number, interval in enumerate(intervals):
+def comparing() -> Iterator[Call]:
+    for number in range(4):
+        comparison: Fields = {"permutations": 500, "seed": number, "max_moved": number}
+        comparison |= {"difference": 0.1} if number else {}
+        names = "abc"[: 2 + number % 2]
+        of_documents = [{"name": name, "documents": {"topics": run()}} for name in names]
+        of_values = [{"name": name, "values": values(2)} for name in names]
+        of_verdicts = [{"name": name, "judged": judged()} for name in names]
+        for about, metrics, runs, more in (
+            ("documents", ["ap", "ndcg@3"], of_documents, {"qrels": qrels()}),
+            ("values", ["ap", "recall"], of_values, {}),
+            ("judged", ["mrr", "recall@2"], of_verdicts, {}),
+            ("gains", ["ndcg@3"], [{"name": name, "gains": gains()} for name in names], {}),
+        ):
+            given = {"metrics": metrics, "runs": runs, "comparison": comparison, **more}
+            yield Call.of(about, PLAIN, made(stats_pb.CompareRunsRequest, **given))
+
+
+def statistics() -> Iterator[Call]:
+    for number, interval in enumerate([{}, *INTERVALS]):
         items = [
-            stats_pb.TextItem(hypothesis=item["retrieved"], references=item["expected"])
+            {"hypothesis": item["retrieved"], "references": item["expected"]}
             for item in draw.sample(ITEMS, 20)
         ]
-        items += [stats_pb.TextItem(hypothesis=odd_text(), references=[odd_text(), "a"])]
-        request = stats_pb.ComputeTextMetricsRequest(
-            metrics=TEXT, items=items, interval=interval, per_item=number % 2 == 0
+        items.append({"hypothesis": odd_text(), "references": [odd_text(), "a"]})
+        texts = {"metrics": TEXT, "items": items, "per_item": number % 2 == 0}
+        yield Call.of(
+            "texts", PLAIN, made(stats_pb.ComputeTextMetricsRequest, **texts, interval=interval)
         )
-        yield calls.of("texts", PLAIN, request)
-        qrels = topics()
-        compared = [
-            stats_pb.ComparedRun(
-                name=name, documents=stats_pb.DocumentRankings(topics=run_of(qrels))
-            )
-            for name in ("a", "b", "c")[: 2 + number % 2]
-        ]
-        comparison = stats_pb.CompareOptions(
-            permutations=500, seed=number, max_moved=number, difference=0.1 if number else None
-        )
-        request = stats_pb.CompareRunsRequest(
-            metrics=["ap", "ndcg@3"], runs=compared, qrels=qrels_of(qrels), comparison=comparison
-        )
-        yield calls.of("documents", PLAIN, request)
-        compared = [stats_pb.ComparedRun(name=name, values=values("x", "y")) for name in "abc"]
-        request = stats_pb.CompareRunsRequest(
-            metrics=["ap", "recall"], runs=compared, comparison=comparison
-        )
-        yield calls.of("values", PLAIN, request)
-        compared = [stats_pb.ComparedRun(name=name, judged=judged_rankings()) for name in "ab"]
-        request = stats_pb.CompareRunsRequest(
-            metrics=["mrr", "recall@2"], runs=compared, comparison=comparison
-        )
-        yield calls.of("judged", PLAIN, request)
-        for level in stats_pb.RatingLevel.values()[1:]:
+        for level in range(1, 4):
             raters = [
-                stats_pb.Rater(name=name, ratings=draw.choices([0, 1, 2, -1], [4, 3, 2, 1], k=60))
+                {"name": name, "ratings": draw.choices([0, 1, 2, -1], [4, 3, 2, 1], k=60)}
                 for name in ("ann", "bob", "cem")[: 2 + number % 2]
             ]
-            table = stats_pb.RatingTable(categories=["a", "b", "c"], raters=raters, level=level)
-            request = stats_pb.MeasureAgreementRequest(ratings=table, interval=interval)
-            yield calls.of(f"level {level}", PLAIN, request)
-        request = stats_pb.MeasureAgreementRequest(
-            systems=stats_pb.SystemScores(
-                systems="abcdef", first=[draw.random() for _ in "abcdef"], second=range(6)
-            )
+            table = {"categories": ["a", "b", "c"], "raters": raters, "level": level}
+            rated = made(stats_pb.MeasureAgreementRequest, ratings=table, interval=interval)
+            yield Call.of(f"level {level}", PLAIN, rated)
+        systems = {
+            "systems": list("abcdef"),
+            "first": draw.sample(range(9), 6),
+            "second": [*range(6)],
+        }
+        yield Call.of("systems", PLAIN, made(stats_pb.MeasureAgreementRequest, systems=systems))
+        preferred = made(
+            stats_pb.RankSystemsRequest,
+            systems=["a", "b", "c"],
+            query_ids=[f"q{i // 2}" for i in range(60)],
+            first=[i % 3 for i in range(60)],
+            second=[(i + 1 + i // 3 % 2) % 3 for i in range(60)],
+            preference=draw.choices([0.0, 0.5, 1.0], k=60),
+            interval={"resamples": 100 + 50 * number, "seed": 3},
         )
-        yield calls.of("systems", PLAIN, request)
-        yield calls.of("labels", PLAIN, _calibrate(number, interval))
-        yield calls.of("labels", PLAIN, _cascade(number))
-        systems, n = ["a", "b", "c"], 60
-        pairs = [draw.sample(range(3), 2) for _ in range(n)]
-        request = stats_pb.RankSystemsRequest(
-            systems=systems, query_ids=[f"q{i // 2}" for i in range(n)],
-            first=[one for one, _ in pairs], second=[other for _, other in pairs],
-            preference=draw.choices([0.0, 0.5, 1.0], k=n),
-            interval=metrics_pb2.IntervalOptions(resamples=100 + 50 * number, seed=3),
-        )  # fmt: skip
-        yield calls.of("preferences", PLAIN, request)
+        yield Call.of("preferences", PLAIN, preferred)
 
 
-def _labels(n: int) -> tuple[list[float], list[bool]]:
+def scores_and_labels(n: int) -> tuple[list[float], list[bool]]:
     scores = [round(draw.random(), 2) for _ in range(n)]
     return scores, [draw.random() < score for score in scores]
 
 
-_KEYED = verdicts_pb2.JudgeIdentity(kind="exact", scoring_key="0" * 64)
-
-
-def _calibrate(number: int, interval: Any) -> stats_pb.CalibrateRequest:
-    scores, labels = _labels(120)
-    more: dict[str, Any] = [
+def calibrating() -> Iterator[Call]:
+    first, second = ({"kind": kind, "scoring_key": kind[0] * 64} for kind in ("exact", "ditto"))
+    pairs = [i // 2 for i in range(200)]
+    for more in (
         {},
-        {"min_score": 0.6, "clusters": [i // 2 for i in range(120)], "max_error": 0.2},
-        {"precision_floor": 0.7, "folds": 3, "criterion": 2, "judge": _KEYED},
-        {"max_share": 0.3, "judge": _KEYED, "inclusion_probabilities": [0.5, 1.0] * 40},
-    ][number]
-    return stats_pb.CalibrateRequest(
-        scores=scores, labelled=range(80), labels=labels[:80], interval=interval, **more
-    )
+        {"min_score": 0.6, "clusters": pairs[:120], "max_error": 0.2, "interval": INTERVALS[0]},
+        {"precision_floor": 0.7, "folds": 3, "criterion": 2, "judge": first},
+        {"max_share": 0.3, "judge": first, "inclusion_probabilities": [0.5, 1.0] * 40},
+    ):
+        scores, labels = scores_and_labels(120)
+        known = {"scores": scores, "labelled": [*range(80)], "labels": labels[:80]}
+        yield Call.of("labels", PLAIN, made(stats_pb.CalibrateRequest, **known, **more))
+    for more in (
+        {"max_error": 0.2},
+        {"max_share": 0.2},
+        {"max_error": 0.1, "may_abstain": True},
+        {"max_cost": 0.05, "clusters": pairs, "seed": 4},
+    ):
+        scores, labels = scores_and_labels(200)
+        right = {"judge": second, "cost": 0.1, "scores": [*map(float, labels)], "missing": [3, 8]}
+        stages = [{"judge": first, "scores": scores}, {**right, "flagged": [1]}]
+        asked = made(stats_pb.CalibrateCascadeRequest, stages=stages, labels=labels, **more)
+        yield Call.of("labels", PLAIN, asked)
 
 
-def _cascade(number: int) -> stats_pb.CalibrateCascadeRequest:
-    scores, labels = _labels(200)
-    second = stats_pb.ScoredStage(
-        judge=verdicts_pb2.JudgeIdentity(kind="llm", scoring_key="1" * 64), cost=0.1,
-        scores=[float(each) for each in labels], missing=[3, 8], flagged=[1],
-    )  # fmt: skip
-    more: dict[str, Any] = [
-        {"max_error": 0.2}, {"max_share": 0.2}, {"max_error": 0.1, "may_abstain": True},
-        {"max_cost": 0.05, "clusters": [i // 2 for i in range(200)], "seed": 4},
-    ][number]  # fmt: skip
-    first = stats_pb.ScoredStage(judge=_KEYED, scores=scores)
-    return stats_pb.CalibrateCascadeRequest(stages=[first, second], labels=labels, **more)
-
-
-def answer(item_id: str, *words: str) -> scores_pb2.AnswerItem:
+def answer(item_id: str, *words: str) -> Fields:
     item = draw.choice(ITEMS)
-    texts = ". ".join([item["retrieved"], *words])
-    return scores_pb2.AnswerItem(
-        item_id=item_id, query=item["query"], answer=texts, references=item["expected"],
-        contexts=[item["expected"][0], "another"], other_answer="or so", confidence=0.8,
-        sources_used=["another"],
-    )  # fmt: skip
+    more = {"contexts": [item["expected"][0], "another"], "sources_used": ["another"]}
+    more |= {"item_id": item_id, "query": item["query"], "references": item["expected"]}
+    answer = ". ".join([item["retrieved"], *words])
+    return {**more, "answer": answer, "other_answer": "or so", "confidence": 0.8}
 
 
-def scoring(calls: Calls) -> Iterator[Call]:
+def scoring() -> Iterator[Call]:
     words = ((), ("bad",), ("failing",), ("refuse",), ("broken",), ("split", "none"))
     rubrics = [
         *("answer_match", "answer_preference", "answer_quality", "answer_relevance"),
         *("context_recall", "context_relevance", "faithfulness", "harmlessness", "helpfulness"),
     ]
-    specs = {name: [spec(name)] for name in rubrics} | {
+    for name, specs in {
+        **{name: [spec(name)] for name in rubrics},
         "two rubrics": [spec("answer_relevance", 0.5), spec("faithfulness")],
         "three votes": [spec("helpfulness", samples=3, temperature=0.5)],
         "another model": [spec("answer_match", model="other")],
         "weights": [spec("answer_quality", weights={"relevance": 3.0, "coherence": 0.0})],
         "few tokens": [spec("faithfulness", max_context_tokens=2)],
-    }
-    for name, given in specs.items():
+    }.items():
         items = [answer(f"{name} {n}", *more) for n, more in enumerate(words)]
-        asked = pb.ScoreAnswersRequest(items=items, rubrics=given, include_replies=len(given) > 1)
-        yield calls.of(name, LLM, pb.EstimateBatchRequest(score=asked))
-        yield calls.of(name, LLM, asked)
-    asked.asking.cache = groups_pb2.CACHE_MODE_ONLY
-    yield calls.of("from the cache", LLM, asked)
-    asked.asking.CopyFrom(groups_pb2.AskingOptions(cache=2, max_cost=1e-9))
-    yield calls.of("beyond the limit", LLM, asked)
+        asked = made(pb.ScoreAnswersRequest, items=items, include_replies=len(specs) > 1)
+        asked.rubrics.extend(specs)
+        yield Call.of(name, LLM, pb.EstimateBatchRequest(score=asked))
+        yield Call.of(name, LLM, asked)
+    asked.asking.cache = 3
+    yield Call.of("from the cache", LLM, asked)
+    asked.asking.cache, asked.asking.max_cost = 2, 1e-9
+    yield Call.of("beyond the limit", LLM, asked)
 
 
-def good_calls(calls: Calls) -> Iterator[Call]:
+def good_calls() -> Iterator[Call]:
     for server in (PLAIN, LLM):
-        yield calls.of(server, server, pb.GetServerInfoRequest())
-    for part in (judging, evaluating, measuring, statistics, scoring):
-        yield from part(calls)
+        yield Call.of(server, server, pb.GetServerInfoRequest())
+    for part in (judging, evaluating, measuring, comparing, statistics, calibrating, scoring):
+        yield from part()
     for server, days in ((PLAIN, 0), (LLM, 0), (LLM, 7)):
-        yield calls.of(f"{server} {days}", server, pb.GetUsageRequest(days=days))
+        yield Call.of(f"{server} {days}", server, pb.GetUsageRequest(days=days))
 
 
-def by_http(calls: Calls, called: list[Call]) -> Iterator[Http]:
+def by_http(called: list[Call]) -> Iterator[Http]:
     """Yield every tenth of the calls as a request by HTTP."""
-    offered = [call for call in called if not METHODS[call.method].client_streaming]
-    for call in offered[::10]:
-        request = next(all_requests(call))
+    for call in [call for call in called if not METHODS[call.method].client_streaming][::10]:
+        request = read_message(METHODS[call.method].input_type, call.requests()[0])
         body = json_format.MessageToJson(request, preserving_proto_field_name=True, indent=None)
-        head = f"POST /v1/{call.method} HTTP/1.1\r\nHost: localhost\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        yield Http(calls.named(f"HTTP {call.name}"), call.server, pack((head + body).encode()))
+        head = f"POST /v1/{call.method} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        sent = f"{head}\r\nContent-Type: application/json\r\n\r\n{body}"
+        yield Http(f"HTTP {call.name}", call.server, pack(sent.encode()))

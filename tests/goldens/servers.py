@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from judged_server.embedding.models.store import ModelStore
+
 from tests.fakes.models.tiny_model import NAME, add_to
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said
@@ -54,13 +55,14 @@ def running_servers(*names: str) -> Iterator[dict[str, ServerProcess]]:
                 models = {"small": priced(1.0, 2.0), "other": "logprobs = true\n"}
                 more += ["--llm-config", llm_config(folder, provider, models)]
                 more += ["--llm-cache", "memory"]
-            env = {**_settings(folder), "XDG_STATE_HOME": str(folder)}
-            found[name] = stack.enter_context(running_server(*flags, *more, env=env))
+            running = running_server(*flags, *more, env=_settings(folder))
+            found[name] = stack.enter_context(running)
         yield found
 
 
 def _settings(home: Path) -> dict[str, str]:
-    return {"HOME": str(home), "JUDGED_EMBEDDING_BACKEND": "onnxruntime"}
+    folders = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"), str(home))
+    return {**folders, "JUDGED_EMBEDDING_BACKEND": "onnxruntime"}
 
 
 def addresses(server: ServerProcess) -> tuple[str, tuple[str, int]]:
@@ -74,4 +76,4 @@ def clean_environment(home: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
     width = {"COLUMNS": "100", "TZ": "UTC", "NO_COLOR": "1"}
     caches = {"JUDGED_LLM_CACHE": "memory", "JUDGED_VECTOR_CACHE": "memory"}
-    return {**kept, **width, **caches, **_settings(home), "XDG_STATE_HOME": str(home / "state")}
+    return {**kept, **width, **caches, **_settings(home)}
