@@ -18,10 +18,13 @@ HIDDEN = {
     *("request_id", "canary"),
 }
 """Fields of messages and documents that have a time or a chance of their own."""
+LEFT_OUT = {"cached", "shared"}
+"""Counts of replies that were there before or came meanwhile, as it happened."""
 _MASKS = [
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?)?"), "<time>"),
     (re.compile(r"\b127\.0\.0\.1:\d{4,5}\b"), "<address>"),
+    (re.compile(r"; \d+ (samples? from the cache|shared with another caller)"), ""),
     (re.compile(r"(?<=\bin )\d+(\.\d+)? (?=(s|ms|seconds?)\b)"), "<n> "),
 ]
 
@@ -42,7 +45,8 @@ def plain(value: Any, *folders: str, digits: int = 12) -> Any:
             made = json_format.MessageToDict(value, preserving_proto_field_name=True)
             return plain(made, *folders, digits=digits)
         case dict():
-            named = {RENAMED.get(key, key): each for key, each in value.items()}
+            kept = [(str(key), each) for key, each in value.items() if key not in LEFT_OUT]
+            named = {RENAMED.get(key, key): each for key, each in kept}
             return {
                 masked(key, *folders): "*"
                 if key in HIDDEN

@@ -6,19 +6,14 @@ import gzip
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.goldens.canonical import differences, dumped
 from tests.goldens.cases import Case, Step, case_of, line_of
-from tests.goldens.commands import steps
 from tests.goldens.meant import MEANT
-from tests.goldens.refusals import refused_by_http, refused_calls
 from tests.goldens.replay import replaying
-from tests.goldens.requests import by_http, good_calls
 from tests.goldens.servers import COMMANDS, LLM, PLAIN, running_servers
 
 FOLDER = Path(__file__).parent / "recording"
@@ -27,18 +22,8 @@ RESULTS = {"calls.jsonl": False, "commands.jsonl": True}
 """Files of results, by whether they are those of commands."""
 
 
-def drawn() -> Iterator[Case]:
-    """Yield what the tests, the docs and fixed seeds have to ask, under names of their own."""
-    calls = [*good_calls(), *refused_calls()]
-    seen: Counter[str] = Counter()
-    for case in (*calls, *by_http(calls), *refused_by_http(), *steps()):
-        seen[case.name] += 1
-        number = seen[case.name]
-        yield case if number == 1 else replace(case, name=f"{case.name} #{number}")
-
-
 def results(cases: list[Case]) -> dict[str, Any]:
-    """Ask everything of new servers, commands beside calls, and return what came back by name."""
+    """Ask new servers, by commands beside calls, and return what came back by name."""
     parts = [[c for c in cases if isinstance(c, Step) is is_step] for is_step in (False, True)]
     with (
         running_servers(PLAIN, LLM, COMMANDS) as servers,

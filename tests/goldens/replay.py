@@ -8,7 +8,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,10 +74,10 @@ class Replay:
             return {**_refusal(error), **({"replies": len(raw)} if raw else {})}
         digits = _digits(case)
         found = [plain(read_message(method.output_type, each), digits=digits) for each in raw]
+        for each in found:
+            _leave_out_who_asked(each)
         if not method.server_streaming:
             return found[0]
-        for each in found:  # how far others had come by then
-            each.get("chunk", {}).pop("progress", None)
         return found[:1] + sorted(found[1:], key=dumped)  # as they ended, after what began
 
     def _http(self, case: Http) -> Any:
@@ -125,6 +125,16 @@ def replaying(servers: dict[str, ServerProcess]) -> Iterator[Replay]:
             replay.close()
 
 
+def _leave_out_who_asked(reply: dict[str, Any]) -> None:
+    """Leave out how far others had come, and which of two verdicts asked what both need."""
+    chunk = reply.get("chunk", {})
+    for name in ("progress", "usage"):
+        chunk.pop(name, None)
+    for judged in (reply, chunk):
+        for detail in judged.get("verdicts", {}).get("details", []):
+            detail.pop("usage", None)
+
+
 def _refusal(error: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"code": error.code().name, "message": plain(error.details() or "")}
     for key, value in error.trailing_metadata() or ():
@@ -153,14 +163,8 @@ def _document(name: str, text: str, *folders: str, digits: int) -> Any:
     if name.endswith(".html"):
         data = [json.loads(zlib.decompress(base64.b64decode(d))) for d in _DATA.findall(text)]
         return plain({"data": data, "page": _CODE.sub("", text)}, *folders, digits=digits)
-    for read in (
-        lambda: [json.loads(text)],
-        lambda: [json.loads(line) for line in text.splitlines()],
-    ):
-        try:
-            found = read()
-        except ValueError:
-            continue
-        if text[:1] in "{[" and found:
+    for parts in ([text], text.splitlines()):
+        with suppress(ValueError, IndexError):
+            found = [json.loads(part) for part in parts if text[:1] in "{["]
             return plain(found if len(found) > 1 else found[0], *folders, digits=digits)
     return plain(text, *folders)

@@ -8,6 +8,6 @@ from tests.goldens.recording import ASKED, FOLDER, compare
 
 
 @pytest.mark.skipif(not (FOLDER / ASKED).exists(), reason="not run: nothing is recorded")
-def test_nothing_differs_that_nobody_meant():
+def test_nothing_differs_that_nobody_meant() -> None:
     unmeant, _ = compare()
     assert not unmeant, "\n".join(unmeant)

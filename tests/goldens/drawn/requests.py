@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import struct
@@ -21,7 +22,7 @@ from tests.unit.server.judges.reference import SPACES, WORDS
 
 Fields = dict[str, Any]
 """What a message is made of, with those in it as they are in JSON."""
-DATA = Path(__file__).resolve().parents[1] / "data" / "nq301" / "items.jsonl"
+DATA = Path(__file__).resolve().parents[2] / "data" / "nq301" / "items.jsonl"
 ITEMS = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 draw, _ids = random.Random(37), (f"q{n}" for n in count())
 
@@ -145,8 +146,8 @@ def made(kind: Any, **fields: Any) -> Any:
     return json_format.ParseDict(json.loads(json.dumps(fields, default=_base64)), kind())
 
 
-def _base64(value: Any) -> str:
-    return json_format.base64.b64encode(value).decode()
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
 def judging() -> Iterator[Call]:
@@ -197,14 +198,15 @@ def evaluating() -> Iterator[Call]:
         messages += [{"chunk": {"chunk_id": n, "groups": groups[n::2]}} for n in (1, 0)]
         sent = (made(pb.StreamEvaluateRequest, **each) for each in messages)
         yield Call.of(f"options, {name}", PLAIN, *sent)
-    for name, server, groups, given in (
-        ("negatives", PLAIN, many(3, negatives=[draw.choice(ITEMS)["retrieved"]]), {}),
-        ("ids", PLAIN, many(4, by_ids, graded=False), {}),
-        ("grades", PLAIN, many(4, by_ids, graded=True), {}),
-        ("spans", PLAIN, many(4, of_spans), {"judge": judge("span")}),
-        *((name, LLM, many(3), {"judge": by}) for name, by in ASKING.items()),
-    ):
-        given = {"metrics": ["mrr", "ndcg@3", "recall@2"], "include_verdicts": True, **given}
+    others: list[tuple[str, str, list[Fields], Fields | None]] = [
+        ("negatives", PLAIN, many(3, negatives=[draw.choice(ITEMS)["retrieved"]]), FREE["unicode"]),
+        ("ids", PLAIN, many(4, by_ids, graded=False), None),
+        ("grades", PLAIN, many(4, by_ids, graded=True), None),
+        ("spans", PLAIN, many(4, of_spans), judge("span")),
+        *((name, LLM, many(3), by) for name, by in ASKING.items()),
+    ]
+    for name, server, groups, one in others:
+        given = {"metrics": ["mrr", "ndcg@3", "recall@2"], "include_verdicts": True, "judge": one}
         yield Call.of(name, server, made(pb.EvaluateRequest, groups=groups, **given))
 
 
@@ -292,14 +294,14 @@ def measuring() -> Iterator[Call]:
         yield measured("judged, labelled", metrics, human, judged=judged(5, least=least))
     yield measured("judged, graded", METRICS, {}, judged=judged(max_grade=3))
     policies = [f"UNJUDGED_POLICY_{name}" for name in ("NON_RELEVANT", "CONDENSED", "BOUNDS")]
-    for metrics, options in (
-        *((METRICS, {"qrels": {"unjudged": p, "complete": c}}) for p in policies for c in (0, 1)),
+    of_qrels: list[tuple[list[str], Fields]] = [
+        *((METRICS, {"qrels": {"unjudged": policy}}) for policy in policies),
+        *((METRICS, {"qrels": {"unjudged": policy, "complete": True}}) for policy in policies),
         (POOLED, {"per_query": True}),
         (POOLED, {"qrels": {"relevance_level": 2, "max_documents": 3}}),
         *((POOLED, {"interval": interval}) for interval in INTERVALS),
-    ):
-        if "qrels" in options:
-            options["qrels"] |= {"complete": bool(options["qrels"].get("complete"))}
+    ]
+    for metrics, options in of_qrels:
         table, ranked = qrels(), run()
         yield measured("trec", metrics, options, trec={"qrels": table, "run": ranked})
         packed = {
@@ -379,21 +381,23 @@ def scores_and_labels(n: int) -> tuple[list[float], list[bool]]:
 def calibrating() -> Iterator[Call]:
     first, second = ({"kind": kind, "scoring_key": kind[0] * 64} for kind in ("exact", "ditto"))
     pairs = [i // 2 for i in range(200)]
-    for more in (
+    of_judge: list[Fields] = [
         {},
         {"min_score": 0.6, "clusters": pairs[:120], "max_error": 0.2, "interval": INTERVALS[0]},
         {"precision_floor": 0.7, "folds": 3, "criterion": 2, "judge": first},
         {"max_share": 0.3, "judge": first, "inclusion_probabilities": [0.5, 1.0] * 40},
-    ):
+    ]
+    for more in of_judge:
         scores, labels = scores_and_labels(120)
         known = {"scores": scores, "labelled": [*range(80)], "labels": labels[:80]}
         yield Call.of("labels", PLAIN, made(stats_pb.CalibrateRequest, **known, **more))
-    for more in (
+    of_cascade: list[Fields] = [
         {"max_error": 0.2},
         {"max_share": 0.2},
         {"max_error": 0.1, "may_abstain": True},
         {"max_cost": 0.05, "clusters": pairs, "seed": 4},
-    ):
+    ]
+    for more in of_cascade:
         scores, labels = scores_and_labels(200)
         right = {"judge": second, "cost": 0.1, "scores": [*map(float, labels)], "missing": [3, 8]}
         stages = [{"judge": first, "scores": scores}, {**right, "flagged": [1]}]
@@ -403,7 +407,7 @@ def calibrating() -> Iterator[Call]:
 
 def answer(item_id: str, *words: str) -> Fields:
     item = draw.choice(ITEMS)
-    more = {"contexts": [item["expected"][0], "another"], "sources_used": ["another"]}
+    more: Fields = {"contexts": [item["expected"][0], "another"], "sources_used": ["another"]}
     more |= {"item_id": item_id, "query": item["query"], "references": item["expected"]}
     answer = ". ".join([item["retrieved"], *words])
     return {**more, "answer": answer, "other_answer": "or so", "confidence": 0.8}

@@ -36,8 +36,10 @@ def _elsewhere(request: Any) -> Iterator[tuple[Any, ...]]:
             only = pb.JudgeChunk(chunk_id=1, groups=request.groups)
             yield pb.StreamJudgeRequest(start=first), pb.StreamJudgeRequest(chunk=only)
         case pb.EvaluateRequest():
-            same = ("judge", "options", "asking")
-            given = {name: getattr(request, name) for name in same if request.HasField(name)}
+            fields = {field.name: value for field, value in request.ListFields()}
+            given = {
+                name: fields[name] for name in ("judge", "options", "asking") if name in fields
+            }
             yield (
                 pb.StreamEvaluateRequest(
                     start=pb.StreamEvaluateStart(metrics=request.metrics, **given)

@@ -8,13 +8,13 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.result_documents import hostile_document, result_document
 from tests.goldens.cases import Step
-from tests.goldens.requests import ITEMS
+from tests.goldens.drawn.requests import ITEMS
 from tests.goldens.servers import COMMANDS
 from tests.integration.cli import test_label as labels
 from tests.integration.cli_process import fill
@@ -54,19 +54,14 @@ def good_files() -> dict[str, str]:
     run = "301 Q0 d2 1 0.9 t\n301 Q0 d3 2 0.5 t\n302 Q0 d1 1 0.4 t\n"
     main, branch = (json.dumps(result_document(40, seed)) for seed in (1, 2))
     table = "query_id,query,expected_answers,topic\nq1,what is rag,rag,a\nq2,who,me,b\n"
-    of_lines = {"contexts": contexts, "answers": answers, "labels": labelled, "ratings": ratings}
-    return {
-        **_written(fill),
-        **{f"{name}.jsonl": _lines(rows) for name, rows in {**of_lines, "human": human}.items()},
-        "embedding.run": run,
-        "bm25.run": run.replace("d3", "d9"),
-        "dataset.csv": table,
-        "result.json": main,
-        "main.json": main,
-        "branch.json": branch,
-        "hostile.json": json.dumps(hostile_document()),
-        "judged.toml": "[score]\nrubric = ['helpfulness']\n",
-    }
+    of_lines: dict[str, list[Any]] = {"contexts": contexts, "answers": answers, "human": human}
+    of_lines |= {"labels": labelled, "ratings": ratings}
+    others = {"embedding.run": run, "bm25.run": run.replace("d3", "d9"), "dataset.csv": table}
+    others |= {"result.json": main, "main.json": main, "branch.json": branch}
+    others |= {"judged.toml": "[score]\nrubric = ['helpfulness']\n"}
+    others |= {"hostile.json": json.dumps(hostile_document())}
+    written = {f"{name}.jsonl": _lines(rows) for name, rows in of_lines.items()}
+    return _written(fill) | written | others
 
 
 def files_of_labels() -> dict[str, str]:
@@ -76,7 +71,7 @@ def files_of_labels() -> dict[str, str]:
     return {**_written(labels.fill), "filled.csv": f"id,label\n{rows}"}
 
 
-def _lines(rows: Iterable[object]) -> str:
+def _lines(rows: list[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
