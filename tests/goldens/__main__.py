@@ -25,7 +25,7 @@ def main(command: str = "", pattern: str = "") -> int:
             if pattern:
                 cases = asked()
             else:
-                from tests.goldens.drawn import drawn
+                from tests.goldens.drawn import drawn  # which may be gone by then
 
                 cases = list(drawn())
             record(cases, only=pattern)
@@ -33,9 +33,8 @@ def main(command: str = "", pattern: str = "") -> int:
             return 0
         case "compare":
             unmeant, meant = compare()
-            print(*unmeant, sep="\n", end="\n" if unmeant else "")
-            print(*(f"{n} meant: {why}" for why, n in meant.items()), sep="\n")
-            print(f"{len(unmeant)} differences that nobody meant")
+            counts = [f"{n} meant: {why}" for why, n in meant.items()]
+            print(*unmeant, *counts, f"{len(unmeant)} differences that nobody meant", sep="\n")
             return 1 if unmeant else 0
         case "show" if pattern:
             results = recorded()

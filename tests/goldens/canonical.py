@@ -18,12 +18,13 @@ HIDDEN = {
     *("request_id", "canary"),
 }
 """Fields of messages and documents that have a time or a chance of their own."""
-LEFT_OUT = {"cached", "shared"}
-"""Counts of replies that were there before or came meanwhile, as it happened."""
+LEFT_OUT = {"cached", "shared", "attempts"}
+"""Counts of replies that were there before or came meanwhile, and of tries, as it happened."""
 _MASKS = [
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?)?"), "<time>"),
     (re.compile(r"\b127\.0\.0\.1:\d{4,5}\b"), "<address>"),
+    (re.compile(r" in \d+ tr(y|ies)\b"), ""),
     (re.compile(r"; \d+ (samples? from the cache|shared with another caller)"), ""),
     (re.compile(r"(?<=\bin )\d+(\.\d+)? (?=(s|ms|seconds?)\b)"), "<n> "),
 ]

@@ -53,8 +53,9 @@ def running_servers(*names: str) -> Iterator[dict[str, ServerProcess]]:
             if name in _PROVIDERS:
                 provider = stack.enter_context(provider_on_a_thread(script, _PROVIDERS[name]))
                 models = {"small": priced(1.0, 2.0), "other": "logprobs = true\n"}
-                more += ["--llm-config", llm_config(folder, provider, models)]
-                more += ["--llm-cache", "memory"]
+                one = "max_concurrency = 1"  # or who shares whose reply would be chance
+                config = llm_config(folder, provider, models, provider_lines=one)
+                more += ["--llm-config", config, "--llm-cache", "memory"]
             running = running_server(*flags, *more, env=_settings(folder))
             found[name] = stack.enter_context(running)
         yield found
