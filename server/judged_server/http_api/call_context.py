@@ -38,15 +38,18 @@ class HttpContext:
         max_bytes: int,
         write: Callable[[Any], Awaitable[None]],
     ) -> None:
-        """Raise InvalidField for a deadline that is none."""
         self._request = request
         self._deserialize = lenient(deserialize, count_values, INLINE_BYTES)
         self._max_bytes = max_bytes
         self._is_read = False
         self.write = write
         self.trailers: dict[str, str | bytes] = {}
-        asked = _seconds(request.headers.get(_TIMEOUT))
-        self._ends = None if asked is None else asyncio.get_running_loop().time() + asked
+        self._ends: float | None = None
+
+    def start_clock(self) -> None:
+        """Let the call's time begin now. Raises InvalidField for a deadline that is none."""
+        if (asked := _seconds(self._request.headers.get(_TIMEOUT))) is not None:
+            self._ends = asyncio.get_running_loop().time() + asked
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:

@@ -7,33 +7,26 @@ call is let in, limited, counted, logged and ended alike, whichever way it comes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 from aiohttp import web
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from judged.internal.v1 import status_pb2
 
 from judged_server import errors
 from judged_server.api.interceptor import REQUEST_ID, callers_id
-from judged_server.api.status import STATUS_TRAILER, to_wire
+from judged_server.api.status import to_wire
 from judged_server.http_api.call_context import INLINE_BYTES, HttpContext
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.http_api.replies import Reply
 from judged_server.scheduling.concurrency import run_in_thread_if
 
 PREFIX = "/v1/"
-
-
-class HandlerCallDetails(NamedTuple):
-    """What gRPC tells those who look for a handler."""
-
-    method: str
-    invocation_metadata: Sequence[tuple[str, str | bytes]]
 
 
 def methods_of(services: Iterable[ServiceDescriptor]) -> dict[str, MethodDescriptor]:
@@ -64,12 +57,10 @@ class HttpCalls:
         kind = method.input_type
         read = partial(read_message, kind=kind, max_bytes=self._max_bytes)
         with Reply(request, self._unread_s) as reply:
+            context = HttpContext(request, read, self._max_bytes, reply.write_event)
+            body = b""
             try:
-                context = HttpContext(request, read, self._max_bytes, reply.write_event)
-            except errors.JudgedError as error:
-                trailers = dict(to_wire(error).trailers)
-                return await reply.end_with(_status(trailers), trailers)
-            try:
+                context.start_clock()
                 body = await _written(await self._call(method, context))
             except errors.JudgedError as error:
                 context.set_trailing_metadata(to_wire(error).trailers)
@@ -85,7 +76,9 @@ class HttpCalls:
         None too where the handler ended the call with a status. Raises DeadlineExceeded where the
         caller's deadline did, which gRPC itself would see to.
         """
-        details: Any = HandlerCallDetails(full_name(method), context.metadata)
+        details: Any = SimpleNamespace(
+            method=full_name(method), invocation_metadata=context.metadata
+        )
         found: Any = next(filter(None, (finder.service(details) for finder in self._finders)))
         is_stream = method.server_streaming
         handler = found.stream_stream if is_stream else found.stream_unary
@@ -102,11 +95,6 @@ class HttpCalls:
             return GetMessageClass(method.output_type).FromString(reply)
         found_reply: Message = reply
         return found_reply
-
-
-def _status(trailers: dict[str, str | bytes]) -> status_pb2.Status:
-    raw = trailers[STATUS_TRAILER]
-    return status_pb2.Status.FromString(raw if isinstance(raw, bytes) else raw.encode())
 
 
 async def _written(message: Message | None) -> bytes:

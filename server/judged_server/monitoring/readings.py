@@ -82,7 +82,7 @@ def readings(parts: ServerParts) -> Readings:
     if certificates is not None:
         gauges["judged_certificate_expiry_timestamp_seconds"] = Reading(
             "When the server's certificate ends, in seconds since 1970.",
-            lambda: {"": certificates.ends.timestamp()},
+            lambda: {"": certificates.now.ends.timestamp()},
         )
     return Readings(parts.version, gauges, lambda: _failures(parts))
 

@@ -24,7 +24,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from judged_server.domain.usage import MOST_NANO
 from judged_server.settings import SettingsError
@@ -89,6 +91,8 @@ _USED = """
         output_tokens = output_tokens + excluded.output_tokens, nano = nano + excluded.nano
 """
 
+Result = TypeVar("Result")
+
 _log = logger("budget")
 
 
@@ -151,13 +155,7 @@ class Ledger:
 
         `holds` is what this process has drawn before: it counts even if it slept through its lease.
         """
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(
-                self._thread, self._draw, account, limit, wanted, holds
-            )
-        except sqlite3.Error as error:
-            raise LedgerFault(str(error)) from error
+        return await self._on_thread(partial(self._draw, account, limit, wanted, holds))
 
     def settle(self, account: Account, spent: int, released: int) -> None:
         """Write soon what was spent for good, and give back so much of what was drawn."""
@@ -193,16 +191,12 @@ class Ledger:
 
     async def renew(self) -> None:
         """Keep what this process has drawn for LEASE_S more."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._renew)
+        await self._on_thread(self._renew)
 
     async def used(self, since: str, tenant: str | None = None) -> list[Used]:
         """Return what was used from a day on, by one tenant or by all, the oldest first."""
         await self.written(BUSY_S)
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._thread, self.read_used, since, tenant)
-        except sqlite3.Error as error:
-            raise LedgerFault(str(error)) from error
+        return await self._on_thread(partial(self.read_used, since, tenant))
 
     def read_used(self, since: str, tenant: str | None = None) -> list[Used]:
         """Return the same, for a thread that has the file to itself. Raises sqlite3.Error."""
@@ -211,6 +205,12 @@ class Ledger:
             (since, tenant, tenant),
         )
         return [Used(*row) for row in rows]
+
+    async def _on_thread(self, work: Callable[[], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise LedgerFault(str(error)) from error
 
     def close(self) -> None:
         """Write what waits, give back what this process has drawn, and close the file."""
@@ -229,7 +229,7 @@ class Ledger:
 
     async def _write_all(self) -> None:
         """Write until nothing waits; after a failure, until nobody waits for it."""
-        loop, waiters = asyncio.get_running_loop(), self._waiters
+        waiters = self._waiters
         try:
             while self._waiting:
                 with suppress(TimeoutError):
@@ -239,12 +239,12 @@ class Ledger:
                 # Those who come while it writes need the next round, unless nothing waits by then.
                 waiters, self._waiters = self._waiters, []
                 try:
-                    await loop.run_in_executor(self._thread, self._write)
-                except sqlite3.Error as error:
+                    await self._on_thread(self._write)
+                except LedgerFault as fault:
                     # It stays here, and what was drawn for it stays drawn: nothing more is asked
                     # than there was money for.
                     if not self._is_failing:
-                        self._warn(error)
+                        self._warn(fault)
                     self._is_failing = True
                     self._waiters = [each for each in waiters + self._waiters if not each.done()]
                     if not self._waiters:
@@ -259,7 +259,7 @@ class Ledger:
             self._writer = None
             _wake(waiters + self._waiters, False)
 
-    def _warn(self, error: sqlite3.Error) -> None:
+    def _warn(self, error: Exception) -> None:
         _log.warning("spending not written", file=str(self._path), reason=str(error))
 
     def _write(self) -> None:

@@ -48,11 +48,6 @@ class Certificates(WatchedFiles[Loaded]):
         super().__init__("certificate", [path for path in paths if path], lambda _: load(files))
         self._taken = self.now
 
-    @property
-    def ends(self) -> datetime:
-        """When the present certificate ends, in UTC."""
-        return self.now.ends
-
     def credentials(self) -> grpc.ServerCredentials:
         """Return what a port is opened with. Clients need a certificate where there is a CA."""
         return grpc.dynamic_ssl_server_credentials(

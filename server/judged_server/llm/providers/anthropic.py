@@ -9,14 +9,12 @@ things away from what is used here: temperature, which models before Claude Opus
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-from pydantic import SecretStr
 
 from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
 from judged_server.llm.config.configured import (
     ModelConfiguration,
-    ProviderConfiguration,
     Structured,
 )
 from judged_server.llm.faults import ProviderFault, Reason
@@ -49,10 +47,7 @@ _TAKEN = {
 }  # fmt: skip
 """What a schema of a structured output may hold; bounds of numbers and lengths are refused."""
 
-
-def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
-    """Return the headers of every request to a provider, the key among them."""
-    return with_key({"anthropic-version": VERSION}, provider, key)
+headers = partial(with_key, {"anthropic-version": VERSION})
 
 
 def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:

@@ -7,10 +7,9 @@ The shapes are those of https://ai.google.dev/api/generate-content, as the `goog
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import zip_longest
 from typing import Any
-
-from pydantic import SecretStr
 
 from judged_server.llm.chat import (
     ChatReply,
@@ -21,7 +20,6 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configured import (
     ModelConfiguration,
-    ProviderConfiguration,
     Structured,
 )
 from judged_server.llm.faults import ProviderFault, Reason
@@ -56,9 +54,7 @@ def path(model: ModelConfiguration) -> str:
     return f"/{name}:generateContent"
 
 
-def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
-    """Return the headers of every request to a provider, the key among them."""
-    return with_key({}, provider, key)
+headers = partial(with_key, {})
 
 
 def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:

@@ -119,12 +119,6 @@ def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFau
     return fault
 
 
-def _is_error(body: bytes) -> bool:
-    """Return whether a body is an error as APIs of models tell it."""
-    reply = parse(body)
-    return isinstance(reply, dict) and bool(reply.get("error"))
-
-
 def error_object(body: bytes) -> dict[str, Any]:
     """Return the error that a body describes, {} when it describes none.
 
@@ -350,7 +344,8 @@ _NEXT_STEPS = {
 def fault_of(status: int, body: bytes) -> ProviderFault:
     """Return the fault of a status other than 200."""
     says = f"it answered {status}"
-    if status == 403 and not _is_error(body):
+    reply = parse(body)
+    if status == 403 and not (isinstance(reply, dict) and reply.get("error")):
         return answered_before(status, body, retryable=False)
     if status in {401, 403}:
         return permanent(Reason.PROVIDER_REFUSED_KEY, status, BAD_KEY)

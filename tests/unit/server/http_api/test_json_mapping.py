@@ -9,12 +9,12 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 from judged_server import errors
-from judged_server.api.status import to_wire
+from judged_server.api.status import STATUS_TRAILER, to_wire
 from judged_server.http_api import json_mapping
-from judged_server.http_api.calls import _status
 from judged_server.http_api.json_mapping import count_values, read_message, status_json, to_json
 
 KIND = pb.BatchJudgeRequest.DESCRIPTOR
@@ -195,6 +195,12 @@ def test_whatever_comes_is_a_message_or_an_error_of_ours(raw: bytes):
     assert MessageToDict(message) is not None
 
 
+def _status(error: errors.JudgedError) -> status_pb2.Status:
+    raw = dict(to_wire(error).trailers)[STATUS_TRAILER]
+    assert isinstance(raw, bytes)
+    return status_pb2.Status.FromString(raw)
+
+
 def test_a_status_has_its_details_by_their_own_names():
     for error, name, facts in (
         (errors.Overloaded("full", 1.5), "RetryInfo", {"retry_delay": "1.500s"}),
@@ -204,7 +210,7 @@ def test_a_status_has_its_details_by_their_own_names():
             {"field_violations": [{"field": "a.b", "description": "must be c"}]},
         ),
     ):
-        told = json.loads(status_json(_status(dict(to_wire(error).trailers))))
+        told = json.loads(status_json(_status(error)))
         assert told["message"] == error.message
         info, detail = told["details"]
         assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"

@@ -41,10 +41,10 @@ def test_a_new_pair_is_taken_once(authority: Authority):
     assert not looked_twice(held)
     assert "is not the key of" in held.problem
     replace(files.private_key, newer[1])
-    before = held.ends
+    before = held.now.ends
     assert held.fetch() is not None
     assert held.fetch() is None
-    assert held.ends > before
+    assert held.now.ends > before
     assert (held.problem, held.failures) == ("", 1)
 
 
