@@ -74,7 +74,7 @@ class Reload:
         while True:
             await asyncio.sleep(_LOOKED_AT_EVERY_S)
             async with self._one_at_a_time:
-                await self._try_callers()
+                await self._callers()
 
     def begin(self) -> None:
         """Reload all that may change, soon; begin a new audit log where that was moved away."""
@@ -85,7 +85,7 @@ class Reload:
     async def _all(self) -> None:
         async with self._one_at_a_time:
             waiting, failed_before = list[str](), dict(self.failures)
-            await self._try_callers()
+            await self._callers()
             for what, differing in (
                 ("settings", self._settings_that_wait),
                 ("llm_config", self._models_that_wait),
@@ -105,23 +105,19 @@ class Reload:
         if self.failures == failed_before:
             _log.info("reloaded by SIGHUP")
 
-    async def _try_callers(self) -> None:
-        """Do `_callers`, which must go on to look: a token that is revoked later must end."""
-        try:
-            await self._callers()
-        except Exception:  # noqa: BLE001 - whatever it is, the next look may be better
-            _log.exception("tenants and certificates could not be looked at")
-
     async def _callers(self) -> None:
         """Take over tenants, tokens and certificates, and end the calls of those revoked."""
         parts = self.parts
-        if parts.certificates is not None:
-            await asyncio.to_thread(parts.certificates.refresh)
-            if parts.http_port is not None:
-                await parts.http_port.refresh()
-        if parts.directory is not None:
-            await asyncio.to_thread(parts.directory.refresh)
-            parts.interceptor.recheck(parts.directory)
+        try:
+            if parts.certificates is not None:
+                await asyncio.to_thread(parts.certificates.refresh)
+                if parts.http_port is not None:
+                    await parts.http_port.refresh()
+            if parts.directory is not None:
+                await asyncio.to_thread(parts.directory.refresh)
+                parts.interceptor.recheck(parts.directory)
+        except Exception:  # noqa: BLE001 - it must go on to look: a token revoked later must end
+            _log.exception("tenants and certificates could not be looked at")
 
     def _settings_that_wait(self) -> list[str]:
         """Take over some of the settings; return the others that differ. Raises SettingsError."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
-from itertools import islice
 
-import numpy as np
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 
@@ -201,18 +199,17 @@ class _Stream:
 
 def _values(done: Evaluation) -> Sequence[metrics_pb2.PerQueryValues]:
     """Return the per-query values in messages of a bounded size."""
-    rows = done.table.rows.tolist()
+    ids = [done.query_ids[row] for row in done.table.rows.tolist()]
     columns = [column.values for column in done.table.columns]
-    sizes = np.cumsum([len(done.query_ids[row]) + 4 + 8 * len(columns) for row in rows])
-    ends = np.searchsorted(sizes, np.arange(VALUES_BYTES, sizes[-1] if rows else 0, VALUES_BYTES))
-    bounds = [0, *sorted(set(ends.tolist()) - {0}), len(rows)]
+    longest = max(map(len, ids), default=0)
+    at_once = max(1, VALUES_BYTES // (longest + 4 + 8 * len(columns)))
     return [
         metrics_pb2.PerQueryValues(
-            query_ids=[done.query_ids[row] for row in rows[begin:end]],
+            query_ids=ids[begin : begin + at_once],
             columns=[
-                metrics_pb2.ValueColumn(values=values[begin:end].tolist()) for values in columns
+                metrics_pb2.ValueColumn(values=values[begin : begin + at_once].tolist())
+                for values in columns
             ],
         )
-        for begin, end in zip(bounds, islice(bounds, 1, None), strict=False)
-        if begin < end
+        for begin in range(0, len(ids), at_once)
     ]

@@ -23,17 +23,19 @@ SIGN_OF_LIFE_S = 15.0
 """How often a stream without events says that it is there, since proxies cut silent ones."""
 _PIECE_BYTES = 1 << 16
 
-_HTTP_STATUS = {
-    grpc.StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
-    grpc.StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
-    grpc.StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
-    grpc.StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
-    grpc.StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
-    grpc.StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+_HTTP_STATUS: dict[int, int] = {
+    code.value[0]: status
+    for code, status in {
+        grpc.StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
+        grpc.StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
+        grpc.StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
+        grpc.StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
+        grpc.StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
+        grpc.StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+        grpc.StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+    }.items()
 }
 """Of the statuses that calls end with, as google/rpc/code.proto has it; all others are 500."""
-_BY_NUMBER: dict[int, int] = {code.value[0]: status for code, status in _HTTP_STATUS.items()}
 
 
 class Reply:
@@ -92,7 +94,7 @@ class Reply:
         body = status_json(status)
         if self._events is not None:
             await self._drained(self._write_event("error", body))
-        http = _BY_NUMBER.get(status.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+        http = _HTTP_STATUS.get(status.code, HTTPStatus.INTERNAL_SERVER_ERROR)
         return await self.end(body, trailers, http)
 
     async def _drained(self, writing: Awaitable[None]) -> None:

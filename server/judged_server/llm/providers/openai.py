@@ -23,7 +23,6 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.faults import ProviderFault
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     NO_MONEY,
@@ -122,7 +121,9 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         flagged = isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
         if (status == 400 and "content_filter" in words) or (status == 403 and flagged):
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
-        raise _fault(status, words, body)
+        fault = fault_of(status, body)
+        hopeless = (meaning for word, meaning in _ERRORS.items() if word in words)
+        raise next((permanent(fault.reason, status, meaning) for meaning in hopeless), fault)
     return whole_reply(body, "usage", (("prompt_tokens",), ("completion_tokens",)), _read)
 
 
@@ -153,14 +154,6 @@ def _text(message: dict[str, Any], body: bytes, odd: list[str]) -> str:
             return rewrite(arguments, body)
         return required(function, "arguments", str)
     return text_of(message.get("content"), odd)
-
-
-def _fault(status: int, words: set[str], body: bytes) -> ProviderFault:
-    fault = fault_of(status, body)
-    for word, meaning in _ERRORS.items():
-        if word in words:
-            return permanent(fault.reason, status, meaning)
-    return fault
 
 
 DIALECT = Dialect(
