@@ -177,8 +177,6 @@ class Ledger:
 
         False when the time was over before; None waits for as long as it takes.
         """
-        if self._writer is None and not self._waiting:
-            return True
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._hurries.set()
@@ -231,12 +229,13 @@ class Ledger:
         """Write until nothing waits; after a failure, until nobody waits for it."""
         waiters = self._waiters
         try:
-            while self._waiting:
+            while self._waiting or self._waiters:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(NOTES_WAIT_S):
                         await self._hurries.wait()
                 self._hurries.clear()
-                # Those who come while it writes need the next round, unless nothing waits by then.
+                # Those who come while it writes need the next round, even where nothing waits by
+                # then: `_draw` may be writing it.
                 waiters, self._waiters = self._waiters, []
                 try:
                     await self._on_thread(self._write)
@@ -252,8 +251,6 @@ class Ledger:
                     await asyncio.sleep(AGAIN_S)
                 else:
                     self._is_failing = False
-                    if not self._waiting:
-                        waiters, self._waiters = waiters + self._waiters, []
                     _wake(waiters, True)
         finally:
             self._writer = None
@@ -265,6 +262,8 @@ class Ledger:
     def _write(self) -> None:
         """Write all that waits; what can't be written waits on."""
         entries = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not entries:
+            return
         until = self._now() + LEASE_S
         try:
             with self._transaction():
@@ -291,8 +290,7 @@ class Ledger:
         self._db.execute(_RELEASE, values)
 
     def _draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
-        if self._waiting:
-            self._write()  # what could not be written before counts before anything is drawn
+        self._write()  # what could not be written before counts before anything is drawn
         now = self._now()
         with self._transaction():
             # One from before the machine was started anew may end later than any can.

@@ -82,3 +82,27 @@ async def test_a_file_that_another_keeps_to_itself_is_not_waited_for_too_long(tm
     assert counts(path) == (0, 7)
     other.close()
     ledger.close()
+
+
+async def test_what_a_draw_has_written_is_written_for_whoever_waits(tmp_path: Path):
+    ledger = Ledger(path := tmp_path / "ledger")
+    account = Account("a", "2026-11-25", "USD")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        for _ in range(2):  # the first waits for the file, the second for the first
+            tasks.create_task(ledger.draw(account, 1000, 1, 0))
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
+        ledger.settle(account, 7, 0)
+        while counts(path) != (0, 7):
+            pass  # so that nothing else writes it
+        assert await ledger.written()
+    other.close()
+    ledger.close()
+
+
+async def test_nothing_is_written_when_nothing_waits(tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    assert await ledger.written(60)
+    ledger.close()
