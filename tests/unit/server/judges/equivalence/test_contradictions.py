@@ -24,6 +24,8 @@ DIFFERENT = [
     ("1.5 million", "1.5 billion"),
     ("10:30 am", "10:30 pm"),
     ("5 p.m.", "5 am"),
+    ("5 pm", "5 hours"),
+    ("10 km", "10 a.m."),
     ("1/2", "1 2"),
     ("3/4 cup", "3 4 cup"),
     ("not guilty", "guilty"),
