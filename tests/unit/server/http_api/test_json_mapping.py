@@ -94,7 +94,7 @@ def test_nothing_is_converted_in_silence(said: Any, field: str):
 
 def test_numbers_may_be_texts_as_the_mapping_wants_it():
     said = {"judge": {"min_score": "0.5", "parameters": {"n": {"int_value": "9007199254740993"}}}}
-    message = read_message(json.dumps(said).encode(), KIND, MOST)
+    message: Any = read_message(json.dumps(said).encode(), KIND, MOST)
     assert message.judge.min_score == 0.5
     assert message.judge.parameters["n"].int_value == 9007199254740993
 
