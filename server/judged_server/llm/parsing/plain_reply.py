@@ -60,6 +60,13 @@ _WORD = re.compile(rf"(?<![^\W_]){_SAID}(?![^\W_])")
 _QUOTED = re.compile(f" {{4}}|\\t|\\s*[>|{_QUOTES}]")
 # A line that the next one may belong to: "It can't be", above a verdict.
 _RUNS_ON = re.compile(r"(?! *(?:[-*•#>]|\d+[.)])).*[^\W_,],?", re.DOTALL)
+# A line above an example.
+_INTRODUCES = re.compile(
+    "(?:[:：]|\\b(?:e\\.g\\.|i\\.e\\.|for example|for instance|such as|like),?)[*_` ]*$",  # noqa: RUF001
+    re.IGNORECASE,
+)
+# A box to be ticked: what stands beside it is a choice, not an answer.
+_EMPTY_BOX = re.compile("[\\[(（] *[\\])）]")  # noqa: RUF001
 # A piece of a prompt or a tag: the model copies a text, or what it thinks is not taken off.
 _COPIED = re.compile(
     r"</?[a-z!][^<>\n]{0,40}>|<[|\uff5c]|[|\uff5c]>|[\uff1c\uff1e]|\[/?(?:inst|system_prompt)\]"
@@ -202,15 +209,14 @@ def _own_last(lines: list[str], text: str) -> str:
         return lines[0]
     line, before = lines[-1], lines[-2]
     quoted = _QUOTED.match(line) or sum(map(line.count, _QUOTES)) % 2 or text.count("```") % 2
-    introduced = before.rstrip("*_` ").endswith((":", "："))  # noqa: RUF001
     joined = f"{before}\n{line}" in text.replace("\r", "") and _RUNS_ON.fullmatch(before)
-    return "" if quoted or introduced or joined else line
+    return "" if quoted or _INTRODUCES.search(before) or joined else line
 
 
 def _answer(line: str) -> bool | None:
     """Return what a line says that holds a yes or a no and nothing else, but for labels."""
     found = _LINE.fullmatch(line)
-    if found is None:
+    if found is None or _EMPTY_BOX.search(line):
         return None
     yes = found["said"].lower() == "yes"
     return None if any(mark in line for mark in (_REJECTING if yes else _APPROVING)) else yes

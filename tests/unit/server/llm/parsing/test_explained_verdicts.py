@@ -38,6 +38,13 @@ UNCLEAR = [
     ("The verdict is: not relevant, though the name matches.", "no"),
     ("Both name 1991.\nVERDICT: NOT YES", "no"),
     ("VERDICT: NOPE", "no"),
+    # A form, or an example of one.
+    ("YES [ ]", ""),
+    ("VERDICT: YES ( )", ""),
+    ("NO []", ""),
+    ("End with one line, e.g.\nVERDICT: YES", ""),
+    ("The last line says it, for example\n\nVERDICT: NO", ""),
+    ("I would write a line such as\nVERDICT: YES", ""),
     ("Score: 2/10. The text matches the topic.", "no"),
     ("Both texts name 1991.\nVerdict: TRUE", "yes"),
     ("Both texts name 1991.\nResult: ✅", "yes"),
