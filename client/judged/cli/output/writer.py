@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ Report = Callable[[int, int], object]
 STDOUT = "-"
 UNANSWERED = 0
 """The code of an error that no server gave."""
-_QUICK_S = 1.0
+_QUICK_S, _LONG_S = 1.0, 30.0
 _WIDE = 1000
 """Characters a line may have where there is no terminal."""
 
@@ -168,8 +169,28 @@ def new_table(first: str, *others: str, names: int = 1) -> Table:
 def progress_bar(title: str, total: int) -> Iterator[Report | None]:
     """Yield what to call with (done, total); None when nobody watches standard error.
 
-    The bar, with the time that is left, appears once the work has taken a second.
+    The bar, with the time that is left, appears once the work has taken a second and something is
+    done. Without one, a line after half a minute says what the command may wait for.
     """
+    waiting = threading.Timer(
+        _LONG_S,
+        lambda: typer.echo(
+            f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be "
+            "slow or away: the server's log says which",
+            err=True,
+        ),
+    )
+    waiting.daemon = True
+    waiting.start()
+    try:
+        with _bar(title, total, waiting.cancel) as report:
+            yield report
+    finally:
+        waiting.cancel()
+
+
+@contextmanager
+def _bar(title: str, total: int, shown: Callable[[], None]) -> Iterator[Report | None]:
     if not sys.stderr.isatty():
         yield None
         return
@@ -186,6 +207,7 @@ def progress_bar(title: str, total: int) -> Iterator[Report | None]:
     def report(done: int, in_all: int) -> None:
         progress.update(task, completed=done, total=in_all)
         if not progress.live.is_started and time.monotonic() - begun >= _QUICK_S:
+            shown()
             progress.start()
 
     try:

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 
 import pytest
@@ -174,6 +175,15 @@ class TestProgressBar:
         with progress_bar("judging", 7) as report:
             assert report is None
         assert capsys.readouterr().err == ""
+
+    def test_what_takes_long_is_told_where_no_bar_is_shown(self, monkeypatch):
+        told = Queue()
+        monkeypatch.setattr(writer, "_LONG_S", 0.001)
+        monkeypatch.setattr(writer.typer, "echo", lambda text, err: told.put((text, err)))
+        with progress_bar("judging", 7):
+            text, on_stderr = told.get(timeout=60)
+        assert text.startswith("still judging, 7 in all, after ")
+        assert on_stderr
 
     @pytest.mark.parametrize(("seconds", "shown"), [(0.9, False), (1.1, True)])
     def test_appears_on_a_terminal_after_a_second(self, monkeypatch, capsys, seconds, shown):
