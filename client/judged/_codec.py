@@ -17,6 +17,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from judged.errors import WrongType
+
 Value = TypeVar("Value")
 Written = TypeVar("Written", bound=Message)
 _Get = Callable[[Any], object]
@@ -58,8 +60,8 @@ def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
 def write_fields(kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a dataclass
     """Return a message with the fields of a value, and `others`; None leaves one unset.
 
-    Inner values become the messages that the fields hold. Raises TypeError and ValueError, as
-    protobuf does, for what a field can't hold.
+    Inner values become the messages that the fields hold. Raises WrongType for one text where a
+    list belongs, and for a text or number where a value does; else what protobuf raises.
     """
     named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
     parts = () if value is None else fields(value)
@@ -68,9 +70,9 @@ def write_fields(kind: type[Written], value: Any = None, **others: object) -> Wr
 
 
 def _written(field: FieldDescriptor, value: Any) -> object:  # noqa: ANN401 - of any type of field
-    """Return what the constructor of a message takes for a field."""
+    """Return what the constructor of a message takes for a field. Raises WrongType."""
     if field.is_repeated and isinstance(value, str):
-        raise TypeError(f"{field.name} must be a list of texts, not one text")
+        raise WrongType.of_field(field.name, "must be a list, not one text")
     if field.message_type is None or value is None:
         return value
     kind = GetMessageClass(field.message_type)
@@ -78,6 +80,9 @@ def _written(field: FieldDescriptor, value: Any) -> object:  # noqa: ANN401 - of
         return write_fields(kind, value)
     if isinstance(value, list | tuple):
         return [write_fields(kind, each) if is_dataclass(each) else each for each in value]
+    if isinstance(value, str | int | float):
+        named = field.message_type.name
+        raise WrongType.of_field(field.name, f"must be {named}, not {type(value).__name__}")
     return value
 
 

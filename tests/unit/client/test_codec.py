@@ -93,5 +93,5 @@ def test_a_value_that_is_written_and_read_is_the_same(value: Agreement):
 
 
 def test_one_text_is_no_list_of_texts():
-    with pytest.raises(TypeError, match="categories must be a list of texts"):
+    with pytest.raises(TypeError, match="categories: must be a list, not one text"):
         write_fields(statistics_service_pb2.RatingTable, RatingTable("yes", []))
