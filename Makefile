@@ -12,7 +12,7 @@ AUDIT ?=
 FUZZ ?= --seconds 64
 BENCHMARKS := equivalence guarantees canary evaluator lexical wire wire_shape teams metrics readiness coverage coverage.prediction_powered coverage.labels embed semantic mixed_load overload stsb memory command_memory fanout
 
-.PHONY: setup demo test test-again test-wheel test-llm test-adapters fuzz faults soak mutation audit sbom lock lint proto reference format bench serve check-image clean
+.PHONY: setup demo test test-again test-wheel test-llm test-adapters fuzz faults soak mutation audit sbom lock lint proto docs format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -148,7 +148,6 @@ lint: setup
 	$(BIN)/buf format --diff --exit-code proto
 	$(BIN)/python proto/breaking.py
 	$(BIN)/python proto/generate.py --check
-	$(BIN)/python docs/reference.py --check
 	$(BIN)/python deploy/lock.py --check
 	$(BIN)/hadolint Dockerfile
 
@@ -157,8 +156,13 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write proto
 
-reference: setup
-	$(BIN)/python docs/reference.py
+# The pages of docs/, with the reference of Python from its docstrings: site/index.html.
+docs: setup .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+.venv/.docs: pyproject.toml
+	$(PIP) install --editable '.[docs]'
+	touch $@
 
 proto: setup
 	$(BIN)/python proto/generate.py
@@ -174,4 +178,4 @@ check-image:
 	PYTHON=$(PYTHON) deploy/check-image.sh
 
 clean:
-	rm -rf .venv out dist
+	rm -rf .venv out dist site

@@ -95,8 +95,7 @@ def _rubrics() -> Iterator[bytes]:
 
 
 def _configurations() -> Iterator[bytes]:
-    for page in (ROOT / "docs" / "providers.md", *sorted((ROOT / "docs/providers").glob("*.md"))):
-        yield from _blocks(page)
+    yield from _blocks(ROOT / "docs" / "providers.md")
 
 
 def _blocks(page: Path) -> Iterator[bytes]:

@@ -32,8 +32,11 @@ class Outcome(StrEnum):
     """What a judge made of an item. A judge that failed has no outcome."""
 
     RELEVANT = "relevant"
+    """The judge found it relevant."""
     NOT_RELEVANT = "not relevant"
+    """The judge did not find it relevant."""
     ABSTAINED = "abstained"
+    """It answered, but not with a verdict."""
 
 
 @dataclass(frozen=True, slots=True)

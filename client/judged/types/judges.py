@@ -14,6 +14,7 @@ from judged.types.shift import Shift, find_shift
 from judged.values.choices import CacheMode
 
 Scalar = bool | int | float | str
+"""The value of a parameter of a judge."""
 Counts = TypeVar("Counts", "Usage", "CostEstimate")
 
 

@@ -213,3 +213,4 @@ class PerQueryValues(View):
 
 
 Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings
+"""What metrics are computed of."""

@@ -16,8 +16,11 @@ class RatingLevel(IntEnum):
     """What may be done with categories."""
 
     NOMINAL = 1
+    """They are equal or not."""
     ORDINAL = 2
+    """They have an order."""
     INTERVAL = 3
+    """They are evenly spaced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,11 @@ class IntervalMethod(IntEnum):
     """How an interval is made."""
 
     PERCENTILE = 1
+    """Percentiles of the means of resampled queries (Efron 1979)."""
     BCA = 2
+    """Percentiles corrected for bias and skewness (Efron 1987)."""
     T = 3
+    """Mean and standard error under Student's t."""
 
 
 @dataclass(frozen=True, slots=True)

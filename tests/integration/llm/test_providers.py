@@ -16,8 +16,9 @@ from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said
 from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
-PAGE = (Path(__file__).parents[3] / "docs" / "providers" / "fake.md").read_text()
-TOML, LINES = (re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)[1] for kind in ("toml", "jsonl"))
+PAGE = (Path(__file__).parents[3] / "docs" / "providers.md").read_text()
+FAKE = PAGE[PAGE.index("## Fake\n") :]
+TOML, LINES = (re.search(rf"```{kind}\n(.*?)```", FAKE, re.DOTALL)[1] for kind in ("toml", "jsonl"))
 KEY = "sk-canary-991c"
 
 
@@ -32,8 +33,8 @@ def fake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProc
 
 class TestTheFakeOfTheDocs:
     def test_prints_what_the_page_says(self, fake_server: ServerProcess, capsys):
-        [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-        [printed] = re.findall(r"```\n(OK .*?)```", PAGE, re.DOTALL)
+        [program] = re.findall(r"```python\n(.*?)```", FAKE, re.DOTALL)
+        [printed] = re.findall(r"```\n(OK .*?)```", FAKE, re.DOTALL)
         exec(program.replace("127.0.0.1:8470", fake_server.address), {})  # noqa: S102 - a page of ours
         assert capsys.readouterr().out == printed
 
@@ -210,8 +211,7 @@ class TestFallbacks:
 
 
 def test_the_file_of_the_fallback_section_is_read(tmp_path: Path):
-    page = (Path(__file__).parents[3] / "docs" / "providers.md").read_text()
-    section = page[page.index("## Fallback") :]
+    section = PAGE[PAGE.index("## Fallback") :]
     path = tmp_path / "llm.toml"
     path.write_text(re.findall(r"```toml\n(.*?)```", section, re.DOTALL)[0])
     keys = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "b"}

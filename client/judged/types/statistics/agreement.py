@@ -25,8 +25,11 @@ class ThresholdCriterion(IntEnum):
     """What a threshold is best at."""
 
     BALANCED_ACCURACY = 1
+    """The best balanced accuracy."""
     KAPPA = 2
+    """The best Cohen's kappa."""
     PRECISION_FLOOR = 3
+    """The highest recall with a precision at or above the floor that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -166,25 +166,29 @@ def test_files_that_are_not_there(tmp_path):
         read_configuration(tmp_path / "none.toml")
 
 
-_FOLDER = Path(__file__).parents[5] / "docs"
-DOCS = (_FOLDER / "providers.md").read_text()
-PAGES = sorted((_FOLDER / "providers").glob("*.md"))
-EXAMPLES = [
-    example
-    for page in (DOCS, *(path.read_text() for path in PAGES))
-    for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-]
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_each_page_has_an_example_and_is_linked(path):
-    assert "```toml\n" in path.read_text()
-    assert f"(providers/{path.name})" in DOCS
+DOCS = (Path(__file__).parents[5] / "docs" / "providers.md").read_text()
+EXAMPLES = re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL)
+PROVIDERS = re.findall(r"^\| \[([^]]+)\]\(#\S+\) \| (`.*`) \| (`.*`) \|$", DOCS, re.MULTILINE)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_of_the_docs_are_read(example):
     assert parse_configuration(tomllib.loads(example), "docs").models
+
+
+def test_the_docs_have_a_table_of_providers():
+    assert len(PROVIDERS) == 9
+
+
+@pytest.mark.parametrize(("name", "provider", "model"), PROVIDERS)
+def test_the_keys_of_each_provider_are_read(name, provider, model):
+    tables = [
+        {"name": name.lower().replace(" ", "-"), **tomllib.loads(keys.replace("<br>", "\n"))}
+        for keys in (provider.replace("`", ""), model.replace("`", ""))
+    ]
+    tables[1]["provider"] = tables[0]["name"]
+    read = parse_configuration({"providers": tables[:1], "models": tables[1:]}, "docs")
+    assert [each.model for each in read.models] == [tables[1]["model"]]
 
 
 def test_the_docs_describe_every_key():
