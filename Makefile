@@ -156,9 +156,10 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write proto
 
-# The pages of docs/, with the reference of Python from its docstrings: site/index.html.
+# The pages of docs/, with the reference of Python from its docstrings: site/index.html. With --quiet,
+# mkdocs does not count warnings, and --strict lets them pass.
 docs: setup .venv/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/.docs: pyproject.toml
 	$(PIP) install --editable '.[docs]'
