@@ -142,7 +142,9 @@ class ReplyCache:
 
 
 def to_payload(reply: ChatReply) -> bytes | None:
-    """Return a reply as JSON; None for one that JSON can't carry, with a lone surrogate say."""
+    """Return a reply as JSON; None for one that can't be read, or holds a lone surrogate."""
+    if reply.unreadable:
+        return None
     try:
         return orjson.dumps(
             {
