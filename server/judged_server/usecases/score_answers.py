@@ -6,6 +6,7 @@ import asyncio
 import math
 import secrets
 from array import array
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -45,6 +46,7 @@ MAX_WAITING = 64
 LARGE_PAIRS = 1000
 """More pairs than this are told apart off the event loop: about 2 ms."""
 
+_MAX_BUILT = 256
 _SEND_S = 0.0003
 """About what it takes to write one score: time that the last ones of a large call need."""
 _INTERNAL = 13
@@ -71,6 +73,7 @@ class Scoring:
         """Take the kind; requests may name the `calibrations`."""
         self._kind = kind
         self._calibrations = calibrations or {}
+        self._built: OrderedDict[object, AnswerScorer] = OrderedDict()
 
     def offer(self) -> Offer | None:
         """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes.
@@ -100,12 +103,18 @@ class Scoring:
             if first != index:
                 rule = f"is that of {field}[{first}] again; ask for each rubric once"
                 raise errors.InvalidField(f"{field}[{index}].rubric", rule)
+        keys = [_key(spec) for spec in specs]
+        if all(key in self._built for key in keys):
+            return [self._built[key] for key in keys]
         settled = [self._settle(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
         scorers = [self._kind.build(each) for each in settled]
         for index, (scorer, each) in enumerate(zip(scorers, settled, strict=True)):
             if each.calibrator is not None:
                 path = f"{field}[{index}].calibration"
                 check_fits(each.calibrator, scorer.bare_identity, path)
+        self._built.update(zip(keys, scorers, strict=True))
+        while len(self._built) > _MAX_BUILT:
+            self._built.popitem(last=False)
         return scorers
 
     def _settle(self, spec: RubricSpec, field: str) -> SettledRubric:
@@ -315,6 +324,13 @@ def distinct_pairs(items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer])
             key = number, scorer.texts_of(item)
             found.setdefault(key, Pair(number, [])).items.append(place)
     return list(found.values())
+
+
+def _key(spec: RubricSpec) -> object:
+    """Return what two specs share when they ask for the same scorer."""
+    parameters = tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
+    weights = tuple(sorted(spec.weights.items()))
+    return spec.rubric, spec.min_score, parameters, weights, spec.calibration
 
 
 def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str, float]:

@@ -53,12 +53,14 @@ Serve = Callable[..., AbstractContextManager[ServerProcess]]
 
 @pytest.fixture
 def serve(config: str, tmp_path: Path) -> Serve:
-    """Start a server over the provider; its cache is on disk, in a folder of the test."""
+    """Start a server over the provider; its cache is on disk, in a folder of the test, or off."""
 
     @contextmanager
-    def start(*flags: str) -> Iterator[ServerProcess]:
-        cache = ("--llm-cache", "disk", "--llm-cache-dir", str(tmp_path / "replies"))
-        with running_server("--llm-config", config, *cache, *flags) as ready:
+    def start(cache: str = "disk") -> Iterator[ServerProcess]:
+        folder = str(tmp_path / "replies")
+        with running_server(
+            "--llm-config", config, "--llm-cache", cache, "--llm-cache-dir", folder
+        ) as ready:
             yield ready
 
     return start
@@ -181,7 +183,7 @@ class TestModes:
         assert calls() == 2
 
     def test_off_keeps_nothing(self, serve: Serve, group: Group, calls: Calls, tmp_path: Path):
-        with serve("--llm-cache", "off") as server, Client(server.address) as client:
+        with serve("off") as server, Client(server.address) as client:
             for _ in range(2):
                 client.judge([group("yes")], judge())
             error = client.judge([group("yes")], judge(), asking=ONLY)[0].error
