@@ -177,9 +177,9 @@ class TestProgressBar:
         assert capsys.readouterr().err == ""
 
     def test_what_takes_long_is_told_where_no_bar_is_shown(self, monkeypatch):
-        told = Queue()
+        told: Queue[tuple[str, bool]] = Queue()
         monkeypatch.setattr(writer, "_LONG_S", 0.001)
-        monkeypatch.setattr(writer.typer, "echo", lambda text, err: told.put((text, err)))
+        monkeypatch.setattr("typer.echo", lambda text, err: told.put((text, err)))
         with progress_bar("judging", 7):
             text, on_stderr = told.get(timeout=60)
         assert text.startswith("still judging, 7 in all, after ")
