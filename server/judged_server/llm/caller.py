@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -44,9 +43,8 @@ from judged_server.llm.rubrics.prompt import new_nonce
 from judged_server.scheduling.single_flight import SingleFlight
 from judged_server.tenant import current_tenant
 
-_TRIES = 3
-"""Requests for one reply in the right form: one that says what was wrong, and where most replies of
-the model are in form a last one."""
+_TRIES = 2
+"""Requests for one reply in the right form: the second says what was wrong. Both are paid for."""
 _REPAIRS = {
     Reason.SCHEMA: "",
     Reason.UNPARSABLE: "it was not in the form that was asked for",
@@ -111,14 +109,6 @@ class Answer(NamedTuple):
     unwritten: bool = False
 
 
-@dataclass(slots=True)
-class _Forms:
-    """How many replies of a model were in the form that was asked for, and how many were not."""
-
-    right: int = 0
-    wrong: int = 0
-
-
 class ModelCaller:
     """Asks the models of a server. One instance serves all calls of a process."""
 
@@ -128,7 +118,6 @@ class ModelCaller:
         self._inflight: SingleFlight[float, Answer] = SingleFlight()  # until when its leader waits
         self._owed: dict[bytes, Answer] = {}
         """Answers that were not given, since what they cost could not be written down."""
-        self._forms: defaultdict[str, _Forms] = defaultdict(_Forms)
 
     async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
         """Return the answer, whatever comes of it, in time for the caller.
@@ -246,19 +235,18 @@ class ModelCaller:
     ) -> Answer:
         """Ask the provider; again when its reply is not in the form that it was asked for."""
         card = model.card
-        forms = self._forms[card.name]
         usage = nothing(card.prices)
         now = asyncio.get_running_loop().time
         reply: ChatReply | None = None
         parsed = _NO_TIME
         fallback = ""
-        unreadable = unwritten = False
+        unwritten = False
         for attempt in range(_TRIES):
             left_s = call_options.ends_at - now()
             if left_s <= 0:
                 break
             nonce = new_nonce()
-            repair = _repair(parsed) if attempt and not unreadable else ""
+            repair = _repair(parsed) if reply is not None and not reply.unreadable else ""
             request = request_for(card, question, nonce, attempt, repair)
             began = now()
             try:
@@ -289,26 +277,11 @@ class ModelCaller:
                 parsed = _MARKER_REPEATED
             # What a fallback answered is paid by its own prices.
             usage += _usage(done, done.answered_by or card)
-            unreadable = unreadable or bool(reply.unreadable)
-            if _is_last(forms, parsed, attempt, unreadable=unreadable):
+            if not reply.unreadable and parsed.reason not in _REPAIRS:
                 break
         if usage.calls or usage.cost:
             _report(card, usage, call_options)
         return Answer(parsed, reply, usage, fallback=fallback, unwritten=unwritten)
-
-
-def _is_last(forms: _Forms, parsed: ParsedReply, attempt: int, *, unreadable: bool) -> bool:
-    """Return whether no other reply is asked for, and note whether this one was in form.
-
-    Where one came that could not be read, two are all: each is paid for.
-    """
-    if unreadable:
-        return attempt > 0
-    if parsed.reason not in _REPAIRS:
-        forms.right += 1
-        return True
-    forms.wrong += 1
-    return attempt > 0 and forms.right <= forms.wrong
 
 
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:

@@ -28,8 +28,8 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-# A reply out of form is asked for again, and once more where most of the model's are in form.
-MOST_TRIES = 3
+# A reply out of form is asked for again.
+MOST_TRIES = 2
 
 # A tenth of it is kept for the reply, and the model leaves its neighbours little of two cores.
 IN_TIME_S = 15
