@@ -59,7 +59,7 @@ test-wheel: setup
 	  --ignore tests/unit/client/report/test_page.py \
 	  --ignore tests/unit/client/labelling/test_screen.py \
 	  --ignore tests/unit/client/evaluation/datasets/test_cells.py \
-	  --ignore tests/unit/client/types/test_shift.py
+	  --ignore tests/unit/client/values/test_shift.py
 	$(BIN)/python tests/bare_wheel.py .venv/wheel/env/bin/python
 
 # The judge `llm` with a real language model: llama.cpp's server on the CPU, 160 MB to fetch.

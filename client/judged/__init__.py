@@ -6,7 +6,7 @@
         verdicts = client.judge([QueryGroup("what is RAG", ["..."], ["...", "..."])])
 
 What callers make, the errors and the main results stand here, and are loaded when they are first
-asked for; `judged.types` has the types of all parts of results too. Modules and folders that begin
+asked for; `judged.values` has the types of all parts of results too. Modules and folders that begin
 with an underscore may change at any time.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Unavailable,
         WrongType,
     )
-    from judged.types import (
+    from judged.values import (
         AnswerItem,
         Asking,
         CacheMode,
@@ -163,8 +163,8 @@ _NAMES = {
         "WrongType"
     ),
 }
-"""The names of each public module but `types`, which has all others."""
-_MODULE_OF = dict.fromkeys(__all__, "types") | {
+"""The names of each public module but `values`, which has all others."""
+_MODULE_OF = dict.fromkeys(__all__, "values") | {
     name: module for module, names in _NAMES.items() for name in names.split()
 }
 """The module of each public name: they take several times as long to load as gRPC does."""

@@ -26,7 +26,7 @@ from judged._transport.connection import Connection
 from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
 from judged._transport.streams import run_stream
 from judged.credentials import Credentials
-from judged.types import (
+from judged.values import (
     AnswerItem,
     AnswerScore,
     Asking,

@@ -215,7 +215,7 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
     """
     from judged import JudgedError  # noqa: PLC0415 - as above
     from judged.evaluation import Dataset, Evaluator, FileError, Results  # noqa: PLC0415
-    from judged.types import Asking  # noqa: PLC0415
+    from judged.values import Asking  # noqa: PLC0415
 
     session = request.config.stash[_SESSION]
 
@@ -270,7 +270,7 @@ def pytest_runtest_makereport(
 
 def _rows(test: str, evaluated: list[EvaluationResult]) -> list[Row]:
     from judged import testing  # noqa: PLC0415 - most tests evaluate nothing
-    from judged.types import RubricSummary  # noqa: PLC0415
+    from judged.values import RubricSummary  # noqa: PLC0415
 
     checked = {id(check.metric): check for check in testing.checks}
     rows = []

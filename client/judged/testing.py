@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation import AnswerEvaluation, EvaluationResult
-from judged.types import AnswerScore, MetricResult, RubricSummary, ScoredAnswers, Status
+from judged.values import AnswerScore, MetricResult, RubricSummary, ScoredAnswers, Status
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""

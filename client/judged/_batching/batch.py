@@ -14,11 +14,11 @@ from judged._convert.groups import write_group
 from judged._convert.judges import Purse, read_identity, write_asking
 from judged._convert.verdicts import read_verdicts, usage_of
 from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id
-from judged.types.groups import QueryGroup
-from judged.types.judges import Asking, Judge
-from judged.types.verdicts import Verdicts
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.groups import QueryGroup
+from judged.values.judges import Asking, Judge
+from judged.values.verdicts import Verdicts
 
 Progress = Callable[[int, int], object]
 

@@ -33,17 +33,16 @@ from judged._inputs import as_metrics
 from judged._transport.connection import AsyncConnection, Connection
 from judged._transport.options import COMPUTING_S, INFO_S
 from judged.errors import InvalidArgument
-from judged.types.metrics import MetricOptions, TextItem, TextMetricTable
-from judged.types.server_info import ServerInfo
-from judged.types.statistics.agreement import CalibrateOptions, Calibration, LabelledScores
-from judged.types.statistics.cascades import CascadeFrontier, CascadeOptions, StagedLabels
-from judged.types.statistics.comparison import ComparedRuns, CompareOptions, RunRelevance
-from judged.types.tenant_usage import TenantUsage
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
+from judged.values.calibration import CalibrateOptions, Calibration, LabelledScores
+from judged.values.cascades import CascadeFrontier, CascadeOptions, StagedLabels
+from judged.values.comparison import ComparedRuns, CompareOptions, RunRelevance
 from judged.values.intervals import IntervalOptions
+from judged.values.metrics import MetricOptions, TextItem, TextMetricTable
 from judged.values.preferences import PairedComparison, SystemRanking
+from judged.values.server_info import ServerInfo, TenantUsage
 
 MOST_DAYS = 366
 """The days that `usage` looks back, at most."""

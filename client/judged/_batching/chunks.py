@@ -18,10 +18,10 @@ from judged._convert.verdicts import missing_for
 from judged._transport.call import CHUNKS_IN_FLIGHT
 from judged._transport.status import rename_paths
 from judged.errors import WrongType
-from judged.types.groups import Context, QueryGroup, Span, Spans
-from judged.types.judges import Asking, Judge, JudgeIdentity, Usage
-from judged.types.verdicts import RARE_COLUMNS, VerdictDetail, VerdictError, Verdicts
 from judged.values.choices import Source, Status
+from judged.values.groups import Context, QueryGroup, Span, Spans
+from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
+from judged.values.verdicts import RARE_COLUMNS, VerdictDetail, VerdictError, Verdicts
 
 CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from judged.errors import InvalidArgument
-from judged.types.groups import QueryGroup
+from judged.values.groups import QueryGroup
 
 
 def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -> Sequence[int]:

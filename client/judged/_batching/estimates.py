@@ -18,11 +18,11 @@ from judged._codec import read_fields
 from judged._convert.judges import write_judge
 from judged._transport.status import rename_paths
 from judged.errors import InvalidArgument
-from judged.types.groups import Context, QueryGroup
-from judged.types.judges import Asking, CostEstimate, Judge
-from judged.types.scores import AnswerItem, Rubric
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.groups import Context, QueryGroup
+from judged.values.judges import Asking, CostEstimate, Judge
+from judged.values.scores import AnswerItem, Rubric
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """Where the work stands in a message; errors speak of the work alone."""

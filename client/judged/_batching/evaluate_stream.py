@@ -24,12 +24,11 @@ from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
 from judged._views import Listed, Texts
-from judged.types.evaluation import Evaluation, NegativeMatch
-from judged.types.groups import QueryGroup
-from judged.types.judges import Asking, Judge, JudgeIdentity
-from judged.types.metrics import MetricOptions
-from judged.types.verdicts import VerdictError, Verdicts, join_verdicts
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.groups import QueryGroup
+from judged.values.judges import Asking, Judge, JudgeIdentity
+from judged.values.metrics import Evaluation, MetricOptions, NegativeMatch
+from judged.values.verdicts import VerdictError, Verdicts, join_verdicts
 
 Progress = Callable[[int, int], object]
 """Is told (contexts done, contexts in all)."""

@@ -9,8 +9,8 @@ from judged._batching.chunks import CHUNK_CHARACTERS, CHUNK_GROUPS, most_context
 from judged._batching.distinct import at_ranks
 from judged._convert.groups import check_group
 from judged.errors import WrongType
-from judged.types.groups import QueryGroup
-from judged.types.judges import Judge
+from judged.values.groups import QueryGroup
+from judged.values.judges import Judge
 
 PART_CHARACTERS = 1 << 21
 """A group above this is cut, between retrieved results: in UTF-8 it may be four times as large."""

@@ -16,10 +16,10 @@ from judged._convert.judges import Purse, read_identity, write_asking, write_jud
 from judged._convert.verdicts import read_chunk
 from judged._inputs import need_each, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
-from judged.types.groups import QueryGroup
-from judged.types.judges import Asking, Judge, JudgeIdentity
-from judged.types.verdicts import JudgedChunk
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.groups import QueryGroup
+from judged.values.judges import Asking, Judge, JudgeIdentity
+from judged.values.verdicts import JudgedChunk
 
 
 class JudgeStream:

@@ -30,16 +30,16 @@ from judged._batching.rankings import (
 from judged._convert.metrics import read_table, write_metrics
 from judged._inputs import as_metrics, need_by_ids, need_kind, set_fields
 from judged._transport.status import rename_paths
-from judged.types.embeddings import EmbeddedRankings
-from judged.types.metrics import MetricOptions, MetricTable
-from judged.types.rankings import (
+from judged.v1 import judge_service_pb2 as pb
+from judged.values.groups import EmbeddedRankings
+from judged.values.metrics import MetricOptions, MetricTable
+from judged.values.rankings import (
     GainRankings,
     JudgedRankings,
     PerQueryValues,
     Relevance,
     TrecRankings,
 )
-from judged.v1 import judge_service_pb2 as pb
 
 _PATH = re.compile(
     r"(?<![\w.])(trec\.qrels|trec\.run|gains\.rankings|embedded\.rankings|judged\.rankings"

@@ -16,9 +16,10 @@ from typing import Any, cast
 from judged._batching.packing import packed
 from judged._convert.trec import Joined, joined
 from judged.errors import InvalidArgument
-from judged.types.embeddings import EmbeddedRankings
-from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricTable
-from judged.types.rankings import (
+from judged.values.choices import Unjudged
+from judged.values.groups import EmbeddedRankings
+from judged.values.metrics import MetricCounts, MetricOptions, MetricResult, MetricTable
+from judged.values.rankings import (
     GainRankings,
     JudgedRanking,
     JudgedRankings,
@@ -27,8 +28,7 @@ from judged.types.rankings import (
     RetrievedDocuments,
     TrecRankings,
 )
-from judged.types.verdicts import VerdictCounts
-from judged.values.choices import Unjudged
+from judged.values.verdicts import VerdictCounts
 
 Metadata = Mapping[str, Mapping[str, str]]
 """Metadata of queries by query id."""

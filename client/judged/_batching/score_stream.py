@@ -18,7 +18,7 @@ from judged import errors
 from judged._batching.scoring import Part, Scoring
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._transport.status import Failure, to_error
-from judged.types.scores import AnswerScore
+from judged.values.scores import AnswerScore
 
 WAITING_SCORES = 1 << 8
 """Scores that may wait for the caller; more wait in the streams, which hold the server up."""

@@ -16,8 +16,10 @@ from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import missing_for, usage_of
 from judged._inputs import need_each
 from judged._transport.status import rename_paths
-from judged.types.judges import Asking, JudgeIdentity, Usage
-from judged.types.scores import (
+from judged.v1 import judge_service_pb2 as pb
+from judged.values.choices import Status
+from judged.values.judges import Asking, JudgeIdentity, Usage
+from judged.values.scores import (
     AnswerItem,
     AnswerScore,
     Rubric,
@@ -25,8 +27,6 @@ from judged.types.scores import (
     ScoreCounts,
     ScoredAnswers,
 )
-from judged.v1 import judge_service_pb2 as pb
-from judged.values.choices import Status
 
 PART_SCORES = 1 << 10
 """The most scores that one message asks for."""

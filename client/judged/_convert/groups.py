@@ -7,10 +7,9 @@ from itertools import chain
 
 from judged._inputs import all_texts, kind_of, need_each, need_kind, need_text, no_id, no_utf8
 from judged.errors import InvalidArgument, WrongType
-from judged.types.embeddings import Embeddings
-from judged.types.groups import Context, QueryGroup, Span, Spans
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.groups import Context, Embeddings, QueryGroup, Span, Spans
 
 _LISTS = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
 _PARTS = {"embeddings": Embeddings, "spans": Spans}

@@ -11,10 +11,10 @@ from types import NoneType
 from judged._codec import read_fields, write_fields
 from judged._inputs import need_each, need_kind
 from judged.errors import JudgedError
-from judged.types.calibrators import Calibrator, ErrorGuarantee
-from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar, Usage
-from judged.types.verdicts import VerdictError
 from judged.v1 import groups_pb2, verdicts_pb2
+from judged.values.calibrators import Calibrator, ErrorGuarantee
+from judged.values.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar, Usage
+from judged.values.verdicts import VerdictError
 
 LEAST = 1e-12
 """A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the

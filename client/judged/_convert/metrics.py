@@ -12,18 +12,17 @@ from judged._convert.trec import write_trec
 from judged._convert.verdicts import usage_of
 from judged._inputs import as_metrics, need_kind
 from judged.errors import WrongType
-from judged.types.embeddings import EmbeddedRankings
-from judged.types.evaluation import Evaluation
-from judged.types.metrics import MetricOptions, MetricTable
-from judged.types.rankings import (
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2
+from judged.values.groups import EmbeddedRankings
+from judged.values.metrics import Evaluation, MetricOptions, MetricTable
+from judged.values.rankings import (
     GainRankings,
     JudgedRankings,
     PerQueryValues,
     Relevance,
     TrecRankings,
 )
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import metrics_pb2
 
 _INPUTS: dict[str, Literal["verdicts", "qrels", "gains"]] = {
     "groups": "verdicts",

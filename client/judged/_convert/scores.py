@@ -12,11 +12,11 @@ from judged._convert.judges import write_asking, write_calibration, write_value
 from judged._convert.verdicts import read_error
 from judged._inputs import all_texts, check_utf8, kind_of, need_id, need_text
 from judged.errors import WrongType
-from judged.types.judges import Asking, JudgeIdentity, Usage
-from judged.types.scores import AnswerItem, AnswerScore, Rubric
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
 from judged.values.choices import Source, Status
+from judged.values.judges import Asking, JudgeIdentity, Usage
+from judged.values.scores import AnswerItem, AnswerScore, Rubric
 
 
 def write_scores(

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from judged._codec import read_fields
 from judged._convert.judges import read_value
-from judged.types.server_info import JudgeInfo, MetricInfo, ParameterInfo, ServerInfo
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Matching
+from judged.values.server_info import JudgeInfo, MetricInfo, ParameterInfo, ServerInfo
 
 
 def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:

@@ -14,9 +14,9 @@ from judged import errors
 from judged._codec import write_fields
 from judged._inputs import check_utf8, need_each, need_text
 from judged._transport.status import rename_paths
-from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
 from judged.v1 import metrics_pb2, statistics_service_pb2
 from judged.values.intervals import IntervalOptions
+from judged.values.metrics import TextItem, TextMetricResult, TextMetricTable
 
 PART_BYTES = 8 << 20
 PART_REFERENCES = 100_000

@@ -11,8 +11,8 @@ from typing import NamedTuple, SupportsFloat
 
 from judged._inputs import all_texts, join_ids, no_id, no_utf8
 from judged.errors import InvalidArgument
-from judged.types.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
 from judged.v1 import metrics_pb2
+from judged.values.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
 
 _TEXT_BYTES = 3
 """What a string costs on the wire beside its characters."""

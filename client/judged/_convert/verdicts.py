@@ -11,19 +11,19 @@ from judged._codec import read_fields
 from judged._transport.status import in_python, may_retry
 from judged._views import Booleans
 from judged.errors import JudgedError
-from judged.types.groups import QueryGroup
-from judged.types.judges import JudgeIdentity, Usage
-from judged.types.verdicts import (
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scores_pb2, verdicts_pb2
+from judged.v1.error_reason_pb2 import ErrorReason
+from judged.values.choices import Source, Status
+from judged.values.groups import QueryGroup
+from judged.values.judges import JudgeIdentity, Usage
+from judged.values.verdicts import (
     JudgedChunk,
     VerdictDetail,
     VerdictError,
     Verdicts,
     VerdictSample,
 )
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scores_pb2, verdicts_pb2
-from judged.v1.error_reason_pb2 import ErrorReason
-from judged.values.choices import Source, Status
 
 
 def read_reason(number: int) -> str:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from judged.canary.files import Canary, CanaryItem, Check, History, Outcome
 from judged.client import Client
 from judged.errors import InvalidArgument, MissingVerdicts
-from judged.types import (
+from judged.values import (
     Asking,
     CacheMode,
     Judge,

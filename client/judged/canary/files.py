@@ -22,7 +22,7 @@ from judged.evaluation.datasets.files import (
     read_records,
     writing,
 )
-from judged.types import Judge
+from judged.values import Judge
 
 FORMAT = "judged canary"
 VERSION = 1

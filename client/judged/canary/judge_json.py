@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from judged.evaluation.datasets.files import Record
-from judged.types import Calibrator, Judge, PanelMember, Scalar
+from judged.values import Calibrator, Judge, PanelMember, Scalar
 
 
 def write_judge(judge: Judge) -> dict[str, Any]:

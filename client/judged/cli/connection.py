@@ -15,7 +15,7 @@ from judged._transport.channel import fault
 from judged.cli.local_server import info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem, explained
 from judged.credentials import Credentials, Tls, Token
-from judged.types import ServerInfo
+from judged.values import ServerInfo
 
 _FIRST_ANSWER_S = 10.0
 TOKEN_VARIABLE = "JUDGED_TOKEN"  # noqa: S105 - the name of a variable

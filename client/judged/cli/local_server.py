@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from judged.cli.problems import Problem
-from judged.types import ServerInfo
+from judged.values import ServerInfo
 
 START_S = 60.0
 STOP_S = 5.0

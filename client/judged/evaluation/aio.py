@@ -26,7 +26,7 @@ from judged.evaluation.answers.ranking import (
 from judged.evaluation.answers.score_panel import Combine, PanelScores, panel_steps
 from judged.evaluation.answers.similarity import AnswerSimilarity, similarity_steps
 from judged.evaluation.system import Question, System
-from judged.types import AnswerItem, Asking, IntervalOptions, Judge, Rubric, TextItem
+from judged.values import AnswerItem, Asking, IntervalOptions, Judge, Rubric, TextItem
 
 __all__ = ["answer_similarity", "compare_answers", "evaluate_answers", "score_by_panel"]
 

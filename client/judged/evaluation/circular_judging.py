@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from judged._inputs import as_list
 from judged.errors import InvalidArgument
 from judged.evaluation.model_families import related
-from judged.types import Judge, PanelMember, Rubric, ServerInfo
+from judged.values import Judge, PanelMember, Rubric, ServerInfo
 
 _OF_MODELS = {"llm", "answers"}
 

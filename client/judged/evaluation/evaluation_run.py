@@ -35,7 +35,7 @@ from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge, of_gro
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import as_retrieved
 from judged.evaluation.system import signature_of
-from judged.types import (
+from judged.values import (
     Asking,
     Evaluation,
     IntervalOptions,
@@ -46,7 +46,7 @@ from judged.types import (
     Usage,
     Verdicts,
 )
-from judged.types.verdicts import join_verdicts
+from judged.values.verdicts import join_verdicts
 
 
 @dataclass(frozen=True, slots=True)

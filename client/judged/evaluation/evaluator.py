@@ -27,7 +27,7 @@ from judged.evaluation.progress import OnProgress, stage
 from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Found, Retriever, RetrieverFunction
-from judged.types import (
+from judged.values import (
     Asking,
     CostEstimate,
     Evaluation,

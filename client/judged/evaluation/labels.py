@@ -14,7 +14,7 @@ from judged._batching.distinct import distinct_ranks
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.files import FileError, Record, as_label, read_records
-from judged.types import (
+from judged.values import (
     CorrectedEstimate,
     Evaluation,
     JudgedRanking,

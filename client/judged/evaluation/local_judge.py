@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
 
-from judged.types import Context, JudgeIdentity, QueryGroup, Source, Status, VerdictError, Verdicts
+from judged.values import Context, JudgeIdentity, QueryGroup, Source, Status, VerdictError, Verdicts
 
 JudgeFunction = Callable[[Context], bool | float | None]
 """Says of a context whether it is relevant, or how much from 0 to 1; None abstains."""

@@ -9,8 +9,8 @@ from judged._batching.distinct import distinct_ranks
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.query_result import QueryResult, RetrievedResult
-from judged.types import QueryGroup, Span, Status, Verdicts
-from judged.types.verdicts import vote_agreement
+from judged.values import QueryGroup, Span, Status, Verdicts
+from judged.values.verdicts import vote_agreement
 
 _OK = int(Status.OK)
 

@@ -12,7 +12,7 @@ from judged._convert.groups import as_groups
 from judged._inputs import need_kind
 from judged.errors import InvalidArgument
 from judged.evaluation.labels import refuse_families
-from judged.types import (
+from judged.values import (
     Evaluation,
     JudgedRanking,
     JudgedRankings,
@@ -25,7 +25,7 @@ from judged.types import (
     VerdictCounts,
     Verdicts,
 )
-from judged.types.verdicts import pick_verdicts
+from judged.values.verdicts import pick_verdicts
 
 
 @runtime_checkable

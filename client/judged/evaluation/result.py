@@ -27,7 +27,7 @@ from judged.evaluation.result_document import (
     write_query,
 )
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
-from judged.types import JudgeIdentity, MetricResult, MetricTable, NegativeReport, Usage
+from judged.values import JudgeIdentity, MetricResult, MetricTable, NegativeReport, Usage
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from judged._views import plain
 from judged.evaluation.datasets.files import Record, read_object
 from judged.evaluation.query_result import QueryResult, RetrievedResult
-from judged.types import (
+from judged.values import (
     Interval,
     JudgeIdentity,
     MetricCounts,

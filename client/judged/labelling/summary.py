@@ -10,7 +10,7 @@ from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.labelling.items import Item, Judged
 from judged.labelling.label_file import LabelFile
-from judged.types import (
+from judged.values import (
     CalibrateOptions,
     CorrectedEstimate,
     IntervalOptions,

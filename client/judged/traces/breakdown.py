@@ -8,7 +8,7 @@ from typing import Any
 
 from judged.evaluation.datasets.files import Record
 from judged.traces.keys import named, refuse_unknown, share
-from judged.types import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
+from judged.values import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
 
 
 @dataclass(frozen=True, slots=True)

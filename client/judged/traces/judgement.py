@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from judged.traces.breakdown import Breakdown
-from judged.types import Flag, JudgeIdentity, Source, Status, VerdictError
+from judged.values import Flag, JudgeIdentity, Source, Status, VerdictError
 
 SLACK = 1e-9
 """What a score may lack to the threshold, as on the server."""

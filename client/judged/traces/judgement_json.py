@@ -12,7 +12,7 @@ from judged.evaluation.datasets.files import Record
 from judged.traces.breakdown import read_breakdown, write_breakdown
 from judged.traces.judgement import SLACK, Judgement
 from judged.traces.keys import decision, named, refuse_unknown, sha256, share
-from judged.types import Flag, JudgeIdentity, Source, Status, VerdictError
+from judged.values import Flag, JudgeIdentity, Source, Status, VerdictError
 
 _KEYS = frozenset(
     {

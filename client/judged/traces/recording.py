@@ -9,7 +9,7 @@ from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
 from judged.traces.judgement import Judgement, majority_of
 from judged.traces.trace import Trace
-from judged.types import (
+from judged.values import (
     AnswerItem,
     AnswerScore,
     Flag,

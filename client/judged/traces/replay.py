@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
-from judged.types import (
+from judged.values import (
     JudgeIdentity,
     QueryGroup,
     RubricInfo,

@@ -21,7 +21,7 @@ from judged.traces.replay import (
     same_judge,
 )
 from judged.traces.trace import Trace
-from judged.types import (
+from judged.values import (
     AnswerItem,
     AnswerScore,
     JudgeIdentity,

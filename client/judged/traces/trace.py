@@ -17,7 +17,7 @@ from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_
 from judged.traces.judgement import Judgement
 from judged.traces.judgement_json import read_judgement, write_judgement
 from judged.traces.keys import refuse_unknown
-from judged.types import Status
+from judged.values import Status
 
 FORMAT = "judged-trace"
 VERSION = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from judged.traces.recording import record_scores, record_verdicts
 from judged.traces.trace import Trace
-from judged.types import AnswerItem, AnswerScore, QueryGroup, RubricInfo, Verdicts
+from judged.values import AnswerItem, AnswerScore, QueryGroup, RubricInfo, Verdicts
 
 
 class TraceFile:

@@ -28,7 +28,7 @@ from judged import (
     QueryGroup,
 )
 from judged.credentials import Token
-from judged.types import TenantUsage
+from judged.values import TenantUsage
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked

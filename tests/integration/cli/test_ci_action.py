@@ -16,7 +16,7 @@ import pytest
 import yaml
 from judged import Client, IntervalOptions, MetricOptions, PerQueryValues
 from judged.report.documents import read_differences
-from judged.types import CompareOptions
+from judged.values import CompareOptions
 
 from tests.integration.cli_process import run_in
 from tests.integration.server_process import running_server

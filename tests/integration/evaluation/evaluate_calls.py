@@ -13,9 +13,9 @@ from judged._convert.groups import write_group
 from judged._convert.judges import write_judge
 from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import read_verdicts
-from judged.types import NegativeMatch
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged.values import NegativeMatch
 
 
 def needs_model(client: Client) -> None:

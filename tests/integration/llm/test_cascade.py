@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from judged import AsyncClient, Calibrator, Client, Flag, InvalidArgument, Judge, QueryGroup
-from judged.types import CascadeOptions, ScoredStage, StagedLabels
+from judged.values import CascadeOptions, ScoredStage, StagedLabels
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from judged import Asking, CacheMode, Client, Judge, QueryGroup, Status, Verdict, Verdicts
-from judged.types import Usage
+from judged.values import Usage
 
 from tests.fakes.providers.raw_provider import (
     RawProvider,

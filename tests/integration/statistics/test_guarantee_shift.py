@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from judged import Client, Judge, QueryGroup
-from judged.types import load_cascade
+from judged.values import load_cascade
 
 from tests.integration.cli_process import run_in
 

@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged._codec import UnknownChoice, read_fields, write_fields
-from judged.types import AnswerScore, ClaimVerdict, Interval, MetricTable, RubricInfo, VerifiedClaim
-from judged.types.metrics import MetricResult
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, scores_pb2, statistics_service_pb2
+from judged.values import (
+    AnswerScore,
+    ClaimVerdict,
+    Interval,
+    MetricTable,
+    RubricInfo,
+    VerifiedClaim,
+)
 from judged.values.agreement import Agreement, RatingTable
 from judged.values.intervals import Estimate, IntervalMethod
+from judged.values.metrics import MetricResult
 
 
 def test_what_is_optional_and_unset_is_none_and_a_set_zero_is_zero():

@@ -53,7 +53,7 @@ from judged.evaluation import (
     Retrieved,
     evaluate_answers,
 )
-from judged.types import CascadeOptions
+from judged.values import CascadeOptions
 
 
 @Integral.register

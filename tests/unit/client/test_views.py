@@ -36,7 +36,7 @@ from judged.evaluation import (
     Retrieved,
     TrecQrels,
 )
-from judged.types import (
+from judged.values import (
     Agreement,
     AnswerScore,
     Calibration,
@@ -107,7 +107,7 @@ def compared():
     test = TestResult(1.0, 0.01, 0.02, 0.02)
     made = RunComparison(
         *("mrr", "a", "b", 2, 0.4, 0.6, ESTIMATE, None, test, test, test, None, 1, 0, 1),
-        [judged.types.MovedQuery("q1", 0.0, 1.0)],
+        [judged.values.MovedQuery("q1", 0.0, 1.0)],
         ComparisonPower(0.3, None, None),
         ["few queries"],
     )

@@ -8,16 +8,16 @@ from judged import errors
 from judged._codec import read_fields, write_fields
 from judged._inputs import need_kind
 from judged.errors import WrongType
-from judged.types.calibrators import Calibrator
-from judged.types.judges import JudgeIdentity
-from judged.types.statistics.agreement import (
+from judged.v1 import statistics_service_pb2, verdicts_pb2
+from judged.values.calibration import (
     CalibrateOptions,
     Calibration,
     LabelledScores,
     Reliability,
 )
-from judged.v1 import statistics_service_pb2, verdicts_pb2
+from judged.values.calibrators import Calibrator
 from judged.values.intervals import IntervalOptions
+from judged.values.judges import JudgeIdentity
 
 
 def write_calibrate(

@@ -6,8 +6,9 @@ from judged._codec import read_fields, write_fields
 from judged._convert.statistics.agreement import numbers_of, write_identity
 from judged._inputs import need_each, need_kind
 from judged.errors import WrongType
-from judged.types.calibrators import Calibrator
-from judged.types.statistics.cascades import (
+from judged.v1 import statistics_service_pb2 as pb
+from judged.values.calibrators import Calibrator
+from judged.values.cascades import (
     CascadeFrontier,
     CascadeOptions,
     FrontierPoint,
@@ -15,7 +16,6 @@ from judged.types.statistics.cascades import (
     ScoredStage,
     StagedLabels,
 )
-from judged.v1 import statistics_service_pb2 as pb
 
 
 def write_calibrate_cascade(

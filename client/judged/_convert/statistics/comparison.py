@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from judged._codec import read_fields, write_fields
 from judged._convert.metrics import write_metrics
 from judged._inputs import need_kind
-from judged.types.metrics import MetricOptions, MetricTable
-from judged.types.rankings import GainRankings, JudgedRankings, PerQueryValues, TrecRankings
-from judged.types.statistics.comparison import (
+from judged.v1 import statistics_service_pb2
+from judged.values.comparison import (
     ComparedRuns,
     CompareOptions,
     DocumentRankings,
     RunRelevance,
 )
-from judged.v1 import statistics_service_pb2
+from judged.values.metrics import MetricOptions, MetricTable
+from judged.values.rankings import GainRankings, JudgedRankings, PerQueryValues, TrecRankings
 
 
 def write_compare(

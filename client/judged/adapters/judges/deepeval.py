@@ -10,7 +10,7 @@ from deepeval.test_case import LLMTestCase
 
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
-from judged.types import Judge
+from judged.values import Judge
 
 
 class JudgedMetric(BaseMetric):  # type: ignore[misc]  # Any where DeepEval is not installed

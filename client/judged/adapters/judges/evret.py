@@ -7,7 +7,7 @@ from evret.judges.base import JudgmentContext
 
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
-from judged.types import Context, Judge
+from judged.values import Context, Judge
 
 
 class JudgedJudge(EvretJudge):  # type: ignore[misc]  # Any where Evret is not installed

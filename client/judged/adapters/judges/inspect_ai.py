@@ -9,7 +9,7 @@ from inspect_ai.solver import TaskState
 
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
-from judged.types import Context, Judge
+from judged.values import Context, Judge
 
 
 @scorer(metrics=[accuracy(), stderr()])  # type: ignore[untyped-decorator]  # Any where inspect_ai is not installed

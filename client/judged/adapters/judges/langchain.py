@@ -8,7 +8,7 @@ from langchain_classic.evaluation import StringEvaluator
 
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
-from judged.types import Context, Judge
+from judged.values import Context, Judge
 
 
 class JudgedStringEvaluator(StringEvaluator):  # type: ignore[misc]  # Any where it is not installed

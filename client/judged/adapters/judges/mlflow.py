@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
-from judged.types import Context, Judge
+from judged.values import Context, Judge
 
 _SOURCE = AssessmentSource(source_type="CODE", source_id="judged")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
-from judged.types import Context, Judge
+from judged.values import Context, Judge
 
 
 class Ranking(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from judged.client import Client
 from judged.errors import FailedPrecondition
-from judged.types import Context, Judge, QueryGroup
+from judged.values import Context, Judge, QueryGroup
 
 
 class NoVerdict(FailedPrecondition):

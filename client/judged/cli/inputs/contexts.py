@@ -28,7 +28,7 @@ from judged.evaluation.datasets.files import (
 )
 from judged.evaluation.datasets.id_index import IdIndex
 from judged.traces import MissingJudgements
-from judged.types.verdicts import pick_verdicts
+from judged.values.verdicts import pick_verdicts
 
 BLOCK_LINES = 1 << 13
 """Lines that are held at once where verdicts go to a file."""

@@ -12,7 +12,7 @@ from judged.cli.connection import Access, connect
 from judged.cli.output.reports import Report, ReportedMetric
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem, explained
-from judged.types import ComparedRuns
+from judged.values import ComparedRuns
 
 
 @dataclass(frozen=True, slots=True)

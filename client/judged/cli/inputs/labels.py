@@ -9,7 +9,7 @@ from judged.cli.inputs.contexts import FIELDS, contexts_of
 from judged.cli.inputs.lines import check_labelled, input_records, name_of
 from judged.evaluation.datasets.files import FileError
 from judged.evaluation.labels import read_inclusion
-from judged.types import Context
+from judged.values import Context
 
 LABEL = "relevant"
 

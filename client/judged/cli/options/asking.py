@@ -19,7 +19,7 @@ from judged._views import of_all
 from judged.cli.options.judges import CASCADE
 from judged.cli.options.judges import KIND as PANEL
 from judged.cli.problems import Problem
-from judged.types import VerdictError
+from judged.values import VerdictError
 
 KIND = "llm"
 NOT_CACHED = "NOT_CACHED"

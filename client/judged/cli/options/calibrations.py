@@ -11,7 +11,7 @@ import typer
 
 from judged import Calibrator, Judge, Rubric, errors
 from judged.cli.problems import Problem
-from judged.types import ServerInfo
+from judged.values import ServerInfo
 
 CalibrationFlag = Annotated[
     str | None,

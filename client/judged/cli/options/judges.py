@@ -20,7 +20,7 @@ from judged._batching.chunks import ASKING_KINDS
 from judged.cli.options.calibrations import CalibrationFlag, with_calibration
 from judged.cli.options.common import Parameters
 from judged.cli.problems import Problem, did_you_mean
-from judged.types import JudgeInfo, ParameterInfo, Scalar, ServerInfo, load_cascade
+from judged.values import JudgeInfo, ParameterInfo, Scalar, ServerInfo, load_cascade
 
 KIND = "panel"
 CASCADE = "cascade"

@@ -19,7 +19,7 @@ from judged.cli.options.asking import ModelFlags
 from judged.cli.options.judges import read_judge
 from judged.cli.output.gates import Gate, Outcome, coverage_outcomes, hold_mean, not_assessed
 from judged.cli.problems import Problem, did_you_mean
-from judged.types import RubricSummary, ServerInfo
+from judged.values import RubricSummary, ServerInfo
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""

@@ -21,7 +21,7 @@ from judged.evaluation.answers.score_panel import (
     replace_model,
     score_by_panel,
 )
-from judged.types import ServerInfo
+from judged.values import ServerInfo
 
 PanelModels = Annotated[
     list[str] | None,

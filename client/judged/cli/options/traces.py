@@ -14,7 +14,7 @@ from judged._views import plural
 from judged.cli.options.asking import KIND
 from judged.cli.output.writer import Output, check_writable
 from judged.cli.problems import Problem
-from judged.types import RubricInfo
+from judged.values import RubricInfo
 
 NONE = "none"
 FLAG = "--judge none"

@@ -17,7 +17,7 @@ from judged.cli.output.estimates import (
 from judged.cli.output.usage import usage_document
 from judged.cli.output.writer import Output, new_table
 from judged.report.summary import number
-from judged.types import (
+from judged.values import (
     Calibration,
     CascadeBounds,
     CorrectedEstimate,

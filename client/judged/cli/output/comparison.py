@@ -8,7 +8,7 @@ from rich.table import Table
 
 from judged.cli.output.writer import new_table
 from judged.report.summary import number, p_value, signed
-from judged.types import Estimate, RunComparison
+from judged.values import Estimate, RunComparison
 
 
 def comparison_table(comparisons: Sequence[RunComparison]) -> Table:

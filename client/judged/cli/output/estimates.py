@@ -12,8 +12,8 @@ from judged import MetricTable
 from judged.cli.output.tables import mean_of, with_interval
 from judged.cli.output.writer import new_table
 from judged.report.summary import number
-from judged.types import CorrectedEstimate, Estimate
-from judged.types.intervals import names_by_warning, shared_warnings
+from judged.values import CorrectedEstimate, Estimate
+from judged.values.intervals import names_by_warning, shared_warnings
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:

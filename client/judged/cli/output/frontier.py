@@ -10,7 +10,7 @@ from rich.table import Table
 
 from judged.cli.output.writer import new_table
 from judged.report.summary import number
-from judged.types import CascadeFrontier, FrontierPoint
+from judged.values import CascadeFrontier, FrontierPoint
 
 
 def frontier_table(found: CascadeFrontier, names: Sequence[str], unit: str) -> Table:

@@ -18,8 +18,8 @@ from judged.cli.output.reports import Report, read_report
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.report.summary import share
-from judged.types import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
-from judged.types.metric_names import is_metric, may_be
+from judged.values import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
+from judged.values.metric_names import is_metric, may_be
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""

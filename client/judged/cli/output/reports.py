@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_bytes
-from judged.types.metric_names import is_metric
+from judged.values.metric_names import is_metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from judged.cli.output.usage import split_warnings
 from judged.cli.output.writer import new_table
 from judged.evaluation._steps.warnings import missing_kinds
 from judged.report.summary import number
-from judged.types import AnswerScore
+from judged.values import AnswerScore
 
 _SHOWN_WARNINGS = 5
 

@@ -11,7 +11,7 @@ from judged import MetricTable
 from judged._views import of_all, plural, word
 from judged.cli.output.writer import new_table
 from judged.report.summary import number
-from judged.types import Interval, MetricCounts, MetricResult, NegativeReport, VerdictCounts
+from judged.values import Interval, MetricCounts, MetricResult, NegativeReport, VerdictCounts
 
 
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:

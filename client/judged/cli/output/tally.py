@@ -22,7 +22,7 @@ from judged.evaluation._steps.warnings import (
     reasons_of,
     verdict_warnings,
 )
-from judged.types import JudgeIdentity, Usage, VerdictCounts, VerdictError
+from judged.values import JudgeIdentity, Usage, VerdictCounts, VerdictError
 
 
 @dataclass(slots=True)

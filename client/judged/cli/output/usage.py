@@ -12,7 +12,7 @@ from rich.table import Table
 from judged import Flag, Verdicts
 from judged._views import of_all, plural, word
 from judged.cli.output.writer import Output, new_table
-from judged.types import CascadeUsage, CostEstimate, ErrorGuarantee, Usage, VerdictDetail
+from judged.values import CascadeUsage, CostEstimate, ErrorGuarantee, Usage, VerdictDetail
 
 
 def describe_usage(usage: Usage) -> str:

@@ -24,7 +24,7 @@ from judged.cli.output.table_width import VisibleTable, fitting
 from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import FileWarning
 from judged.report.texts import visible
-from judged.types import VerdictError
+from judged.values import VerdictError
 
 Report = Callable[[int, int], object]
 """Called with what is done and what there is in all."""

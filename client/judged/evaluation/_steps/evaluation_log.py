@@ -22,7 +22,7 @@ from judged._transport.call import derived_id
 from judged.evaluation.datasets.files import FileError, Record, parse_json, writing
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved, read_span
-from judged.types import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
+from judged.values import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
 
 _COLUMNS = (
     *("relevant", "score", "status", "source", "flags", "agreement", "probability"),

@@ -8,7 +8,7 @@ from judged._convert.scores import check_item
 from judged.errors import FailedPrecondition, InvalidArgument
 from judged.evaluation._steps.walking import Steps
 from judged.evaluation.system import Question
-from judged.types import (
+from judged.values import (
     AnswerItem,
     Asking,
     CacheMode,

@@ -10,7 +10,7 @@ from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.results import Results
-from judged.types import (
+from judged.values import (
     Evaluation,
     IntervalOptions,
     JudgeIdentity,
@@ -21,7 +21,7 @@ from judged.types import (
     VerdictCounts,
     Verdicts,
 )
-from judged.types.intervals import shared_warnings
+from judged.values.intervals import shared_warnings
 
 _SHOWN_REASONS = 3
 _FLAGGED = {

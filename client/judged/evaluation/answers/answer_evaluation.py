@@ -30,7 +30,7 @@ from judged.evaluation._steps.first_checks import ask_server, check_questions
 from judged.evaluation._steps.walking import OnThread, Steps, need_client, run_steps
 from judged.evaluation.circular_judging import models_of, scoring_models, tell_circular
 from judged.evaluation.system import Answer, Question, System, signature_of
-from judged.types import (
+from judged.values import (
     AnswerItem,
     AnswerScore,
     Asking,
@@ -41,7 +41,7 @@ from judged.types import (
     Status,
     Usage,
 )
-from judged.types.scores import summary_of
+from judged.values.scores import summary_of
 
 Progress = Callable[[int, int], object]
 

@@ -14,7 +14,7 @@ from judged._inputs import as_list, need_each, need_id, set_fields
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.evaluation._steps.walking import Steps, need_client, run_steps
-from judged.types import (
+from judged.values import (
     AnswerItem,
     AnswerScore,
     Asking,

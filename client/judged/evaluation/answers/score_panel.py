@@ -19,7 +19,7 @@ from judged._inputs import need_each, need_ids
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.evaluation._steps.walking import Step, Steps, need_client, run_steps
-from judged.types import (
+from judged.values import (
     AnswerItem,
     AnswerScore,
     Asking,

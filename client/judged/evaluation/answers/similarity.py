@@ -14,7 +14,7 @@ from judged._inputs import need_each
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.evaluation._steps.walking import Steps, need_client, run_steps
-from judged.types import (
+from judged.values import (
     Flag,
     IntervalOptions,
     Judge,

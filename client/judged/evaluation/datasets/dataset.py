@@ -15,7 +15,7 @@ from judged.evaluation.datasets.formats.content import Content
 from judged.evaluation.datasets.formats.tables import read_rows
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
-from judged.types import QueryGroup, Spans
+from judged.values import QueryGroup, Spans
 
 
 class MissingText(ValueError):

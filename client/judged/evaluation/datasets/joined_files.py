@@ -21,7 +21,7 @@ from judged.evaluation.datasets.query import (
     read_query,
 )
 from judged.evaluation.datasets.results import LinesOfResults, Retrieved, scores_fall
-from judged.types import QueryGroup
+from judged.values import QueryGroup
 
 JoinedQuery = tuple[Query, QueryGroup, Sequence[Retrieved]]
 """A query, the same with its results as a group, and its results as they were read."""

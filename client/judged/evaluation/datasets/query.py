@@ -18,7 +18,7 @@ from judged._inputs import (
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.files import Record
 from judged.evaluation.datasets.results import read_span
-from judged.types import Span
+from judged.values import Span
 
 QUERY_FIELDS = (
     "query_id",

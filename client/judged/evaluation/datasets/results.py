@@ -34,7 +34,7 @@ from judged.evaluation.datasets.files import (
     writing,
 )
 from judged.evaluation.datasets.trec import TrecRun, check_trec_ids, single
-from judged.types import Span
+from judged.values import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans
 from judged._batching import chunks as chunking
 from judged._batching.chunks import Assembly, Piece, cut, fold, original_path
 from judged._batching.estimates import estimate_judging
-from judged.types.judges import CostEstimate, JudgeIdentity, Usage
-from judged.types.verdicts import VerdictDetail, VerdictError, Verdicts, join_verdicts
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.judges import CostEstimate, JudgeIdentity, Usage
+from judged.values.verdicts import VerdictDetail, VerdictError, Verdicts, join_verdicts
 
 IDENTITY = JudgeIdentity("k", "", 0.5, "s", "k", "f")
 

@@ -28,7 +28,7 @@ from judged._batching.rankings import (
     split,
     values_of,
 )
-from judged.types import MetricCounts, MetricResult, MetricSlice
+from judged.values import MetricCounts, MetricResult, MetricSlice
 
 ids = st.text("abc", min_size=1, max_size=3)
 topics = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), max_size=5), max_size=8)

@@ -18,9 +18,9 @@ from judged import (
     Unavailable,
 )
 from judged._batching.scoring import Scoring, as_rubrics, summarise
-from judged.types import AnswerScore
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2, verdicts_pb2
+from judged.values import AnswerScore
 
 from tests.fakes.score_service import score_of
 

@@ -3,8 +3,8 @@
 from judged import HumanLabels, JudgedRanking, JudgedRankings, MetricOptions, PerQueryValues
 from judged._codec import read_fields
 from judged._convert.metrics import read_table, write_metrics
-from judged.types import CorrectedEstimate
 from judged.v1 import metrics_pb2
+from judged.values import CorrectedEstimate
 
 
 def test_labels_travel_beside_the_verdicts():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged import Asking, CacheMode
 from judged._convert.judges import Purse, write_asking
-from judged.types import Usage
+from judged.values import Usage
 
 
 def test_nothing_is_written_for_the_defaults_of_the_server():

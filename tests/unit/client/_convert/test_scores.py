@@ -15,9 +15,9 @@ from judged import (
 )
 from judged._convert.judges import read_identity
 from judged._convert.scores import read_score, write_item, write_scores
-from judged.types import ClaimVerdict, DimensionScore, Usage, VerifiedClaim
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.error_reason_pb2 import ERROR_REASON_NO_QUORUM
+from judged.values import ClaimVerdict, DimensionScore, Usage, VerifiedClaim
 
 from tests.fakes.score_service import IDENTITY, score_of
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import InvalidArgument, TextItem, TextMetricTable
 from judged._convert.text_metrics import TextPart, merge_text_metrics, of_whole, split_items
-from judged.types import TextMetricResult
+from judged.values import TextMetricResult
 
 
 def result(mean, values=(), nrefs="1", name="bleu"):

@@ -4,8 +4,8 @@ from google.protobuf.duration_pb2 import Duration
 from judged import Status
 from judged._codec import read_fields
 from judged._convert.verdicts import read_detail
-from judged.types import Usage
 from judged.v1 import verdicts_pb2
+from judged.values import Usage
 
 
 class TestUsage:

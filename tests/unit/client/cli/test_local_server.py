@@ -9,7 +9,7 @@ import pytest
 from judged.cli import local_server
 from judged.cli.local_server import as_private, info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem
-from judged.types import ChatModelInfo, JudgeInfo, ServerInfo
+from judged.values import ChatModelInfo, JudgeInfo, ServerInfo
 
 
 @pytest.fixture

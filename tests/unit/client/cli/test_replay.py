@@ -10,7 +10,7 @@ from judged.cli.replay import open_replay, read_trace, replayed
 from judged.traces import MissingScores, OtherRubric, Replay, ReplayError, ScoreReplay, Trace
 from judged.traces.items import Hashes, Text, TracedAnswer
 from judged.traces.judgement import Judgement
-from judged.types import JudgeIdentity, VerdictError
+from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import Status
 
 TRACING = Tracing("t.jsonl", replays=True, hashed=False, judgements="")

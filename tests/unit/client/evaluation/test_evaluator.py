@@ -10,7 +10,7 @@ from judged import (
     Verdicts,
 )
 from judged.evaluation import AsyncEvaluator, Dataset, Evaluator, Query, Retrieved
-from judged.types import CostEstimate, Evaluation, JudgeIdentity, MetricCounts, MetricResult
+from judged.values import CostEstimate, Evaluation, JudgeIdentity, MetricCounts, MetricResult
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 

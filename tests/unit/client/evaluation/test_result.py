@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from judged.cli.output.reports import read_report
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
 from judged.evaluation.datasets.formats.cells import plain_cell
-from judged.types import (
+from judged.values import (
     Interval,
     JudgeIdentity,
     MetricCounts,

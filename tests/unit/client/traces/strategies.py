@@ -5,9 +5,9 @@ from judged import Flag, Source, Status
 from judged.traces import Judgement, Trace
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
-from judged.types import JudgeIdentity, VerdictError
-from judged.types.scores import DimensionScore, VerifiedClaim
+from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import ClaimVerdict
+from judged.values.scores import DimensionScore, VerifiedClaim
 
 HASHES = Hashes()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

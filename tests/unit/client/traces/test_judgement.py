@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged import Status
 from judged.traces.judgement import Judgement, identity_at, judgement_name, majority_of, rubric_of
-from judged.types import JudgeIdentity
+from judged.values import JudgeIdentity
 
 KEY = "a" * 64
 SIGNATURE = "llm|rubric:retrieval_match@7|sha:3b70145c|model:small|samples:3|min_score:0.5|v1"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import QueryGroup, Status, Verdicts
 from judged.traces import Replay, ReplayError, Trace, record_verdicts
-from judged.types import JudgeIdentity, Usage, VerdictDetail, VerdictSample
+from judged.values import JudgeIdentity, Usage, VerdictDetail, VerdictSample
 
 GROUPS = [QueryGroup("q", ["e"], ["r"], "1")]
 LLM = JudgeIdentity("llm", "", 0.5, "llm|model:small|min_score:0.5|v1", "a" * 64, "b" * 64)

@@ -25,7 +25,7 @@ from judged.traces import (
     record_scores,
     record_verdicts,
 )
-from judged.types import AnswerScore, JudgeIdentity, RubricInfo, VerdictError
+from judged.values import AnswerScore, JudgeIdentity, RubricInfo, VerdictError
 
 SIGNATURE = "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"
 JUDGE = JudgeIdentity("llm", "", 0.5, SIGNATURE, "a" * 64, "b" * 64)

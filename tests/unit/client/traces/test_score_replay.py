@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import AnswerItem, Rubric, ScoredAnswers, Source, Status
 from judged.traces import MissingScores, ReplayError, ScoreReplay, Trace, record_scores
-from judged.types import (
+from judged.values import (
     AnswerScore,
     JudgeIdentity,
     RubricInfo,

@@ -11,7 +11,7 @@ from judged import Status
 from judged.evaluation import FileError
 from judged.traces import Judgement, Trace
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
-from judged.types import JudgeIdentity, VerdictError
+from judged.values import JudgeIdentity, VerdictError
 
 from tests.unit.client.traces.strategies import traces
 

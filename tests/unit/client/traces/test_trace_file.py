@@ -8,7 +8,7 @@ import pytest
 from judged import QueryGroup, Verdicts
 from judged.evaluation import FileError
 from judged.traces import Replay, ReplayError, Trace, TraceFile
-from judged.types import JudgeIdentity
+from judged.values import JudgeIdentity
 
 IDENTITY = JudgeIdentity("exact", "verbatim", 1.0, "exact|min_score:1|v1", "a" * 64, "b" * 64)
 

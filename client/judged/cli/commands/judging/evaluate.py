@@ -68,7 +68,7 @@ from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.query_results import query_result
 from judged.evaluation.result_document import write_head, write_query
-from judged.types import CorrectedEstimate, Matching, MetricCounts, VerdictCounts
+from judged.values import CorrectedEstimate, Matching, MetricCounts, VerdictCounts
 
 
 def command(

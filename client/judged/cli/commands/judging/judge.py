@@ -53,8 +53,8 @@ from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.datasets.formats.content import json_line
-from judged.types import JudgeIdentity
-from judged.types.verdicts import vote_agreement
+from judged.values import JudgeIdentity
+from judged.values.verdicts import vote_agreement
 
 _LEAST_S = 0.001
 _ANSWERS = (

@@ -23,7 +23,7 @@ from judged.cli.output.writer import Output, check_apart, new_table, progress_ba
 from judged.cli.problems import Problem
 from judged.evaluation._steps.walking import run_steps
 from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers, comparing_steps
-from judged.types import PositionBias, Status
+from judged.values import PositionBias, Status
 
 
 def command(

@@ -22,7 +22,7 @@ from judged.cli.output.estimates import estimate_warnings, estimates_document, e
 from judged.cli.output.writer import check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.datasets.files import FileError, Record
-from judged.types import Agreement
+from judged.values import Agreement
 from judged.values.intervals import estimates_of
 
 _MOST_CATEGORIES = 100

@@ -49,7 +49,7 @@ from judged.cli.output.writer import (
 from judged.cli.problems import Problem, explained
 from judged.evaluation._steps.warnings import reason_warnings, reasons_of, verdict_warnings
 from judged.evaluation.labels import INCLUSION
-from judged.types import (
+from judged.values import (
     Calibration,
     Context,
     JudgeIdentity,

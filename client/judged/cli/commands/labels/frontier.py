@@ -48,7 +48,7 @@ from judged.cli.output.writer import (
     progress_bar,
 )
 from judged.cli.problems import Problem, explain, explained
-from judged.types import (
+from judged.values import (
     CascadeFrontier,
     CascadeOptions,
     CostEstimate,

@@ -43,7 +43,7 @@ from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import FileError, TrecQrels, TrecRun
 from judged.evaluation._steps.warnings import count_warnings
-from judged.types import ComparedRuns, RunComparison
+from judged.values import ComparedRuns, RunComparison
 
 _DEFAULT_MOVED = 10
 

@@ -24,7 +24,7 @@ from judged.cli.problems import Problem, explained
 from judged.evaluation import TrecQrels, TrecRun
 from judged.evaluation._steps.warnings import count_warnings, interval_warnings
 from judged.evaluation.datasets.fit import spelling_warning
-from judged.types import MetricCounts, Unjudged
+from judged.values import MetricCounts, Unjudged
 
 
 def command(

@@ -23,7 +23,7 @@ from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation._steps.warnings import interval_warnings
 from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, answer_similarity
-from judged.types import MetricCounts, MetricResult
+from judged.values import MetricCounts, MetricResult
 
 
 def command(

@@ -23,7 +23,7 @@ from judged.cli.problems import explained
 from judged.evaluation import Dataset, EvaluationResult, Evaluator, Retrieved
 from judged.report import make_report, to_html
 from judged.report.summary import signed
-from judged.types import IntervalMethod, IntervalOptions
+from judged.values import IntervalMethod, IntervalOptions
 
 _METRICS = ["ndcg@5", "recall@5", "mrr"]
 _WORD = re.compile(r"[a-z0-9]+")

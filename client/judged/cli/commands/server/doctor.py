@@ -15,7 +15,7 @@ from judged.cli.defaults import FILE_VARIABLE, PREFIX
 from judged.cli.options.server import ServerFlags
 from judged.cli.output.writer import new_table
 from judged.cli.problems import Problem
-from judged.types import ServerInfo
+from judged.values import ServerInfo
 
 _EXTRAS = {
     "server": ("judged_server", "numpy", "pydantic_settings", "uvloop", "onnxruntime"),

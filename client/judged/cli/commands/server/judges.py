@@ -10,7 +10,7 @@ from rich.table import Table
 from judged.cli.connection import connect
 from judged.cli.options.server import ServerFlags
 from judged.cli.output.writer import new_table
-from judged.types import ChatModelInfo, JudgeInfo, Scalar, ServerInfo
+from judged.values import ChatModelInfo, JudgeInfo, Scalar, ServerInfo
 
 
 def command(

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from judged.cli.connection import connect, require_target
 from judged.cli.options.server import ServerFlags
 from judged.cli.output.writer import new_table
-from judged.types import TenantUsage
+from judged.values import TenantUsage
 
 _NOT_RECORDED = (
     "the server writes no usage down: it does where it has language models, and tenants or a "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from judged.cli.output.diagrams.svg import LINE, SOFT, escaped, frame, page, text
 from judged.cli.output.frontier import describe_stages
-from judged.types import CascadeFrontier, FrontierPoint
+from judged.values import CascadeFrontier, FrontierPoint
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 420, 280, 60, 50
 _MARGIN = 0.05

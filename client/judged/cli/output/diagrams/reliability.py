@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judged.cli.output.diagrams.svg import LINE, SOFT, escaped, frame, page, text
-from judged.types import Reliability
+from judged.values import Reliability
 
 _SIZE, _LEFT, _TOP, _COUNTS = 320, 60, 50, 60
 _WIDTH, _HEIGHT = _LEFT + _SIZE + 60, _TOP + _SIZE + _COUNTS + 66

@@ -11,7 +11,7 @@ from judged import Context, Source, Status, Verdicts
 from judged._batching.chunks import fold
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places, read_contexts
 from judged.evaluation import FileError
-from judged.types import JudgeIdentity, VerdictError
+from judged.values import JudgeIdentity, VerdictError
 
 
 class TestReadContexts:

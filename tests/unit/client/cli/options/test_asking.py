@@ -10,7 +10,7 @@ from judged.cli.options.asking import (
     with_parameters,
 )
 from judged.cli.problems import Problem
-from judged.types import JudgeIdentity, VerdictError
+from judged.values import JudgeIdentity, VerdictError
 
 
 def verdicts(**errors):

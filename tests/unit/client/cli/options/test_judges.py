@@ -7,7 +7,7 @@ from judged import Judge
 from judged._batching.chunks import most_contexts
 from judged.cli.options.judges import read_judge, stages_as_typed
 from judged.cli.problems import Problem
-from judged.types import JudgeInfo, Limits, ParameterInfo, ServerInfo
+from judged.values import JudgeInfo, Limits, ParameterInfo, ServerInfo
 
 PARAMETERS = [
     ParameterInfo("switch", True, "true or false", ""),

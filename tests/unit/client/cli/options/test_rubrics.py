@@ -6,7 +6,7 @@ import pytest
 from judged import InvalidArgument, NotFound, Rubric
 from judged.cli.options.rubrics import as_flag, read_rubrics, read_thresholds
 from judged.cli.problems import Problem
-from judged.types import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
+from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
 
 PARAMETERS = (
     ParameterInfo("samples", 0, "a whole number", ""),

@@ -6,7 +6,7 @@ from judged.cli.options.traces import TextsKept, kept_trace, read_tracing
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.traces import Trace
-from judged.types import JudgeIdentity
+from judged.values import JudgeIdentity
 
 
 def read(kind=None, trace=None, texts=None, judgements=None, no_judge=False):

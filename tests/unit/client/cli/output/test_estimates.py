@@ -1,7 +1,7 @@
 """Corrected means on the screen and in the document."""
 
 from judged.cli.output.estimates import corrected_document, corrected_table, corrected_warnings
-from judged.types import CorrectedEstimate, Estimate, Interval
+from judged.values import CorrectedEstimate, Estimate, Interval
 from rich.console import Console
 
 INTERVAL = Interval(0.25, 0.75, 0.95, 0.1, "s")

@@ -12,7 +12,7 @@ from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
 from judged.report.documents import read_gates
-from judged.types import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts
+from judged.values import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts
 
 NDCG = "rbp(p=0.5)@10"
 

@@ -5,7 +5,7 @@ from judged import MetricTable
 from judged.cli.output.reports import read_report
 from judged.cli.output.tables import document
 from judged.evaluation import FileError
-from judged.types import MetricCounts, MetricResult
+from judged.values import MetricCounts, MetricResult
 
 
 def test_reads_what_the_commands_write(tmp_path):

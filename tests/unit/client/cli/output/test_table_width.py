@@ -9,7 +9,7 @@ from judged import ScoredAnswers, Status
 from judged.cli.output.scores import items_table, rubrics_table
 from judged.cli.output.table_width import fitting
 from judged.cli.output.writer import Output, new_table
-from judged.types import AnswerScore, RubricSummary, ScoreCounts, Usage
+from judged.values import AnswerScore, RubricSummary, ScoreCounts, Usage
 from rich.cells import cell_len
 from rich.console import Console
 

@@ -12,7 +12,7 @@ from judged.cli.output.tables import (
     negatives_document,
     per_query_table,
 )
-from judged.types import (
+from judged.values import (
     MetricCounts,
     MetricResult,
     NegativeMatch,

@@ -10,7 +10,7 @@ from judged._batching.chunks import failed_verdicts
 from judged.cli.output.tally import Tally
 from judged.cli.output.writer import Output
 from judged.errors import Unavailable
-from judged.types import JudgeIdentity, Usage, VerdictCounts
+from judged.values import JudgeIdentity, Usage, VerdictCounts
 
 JUDGE = JudgeIdentity("exact", "verbatim", 0.5, "exact|v1", "key", "print")
 

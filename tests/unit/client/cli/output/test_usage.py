@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from judged import Status, Verdicts
 from judged.cli.output.usage import describe_usage, detail_document, usage_document, vote_warnings
-from judged.types import JudgeIdentity, Usage, VerdictDetail, VerdictSample
+from judged.values import JudgeIdentity, Usage, VerdictDetail, VerdictSample
 
 IDENTITY = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
 

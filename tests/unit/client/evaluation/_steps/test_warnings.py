@@ -10,7 +10,7 @@ from judged.evaluation._steps.warnings import (
     reasons_of,
     verdict_warnings,
 )
-from judged.types import JudgeIdentity, MetricCounts, VerdictCounts, VerdictError
+from judged.values import JudgeIdentity, MetricCounts, VerdictCounts, VerdictError
 
 
 class TestWarnings:

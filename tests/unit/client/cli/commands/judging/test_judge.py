@@ -7,7 +7,7 @@ from judged import Context, Flag, ScoredAnswers, Source, Status, Verdict, Verdic
 from judged.cli.commands.judging.judge import judged_line
 from judged.cli.inputs.contexts import Line
 from judged.cli.output.scores import score_line
-from judged.types import (
+from judged.values import (
     AnswerScore,
     JudgeIdentity,
     Usage,

@@ -8,7 +8,7 @@ from judged.cli.inputs.labels import LabelledLine, read_labels
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
-from judged.types import JudgeIdentity, Usage, VerdictError
+from judged.values import JudgeIdentity, Usage, VerdictError
 
 TEXTS = '"query": "q", "expected_text": "e", "retrieved_text": "r"'
 

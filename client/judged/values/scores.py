@@ -8,10 +8,10 @@ from typing import Any
 
 from judged._inputs import as_id, as_list, need_numbers, set_fields
 from judged._views import Listed, View, named_mean
-from judged.types.calibrators import Calibrator
-from judged.types.judges import JudgeIdentity, Scalar, Usage
-from judged.types.verdicts import VerdictError
+from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
+from judged.values.judges import JudgeIdentity, Scalar, Usage
+from judged.values.verdicts import VerdictError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from judged._inputs import as_list, need_choices, need_numbers, set_fields
 from judged._views import View
-from judged.types.calibrators import Calibrator, ErrorGuarantee
-from judged.types.shift import Shift, find_shift
+from judged.values.calibrators import Calibrator, ErrorGuarantee, Shift, find_shift
 from judged.values.choices import CacheMode
 
 Scalar = bool | int | float | str

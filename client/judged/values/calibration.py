@@ -15,10 +15,9 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import View
-from judged.types.calibrators import Calibrator
-from judged.types.intervals import CorrectedEstimate
-from judged.types.judges import JudgeIdentity
-from judged.values.intervals import Estimate, estimate_row, estimates_of
+from judged.values.calibrators import Calibrator
+from judged.values.intervals import CorrectedEstimate, Estimate, estimate_row, estimates_of
+from judged.values.judges import JudgeIdentity
 
 
 class ThresholdCriterion(IntEnum):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from judged import Calibrator, InvalidArgument, Judge, PanelMember
-from judged.types import ErrorGuarantee, load_cascade, save_cascade
+from judged.values import ErrorGuarantee, load_cascade, save_cascade
 
 PROMISE = ErrorGuarantee(0.1, 0.95, 300, 9, 60, 120.5, "a" * 64)
 OURS = Calibrator("b" * 64, 2.0, -0.5, None, "", 1.0)

@@ -1,21 +1,21 @@
-"""How metrics are computed, their tables with what went into them, and those of texts."""
+"""How metrics are computed, their tables with what went into them, those of texts, evaluations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from judged._inputs import as_list, need_choices, need_kind, need_numbers, set_fields
 from judged._views import View, named_mean, plain
 from judged.errors import InvalidArgument
-from judged.types.intervals import CorrectedEstimate
-from judged.types.metric_names import is_metric
-from judged.types.rankings import IdFit, PerQueryValues
-from judged.types.verdicts import VerdictCounts
 from judged.values.choices import Matching, NoGold, Unjudged
-from judged.values.intervals import Interval, IntervalOptions, ends_of
+from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions, ends_of
+from judged.values.judges import JudgeIdentity, Usage
+from judged.values.metric_names import is_metric
+from judged.values.rankings import IdFit, PerQueryValues
+from judged.values.verdicts import VerdictCounts, Verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,3 +275,75 @@ class TextMetricTable(_Metrics[TextMetricResult]):
     """The text metrics of a call, in the order asked for."""
 
     metrics: Sequence[TextMetricResult]
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeMatch:
+    """A retrieved text that matches a negative reference.
+
+    `retrieved` is its rank, from 0, and `negative` the reference's index in the group's negatives.
+    """
+
+    query_id: str
+    retrieved: int
+    negative: int
+    document_id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NegativeReport(View):
+    """The results that match a negative reference, by group and rank, and how many queries have.
+
+    `counts` sums up the verdicts of all results against all negatives of their queries.
+    """
+
+    queries: int
+    queries_hit: int
+    matches: Sequence[NegativeMatch]
+    counts: VerdictCounts
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a match. Ranks count from 1, negatives from 0."""
+        return [
+            {
+                "query_id": match.query_id,
+                "rank": match.retrieved + 1,
+                "document_id": match.document_id,
+                "negative": match.negative,
+                "score": match.score,
+            }
+            for match in self.matches
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Evaluation(View):
+    """Metrics of judged groups, and the judge (None when it had nothing to judge).
+
+    `negatives` is None when no group has any, `usage` when no language model was asked. Queries on
+    which a retriever failed have no part in the metrics; `failures` says why, by query id.
+    `warnings` tell what else to mind.
+    """
+
+    table: MetricTable
+    judge: JudgeIdentity | None
+    verdicts: Verdicts | None
+    negatives: NegativeReport | None = None
+    usage: Usage | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that `judged compare` and `--baseline` read; see MetricTable."""
+        document = {
+            **self.table.to_dict(),
+            "signature": None if self.judge is None else self.judge.signature,
+            "warnings": list(self.warnings),
+        }
+        told = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
+        return document | {name: plain(value) for name, value in told.items() if value}
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a metric; those of queries are `table.to_query_rows()`."""
+        return self.table.to_rows()

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from judged._views import Booleans, Listed, View, plain
-from judged.types.groups import QueryGroup
-from judged.types.judges import JudgeIdentity, Usage
 from judged.values.choices import Flag, Source, Status
+from judged.values.groups import QueryGroup
+from judged.values.judges import JudgeIdentity, Usage
 
 _RARE = {"flagged_reserved_tokens", "flagged_fallback", "flagged_unknown_tokens"}
 _COLUMNS = ("relevant", "score", "status", "source", "flags")

@@ -8,15 +8,15 @@ from typing import Any
 
 from judged._inputs import need_numbers, set_fields
 from judged._views import View
-from judged.types.metrics import MetricTable
-from judged.types.rankings import (
+from judged.values.intervals import Estimate, ends_of
+from judged.values.metrics import MetricTable
+from judged.values.rankings import (
     GainRankings,
     JudgedRankings,
     PerQueryValues,
     RetrievedDocuments,
     kept_run,
 )
-from judged.values.intervals import Estimate, ends_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)

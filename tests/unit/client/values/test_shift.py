@@ -7,8 +7,8 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from judged.types import CascadeUsage, StageUsage
-from judged.types.calibrators import ErrorGuarantee, ItemShares
+from judged.values import CascadeUsage, StageUsage
+from judged.values.calibrators import ErrorGuarantee, ItemShares
 from judged_server.statistics.calibration import shift as server
 
 DATA = Path(__file__).parents[4] / "benchmarks" / "equivalence" / "data"

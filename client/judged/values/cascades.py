@@ -18,8 +18,8 @@ from judged._inputs import (
 )
 from judged._views import View
 from judged._writing import replace_text
-from judged.types.calibrators import Calibrator, ErrorGuarantee
-from judged.types.judges import Judge, JudgeIdentity, PanelMember
+from judged.values.calibrators import Calibrator, ErrorGuarantee
+from judged.values.judges import Judge, JudgeIdentity, PanelMember
 
 _FORMAT, _FORMATS = 2, (1, 2)
 """Files of 1 have no data to hold others against."""

@@ -21,8 +21,8 @@ from judged._inputs import (
 )
 from judged._views import View
 from judged.errors import WrongType
-from judged.types.embeddings import EmbeddedRankings
-from judged.types.intervals import HumanLabels
+from judged.values.groups import EmbeddedRankings
+from judged.values.intervals import HumanLabels
 
 _LISTS = frozenset({list, tuple, set, frozenset, str})
 """What ids of documents may come in; judgements have a grade for each, which these have not."""

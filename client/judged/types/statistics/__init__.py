@@ -1,1 +1,0 @@
-"""What goes into and comes out of the statistics of judges and runs."""
