@@ -107,7 +107,7 @@ soak: setup
 	$(BIN)/python -m tests.soak $(SOAK)
 
 # Small faults in a copy of the metrics' code, and how many of them its tests notice. Takes hours;
-# `make mutation FILES="metrics/input/gains.py metrics/text"` runs some files. See docs/metrics/mutation.md.
+# `make mutation FILES="metrics/input/gains.py metrics/text"` runs some files. See CONTRIBUTING.md.
 mutation: setup .venv/.mutation
 	$(BIN)/python -m tests.mutation $(FILES)
 

@@ -10,7 +10,7 @@ that was not decided before is run; what is named or drawn is run again. Two pas
 take QUICK_S together, quickest first, then, for what survives these or times out, those that take
 THOROUGH_S.
 
-docs/metrics/mutation.md has the figures and says of each survivor why it may live.
+CONTRIBUTING.md has the figures.
 """
 
 from __future__ import annotations

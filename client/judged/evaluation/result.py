@@ -1,6 +1,6 @@
 """The result of an evaluation: every query with what was retrieved, and the metrics over all.
 
-`result_document` has the JSON document that it is written as; docs/results.md describes it.
+`result_document` has the JSON document that it is written as; docs/evaluator.md describes it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The JSON document of an evaluation's result, version 1: written from it and read back into it.
 
-docs/results.md says what each field means. Fields are only ever added under one version.
+docs/evaluator.md says what each field means. Fields are only ever added under one version.
 """
 
 from __future__ import annotations

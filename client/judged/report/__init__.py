@@ -1,6 +1,6 @@
 """Reports of results: an HTML page in one file, Markdown for a comment, JUnit XML for CI.
 
-They are made of the documents that docs/results.md describes. HTML needs the extra `cli`.
+They are made of the documents that docs/evaluator.md describes. HTML needs the extra `cli`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Result documents read into what a report shows: those of evaluations and of `judged metrics`.
 
-docs/results.md describes them. A field that is missing is one the report does not show; one of
+docs/evaluator.md describes them. A field that is missing is one the report does not show; one of
 the wrong type is an error that names it.
 """
 

@@ -22,7 +22,7 @@ from tests.integration.pages.test_tutorial import COMMANDS as SHOWN
 from tests.integration.pages.test_tutorial import CONSOLES, DOCS, FILES
 
 LISTED = Path(__file__).with_name("commands.txt")
-TUTORIALS = [DOCS / "tutorial.md", DOCS / "tutorial/comparing.md", DOCS / "tutorial/answers.md"]
+TUTORIALS = [DOCS / "tutorial.md"]
 LIBRARY = {f"library/{path.name}": path.read_text() for path in DOCS.glob("tutorial/library/*")}
 _COMMAND = re.compile(r"^(?:\$ )?((?:JUDGED_\w+=\S+ )*judged .+)$", re.MULTILINE)
 _NOT_ALONE = re.compile(r"[<|&;]|pip |curl |8470")

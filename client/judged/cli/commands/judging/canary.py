@@ -150,7 +150,7 @@ def record(
 
 ENOUGH_ITEMS = 20
 NOISY = 0.1
-"""The largest share of differing verdicts for which docs/canary.md says how soon a change shows."""
+"""The largest share of differing verdicts for which docs/ci.md says how soon a change shows."""
 
 
 def check(
