@@ -1,4 +1,4 @@
-"""Compares the shapes that a batch could have on the wire; decision 0001 in docs/decisions.md rests on it.
+"""Compares the shapes that a batch could have on the wire; 0001 of docs/decisions.md rests on it.
 
 30,000 contexts (1,000 queries, 10 retrieved, 3 expected, passages of about 600 characters) as one
 message a context, as groups, and as groups cut into 8 requests at once; and their verdicts as one
