@@ -23,7 +23,7 @@ from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.domain import Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.judges.base import Caller
-from judged_server.scheduling.concurrency import run_in_thread_if
+from judged_server.scheduling.concurrency import run_by_size
 from judged_server.scheduling.single_flight import SingleFlight
 from judged_server.telemetry import access
 from judged_server.tenant import current_tenant
@@ -39,8 +39,6 @@ KEPT_S = 600.0
 """How long a reply is kept from when it was there."""
 MOST_KEPT = 10_000
 """Replies that are kept at most, whatever their size. The oldest give way."""
-LARGE_BYTES = 1 << 20
-"""A request above this is digested off the event loop: 2 ms."""
 
 _UUID4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
@@ -113,7 +111,7 @@ class IdempotentCalls:
         with other fields, and as `work` does.
         """
         request_id: str = getattr(request, FIELD)
-        digest = await run_in_thread_if(request.ByteSize() > LARGE_BYTES, _digest, request)
+        digest = await run_by_size(request.ByteSize(), _digest, request)
         return cast("Reply", await self._shared(request_id, digest, context, caller, work))
 
     async def score(
@@ -144,8 +142,7 @@ class IdempotentCalls:
 
         Verdicts are not kept where one has a fault. Raises as `work` does.
         """
-        large = chunk.ByteSize() > LARGE_BYTES
-        digest = await run_in_thread_if(large, _chunk_digest, start, chunk)
+        digest = await run_by_size(chunk.ByteSize(), _chunk_digest, start, chunk)
         key = f"{start.request_id.lower()}/{digest.hex()}"
         return cast("Verdicts", await self._shared(key, digest, None, caller, work))
 

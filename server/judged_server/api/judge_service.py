@@ -15,8 +15,6 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
 from judged_server.api.convert.info import ServerFacts, write_info
 from judged_server.api.convert.judging import (
-    LARGE_BYTES,
-    LARGE_GROUPS,
     read_asking,
     read_spec,
     refuse_evaluation,
@@ -37,7 +35,6 @@ from judged_server.api.convert.scoring import (
     write_started,
     write_summary,
 )
-from judged_server.api.convert.statistics.intervals import is_long
 from judged_server.api.convert.tenant_usage import read_days, write_usage
 from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.evaluate_stream import evaluate_stream
@@ -51,7 +48,7 @@ from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
 from judged_server.telemetry import access
 from judged_server.tenant import current_tenant
 from judged_server.usecases.estimate_batch import Estimator
@@ -65,13 +62,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Identified = pb.BatchJudgeRequest | pb.EvaluateRequest
 Reply = TypeVar("Reply", bytes, pb.EvaluateResponse)
 StreamReply = TypeVar("StreamReply", pb.StreamJudgeResponse, pb.StreamEvaluateResponse)
-
-LARGE_METRICS_BYTES = 1 << 16
-"""A ComputeMetrics request above this is worked off the event loop,"""
-LARGE_EMBEDDED_BYTES = 1 << 11
-"""and so is one above this with vectors: 2 kB may hold 65,000 pairs of them."""
-LARGE_VERDICTS = 50_000
-"""Verdicts above this number are written off the event loop."""
 
 
 class JudgeService(JudgeServiceServicer):
@@ -129,9 +119,8 @@ class JudgeService(JudgeServiceServicer):
             refuse_evaluation(groups)
             judge = self._catalog.choose(read_spec(request.judge), groups=groups)
             verdicts = await judge_batch(judge, groups, caller=caller)
-            if len(verdicts.relevant) > LARGE_VERDICTS:
-                return await asyncio.to_thread(reply_bytes, verdicts, judge.identity)
-            return reply_bytes(verdicts, judge.identity)
+            size = ITEM_BYTES * len(verdicts.relevant)
+            return await run_by_size(size, reply_bytes, verdicts, judge.identity)
 
     async def _ask(
         self,
@@ -183,8 +172,8 @@ class JudgeService(JudgeServiceServicer):
                 keep_verdicts=request.include_verdicts,
                 caller=caller,
             )
-            large = done.counts.total > LARGE_VERDICTS
-            return await run_in_thread_if(large, _write_evaluation, request, done, judged)
+            size = ITEM_BYTES * done.counts.total
+            return await run_by_size(size, _write_evaluation, request, done, judged)
 
     def StreamEvaluate(
         self,
@@ -230,20 +219,12 @@ class JudgeService(JudgeServiceServicer):
         self, request: pb.ComputeMetricsRequest, context: Context
     ) -> pb.ComputeMetricsResponse:
         """Measure rankings whose relevance is known."""
-        size = received_bytes()
         with self._admission.admit(received_memory()):
             brings_values = request.WhichOneof("relevance") == "values"
             measures = parse_metrics(request.metrics, of_values=brings_values)
             options = read_options(request.options)
-            # An interval or a correction takes 5 ms and more, and seconds at worst.
-            corrected = request.HasField("human_values") or request.judged.HasField("human_labels")
-            heavy = size > LARGE_METRICS_BYTES or options.interval is not None or corrected
-            heavy = heavy or (request.HasField("embedded") and size > LARGE_EMBEDDED_BYTES)
-            work = partial(compute, request, measures, options, self._facts.limits)
-            if not heavy:
-                return pb.ComputeMetricsResponse(table=work())
-            long = corrected or is_long(size, request.options.interval)
-            table = await run_computation(long, work)
+            limits = self._facts.limits
+            table = await run_computation(compute, request, measures, options, limits)
             return pb.ComputeMetricsResponse(table=table)
 
     async def ScoreAnswers(
@@ -264,8 +245,8 @@ class JudgeService(JudgeServiceServicer):
                 check_request_id(request.request_id)
                 once = partial(self._idempotent_calls.score, request.request_id, caller)
             specs = read_rubrics(request.rubrics)
-            large = size > LARGE_BYTES or len(request.items) > LARGE_GROUPS
-            items = await run_in_thread_if(large, read_answers, request.items, len(specs), limits)
+            size += ITEM_BYTES * len(request.items)
+            items = await run_by_size(size, read_answers, request.items, len(specs), limits)
             scorers = self._scoring.choose(specs)
             started = write_started(scorer.identity for scorer in scorers)
             yield pb.ScoreAnswersResponse(started=started)

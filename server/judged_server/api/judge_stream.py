@@ -23,7 +23,6 @@ from judged_server.api.convert.judging import (
 )
 from judged_server.api.convert.verdicts import write_fault, write_verdicts
 from judged_server.api.idempotency import (
-    LARGE_BYTES,
     IdempotentCalls,
     check_request_id,
     chunk_request,
@@ -37,7 +36,7 @@ from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
-from judged_server.scheduling.concurrency import run_in_thread_if
+from judged_server.scheduling.concurrency import run_by_size
 from judged_server.usecases.judge_batch import judge_batch
 
 
@@ -129,8 +128,7 @@ class _Stream:
                 if self._idempotent_calls is None:
                     answer.MergeFrom(await work(self._caller))
                 else:
-                    large = size > LARGE_BYTES
-                    request = await run_in_thread_if(large, chunk_request, self._start, chunk)
+                    request = await run_by_size(size, chunk_request, self._start, chunk)
                     answer.MergeFrom(
                         await self._idempotent_calls.reply(request, None, self._caller, work)
                     )

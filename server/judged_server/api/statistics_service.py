@@ -12,7 +12,6 @@ from judged_server.api.convert.statistics.agreement import agreement
 from judged_server.api.convert.statistics.calibration import calibration
 from judged_server.api.convert.statistics.comparison import compare_runs, compared_measures
 from judged_server.api.convert.statistics.frontier import calibrate_cascade
-from judged_server.api.convert.statistics.intervals import LONG_STATISTICS_BYTES, is_long
 from judged_server.api.convert.statistics.preferences import ranking
 from judged_server.api.convert.statistics.text_metrics import (
     read_items,
@@ -22,15 +21,12 @@ from judged_server.api.convert.statistics.text_metrics import (
 )
 from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.admission import Admission
-from judged_server.api.listening.receiving import received_bytes, received_memory
+from judged_server.api.listening.receiving import received_memory
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.text.compute import measure_texts
-from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import run_computation
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-LARGE_TEXT_METRICS_BYTES = 1 << 14
-"""A ComputeTextMetrics request above this takes turns with others, off the event loop."""
 
 
 class StatisticsService(StatisticsServiceServicer):
@@ -44,62 +40,49 @@ class StatisticsService(StatisticsServiceServicer):
         self, request: pb.CompareRunsRequest, context: Context
     ) -> pb.CompareRunsResponse:
         """Test whether runs differ."""
-        size = received_bytes()
         with self._admission.admit(received_memory()):
             measures = compared_measures(request)
-            long = is_long(size, request.options.interval, request.comparison.permutations)
-            return await run_computation(long, compare_runs, request, measures)
+            return await run_computation(compare_runs, request, measures)
 
     async def ComputeTextMetrics(
         self, request: pb.ComputeTextMetricsRequest, context: Context
     ) -> pb.ComputeTextMetricsResponse:
         """Compare texts with references."""
-        size = received_bytes()
         with self._admission.admit(received_memory()):
-            asked = read_measurement(request)
-            large = size > LARGE_TEXT_METRICS_BYTES
-            if request.values:
-                columns = await run_in_thread_if(large, read_values, request, asked.metrics)
-            else:
-                items = await run_in_thread_if(large, read_items, request.items, self._limits)
-                if large:
-                    long = size > LONG_STATISTICS_BYTES
-                    columns = await run_computation(long, measure_texts, items, asked.metrics)
-                else:
-                    columns = measure_texts(items, asked.metrics)
-            if not large and asked.interval is None:
-                return write_text_metrics(columns, asked)
-            long = is_long(size, request.interval)
-            return await run_computation(long, write_text_metrics, columns, asked)
+            return await run_computation(self._text_metrics, request)
+
+    def _text_metrics(self, request: pb.ComputeTextMetricsRequest) -> pb.ComputeTextMetricsResponse:
+        asked = read_measurement(request)
+        if request.values:
+            columns = read_values(request, asked.metrics)
+        else:
+            columns = measure_texts(read_items(request.items, self._limits), asked.metrics)
+        return write_text_metrics(columns, asked)
 
     async def MeasureAgreement(
         self, request: pb.MeasureAgreementRequest, context: Context
     ) -> pb.MeasureAgreementResponse:
         """Tell how far raters, or two judges, agree."""
-        size = received_bytes()
         with self._admission.admit(received_memory()):
-            return await run_computation(is_long(size, request.interval), agreement, request)
+            return await run_computation(agreement, request)
 
     async def Calibrate(
         self, request: pb.CalibrateRequest, context: Context
     ) -> pb.CalibrateResponse:
         """Hold a judge's scores against human labels."""
-        size = received_bytes()
         with self._admission.admit(received_memory()):
-            long = is_long(size, request.interval)
-            return await run_computation(long, calibration, request, shipped_calibration)
+            return await run_computation(calibration, request, shipped_calibration)
 
     async def CalibrateCascade(
         self, request: pb.CalibrateCascadeRequest, context: Context
     ) -> pb.CalibrateCascadeResponse:
         """Propose a cascade of judges from labels."""
         with self._admission.admit(received_memory()):
-            return await run_computation(True, calibrate_cascade, request, shipped_calibration)
+            return await run_computation(calibrate_cascade, request, shipped_calibration)
 
     async def RankSystems(
         self, request: pb.RankSystemsRequest, context: Context
     ) -> pb.RankSystemsResponse:
         """Rank systems by paired comparisons."""
-        size = received_bytes()
         with self._admission.admit(received_memory()):
-            return await run_computation(is_long(size, request.interval), ranking, request)
+            return await run_computation(ranking, request)

@@ -20,12 +20,8 @@ from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.embedding.vector_cache import VectorCache, VectorKeys, VectorRows
 from judged_server.errors import ModelDamaged
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
-from judged_server.scheduling.concurrency import run_in_thread_if
+from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.tenant import current_sender, current_tenant
-
-INLINE_TEXTS = 1_000
-INLINE_CHARS = 1 << 20
-"""Calls with more do their bookkeeping off the event loop: about 3 ms of it."""
 
 MAX_QUEUED_TOKENS = 1_000_000
 """About 100 seconds of work for two cores; more is refused with a delay."""
@@ -84,32 +80,32 @@ class ModelEmbedder:
         """
         if long_text not in LONG_TEXT_POLICIES:
             raise ValueError(f"long_text is one of {', '.join(LONG_TEXT_POLICIES)}")
-        heavy = len(texts) > INLINE_TEXTS or sum(map(len, texts)) > INLINE_CHARS
+        size = sum(map(len, texts)) + ITEM_BYTES * len(texts)
         dimensions = self._card.dimensions
-        keys = await run_in_thread_if(heavy, self._keys.of, texts, long_text)
+        keys = await run_by_size(size, self._keys.of, texts, long_text)
         # Vectors that are kept or under way are found by those of the same domain alone.
         keys = current_tenant().own_keys(keys)
         parts = await self._cache.get(keys)
         faults: dict[int, tuple[str, str]] = {}
-        missing = await run_in_thread_if(heavy, _without, len(texts), parts)
+        missing = await run_by_size(size, _without, len(texts), parts)
         if recorder.active is not None:
             recorder.active.lookups("vectors", len(texts) - len(missing), len(missing))
         if len(missing):
             waiter = asyncio.get_running_loop().create_future()
-            call = await run_in_thread_if(
-                heavy, self._call, missing, keys, texts, long_text, waiter, deadline
+            call = await run_by_size(
+                size, self._call, missing, keys, texts, long_text, waiter, deadline
             )
             try:
-                await run_in_thread_if(heavy, self._queue.submit, call)
+                await run_by_size(size, self._queue.submit, call)
                 await call.waiter
             except BaseException:
                 self._queue.leave(call)
                 raise
-            rows, faults = await run_in_thread_if(heavy, _ended, call, dimensions)
+            rows, faults = await run_by_size(size, _ended, call, dimensions)
             parts = [*parts, rows]
             if tracing.active is not None and call.runs:
                 tracing.active.stages(call.runs)
-        return await run_in_thread_if(heavy, join, len(texts), dimensions, parts, faults)
+        return await run_by_size(size, join, len(texts), dimensions, parts, faults)
 
     def close(self) -> None:
         """Drop what waits and return when the batches that are running have ended."""

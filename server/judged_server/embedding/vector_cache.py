@@ -23,11 +23,9 @@ import numpy as np
 
 from judged_server.domain import ByteArray, Float32Array, IntArray
 from judged_server.embedding.base import ModelCard
-from judged_server.scheduling.concurrency import run_in_thread_if
+from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.store.sqlite_file import MIN_FREE_BYTES, Kind, SqliteFile
 from judged_server.store.write_queue import MAX_WAITING_BYTES, WriteQueue
-
-INLINE_KEYS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +333,8 @@ class VectorCache:
 
     async def get(self, keys: Sequence[bytes]) -> list[VectorRows]:
         """Return what is kept under keys, in parts; text i is `keys[i]` in each."""
-        heavy = len(keys) > INLINE_KEYS
-        parts = [await run_in_thread_if(heavy, self._arena.get, keys)]
+        size = ITEM_BYTES * len(keys)
+        parts = [await run_by_size(size, self._arena.get, keys)]
         if self._behind is None or len(parts[0].texts) == len(keys):
             return parts
         wanted = np.ones(len(keys), np.bool_)
@@ -344,7 +342,7 @@ class VectorCache:
         numbers = np.flatnonzero(wanted)
         missing = [keys[i] for i in numbers.tolist()]
         for rows in await self._behind.get(missing, self._dimensions):
-            await run_in_thread_if(heavy, self._arena.put, missing, rows)
+            await run_by_size(size, self._arena.put, missing, rows)
             parts.append(rows.renumbered(numbers))
         return parts
 

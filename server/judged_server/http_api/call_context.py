@@ -18,8 +18,6 @@ from judged_server.api.listening.receiving import lenient
 from judged_server.api.status import STATUS_TRAILER
 from judged_server.http_api.json_mapping import count_values
 
-INLINE_BYTES = 1 << 13
-"""JSON up to this size is read and written on the event loop: a millisecond."""
 _TIMEOUT = "grpc-timeout"
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
@@ -39,7 +37,7 @@ class HttpContext:
         write: Callable[[Any], Awaitable[None]],
     ) -> None:
         self._request = request
-        self._deserialize = lenient(deserialize, count_values, INLINE_BYTES)
+        self._deserialize = lenient(deserialize, count_values, inline_bytes=0)
         self._max_bytes = max_bytes
         self._is_read = False
         self.write = write

@@ -21,10 +21,9 @@ from google.protobuf.message_factory import GetMessageClass
 from judged_server import errors
 from judged_server.api.interceptor import REQUEST_ID, callers_id
 from judged_server.api.status import to_wire
-from judged_server.http_api.call_context import INLINE_BYTES, HttpContext
+from judged_server.http_api.call_context import HttpContext
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.http_api.replies import Reply
-from judged_server.scheduling.concurrency import run_in_thread_if
 
 PREFIX = "/v1/"
 
@@ -100,4 +99,4 @@ class HttpCalls:
 async def _written(message: Message | None) -> bytes:
     if message is None:
         return b""
-    return await run_in_thread_if(message.ByteSize() > INLINE_BYTES, to_json, message)
+    return await asyncio.to_thread(to_json, message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,23 +23,30 @@ from judged_server.domain import (
 from judged_server.domain.usage import CostTracker
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.scheduling.concurrency import IN_PYTHON
+from judged_server.scheduling.concurrency import (
+    IN_PYTHON,
+    INLINE_BYTES,
+    ITEM_BYTES,
+    run_by_size,
+)
 
 CONTEXT_COST = 40
 """What one context costs beside its texts, in characters of text."""
 SLICE_COST = 400_000
 """Characters of text (plus contexts) in a slice: 5 to 9 ms of a lexical judge, by measurement;
 larger ones fall out of a core's cache."""
-MANY_GROUPS = 1_000
-"""More of them are not weighed on the event loop."""
-SMALL_COST = SLICE_COST // 8
-"""Work that is done in place whatever else there is: about a millisecond."""
 
 
 def group_cost(group: QueryGroup) -> int:
     """Return the work of judging a group, in characters of text."""
     texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
     return texts + CONTEXT_COST * (1 + group.n_contexts)
+
+
+def size_of(groups: Sequence[QueryGroup]) -> int:
+    """Return the size of groups for `run_by_size`; of many groups it is only how many they are."""
+    size = ITEM_BYTES * len(groups)
+    return size if size >= INLINE_BYTES else sum(map(group_cost, groups))
 
 
 def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterator[list[QueryGroup]]:
@@ -125,18 +131,16 @@ async def score_in_slices(
     limit: int = SLICE_COST,
     deadline: float | None = None,
 ) -> ScoreColumns:
-    """Return the scores of all groups: one slice in place, more of them on a thread, in turns.
+    """Return the scores of all groups: a few texts in place, more on a thread, slice by slice.
 
-    A slice has at most `limit` cost, as `group_cost` counts it. In place where nothing else is in
-    work, because a hand-over to a thread costs 15 % of a slice. A cancel takes effect after the
+    A slice has at most `limit` cost, as `group_cost` counts it. A cancel takes effect after the
     slice in work. Raises Overloaded, and DeadlineTooShort where it could not be done by `deadline`.
     """
-    cost = _cost_of(groups[:MANY_GROUPS])
-    if len(groups) > MANY_GROUPS:
-        cost += await asyncio.to_thread(_cost_of, groups[MANY_GROUPS:])
     scale = SLICE_COST / limit
-    if cost * scale <= SMALL_COST or (cost <= limit and IN_PYTHON.may_run_in_place()):
+    size = size_of(groups)
+    if size * scale < INLINE_BYTES:
         return score(groups)
+    cost = await run_by_size(size, _cost_of, groups)
     work = partial(_score_slices, score, groups, limit)
     return await IN_PYTHON.run(work, int(cost * scale), deadline)
 

@@ -7,6 +7,7 @@ scale, the probability where a stage is calibrated, so that one threshold fits a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -39,7 +40,6 @@ from judged_server.judges.cascade_items import (
 )
 from judged_server.judges.cascade_verdicts import MergedVerdicts
 from judged_server.llm.question import PlannedCall
-from judged_server.scheduling.concurrency import run_in_thread_if
 from judged_server.statistics.calibration.reliability import Platt
 
 VERSION = 1
@@ -48,8 +48,6 @@ MOST_STAGES = 8
 ABSTAIN, EARLIER = "abstain", "earlier"
 MOST_ROUNDS = 32
 """How often a stage is asked about more items, once the money that is left is known."""
-LARGE_ITEMS = 20
-"""Questions are priced off the event loop above so many items."""
 
 
 class CascadeKind:
@@ -250,8 +248,7 @@ class Cascade:
         for _ in range(MOST_ROUNDS):
             now = waiting
             if place and (limit := money_left(caller.cost_tracker)) is not None:
-                large = len(waiting.doubts) > LARGE_ITEMS
-                chosen = await run_in_thread_if(large, affordable, stage.judge, waiting, limit)
+                chosen = await asyncio.to_thread(affordable, stage.judge, waiting, limit)
                 now, waiting = waiting.only(chosen), waiting.only(~chosen)
             else:
                 waiting = waiting.only(np.zeros(len(waiting.doubts), np.bool_))
@@ -261,17 +258,13 @@ class Cascade:
             best = best_scores(columns, now, last=self._is_last(place))
             settled = stage.settled(best)
             if place == 0 and self.guarantee is not None and self.guarantee.data:
-                large = len(best) > LARGE_ITEMS
-                counts = await run_in_thread_if(
-                    large, count_left, self.guarantee.data, columns, now, best
-                )
+                data = self.guarantee.data
+                counts = await asyncio.to_thread(count_left, data, columns, now, best)
                 told.counts = tuple(counts.tolist())
             merged.take(place + 1, stage, columns, settled[now.items], now.places)
             goes_on.append(now.with_doubts(stage.probabilities(best)).only(~settled))
             gone = now.only(settled)
-            large = len(gone.doubts) > LARGE_ITEMS
-            later = self.stages[place + 1 :]
-            avoided = await run_in_thread_if(large, avoided_by, later, gone.groups)
+            avoided = await asyncio.to_thread(avoided_by, self.stages[place + 1 :], gone.groups)
             told.add(place, len(best), int(settled.sum()), columns.usage, avoided)
             if not waiting.groups:
                 break

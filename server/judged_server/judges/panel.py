@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,16 +23,13 @@ from judged_server.domain import (
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.panel_vote import MemberVotes, Rule, describe, tally_votes
 from judged_server.llm.question import PlannedCall
-from judged_server.scheduling.concurrency import fan_out, run_in_thread_if
+from judged_server.scheduling.concurrency import fan_out
 
 VERSION = 1
 MIN_SCORE = 0.5
 LEAST_MEMBERS, MOST_MEMBERS = 2, 16
 LIGHTEST, HEAVIEST = 1e-6, 1e6
 """Weights within these can be summed without loss that would show."""
-LARGE_CONTEXTS = 10_000
-"""More verdicts than this, over all members, are put together off the event loop: about 1 ms."""
-LARGE_DETAILS = 500
 
 _WANTS = {(False, False): "texts", (True, False): "embeddings", (False, True): "spans"}
 
@@ -170,9 +168,7 @@ class Panel:
 
         await fan_out(judge, range(len(self.members)), len(self.members))
         verdicts = [one for one in found if one is not None]
-        large = total * len(verdicts) > LARGE_CONTEXTS
-        large = large or (caller.wants_details and total > LARGE_DETAILS)
-        return await run_in_thread_if(large, self._decide, verdicts, caller.wants_details)
+        return await asyncio.to_thread(self._decide, verdicts, caller.wants_details)
 
     def _decide(self, verdicts: Sequence[Verdicts], wants_details: bool) -> ScoreColumns:
         all_votes = MemberVotes(

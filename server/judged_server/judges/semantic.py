@@ -34,8 +34,15 @@ from judged_server.embedding.base import (
 )
 from judged_server.embedding.models.manifest import CALLER
 from judged_server.embedding.runtime.backend import unit_rows
-from judged_server.judges.base import ANONYMOUS, Caller, LocalJudge, Parameter, Profile
-from judged_server.scheduling.concurrency import run_in_thread_if
+from judged_server.judges.base import (
+    ANONYMOUS,
+    Caller,
+    LocalJudge,
+    Parameter,
+    Profile,
+    size_of,
+)
+from judged_server.scheduling.concurrency import run_by_size
 
 VERSION = 2
 MIN_SCORE = 0.75
@@ -44,11 +51,8 @@ in `metrics.families`."""
 
 SLICE_COST = 1 << 24
 """Multiplications between two looks at whether the caller is still there: about 10 ms."""
-INLINE_COST = 1 << 19
-"""Below this, about 1 ms, scoring costs less than handing it to a thread."""
 
 _GROUP_COST = 1 << 16
-_TEXT_COST = 1 << 9
 _CODES = {UNSUPPORTED_TEXT: 2, TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
 """gRPC's UNKNOWN, INVALID_ARGUMENT, RESOURCE_EXHAUSTED and INTERNAL."""
 
@@ -120,8 +124,8 @@ class SemanticJudge(LocalJudge):
 
         Cancelling it drops what has not begun: batches of texts, slices of groups.
         """
-        cost = sum(_TEXT_COST * (group.n_expected + group.n_retrieved) for group in groups)
-        numbers = await run_in_thread_if(cost > INLINE_COST, _number_texts, groups)
+        size = size_of(groups)
+        numbers = await run_by_size(size, _number_texts, groups)
         embedded = _NOTHING
         dimensions = 1
         if self._embedder is not None:
@@ -132,8 +136,8 @@ class SemanticJudge(LocalJudge):
                 )
         texts = _Texts(numbers, embedded)
         parts: list[_GroupScores] = []
-        for part, cost in _slices(groups, dimensions):
-            parts += await run_in_thread_if(cost > INLINE_COST, _score_groups, part, texts)
+        for part in _slices(groups, dimensions):
+            parts += await run_by_size(size, _score_groups, part, texts)
         return _join(parts)
 
 
@@ -224,16 +228,14 @@ def _number_texts(groups: Sequence[QueryGroup]) -> dict[str, int]:
     return numbers
 
 
-def _slices(
-    groups: Sequence[QueryGroup], dimensions: int
-) -> Iterator[tuple[Sequence[QueryGroup], int]]:
+def _slices(groups: Sequence[QueryGroup], dimensions: int) -> Iterator[Sequence[QueryGroup]]:
     """Yield neighbouring groups that together cost about a slice, or one larger group."""
     start, cost = 0, 0
     for end, group in enumerate(groups, 1):
         width = dimensions if group.embeddings is None else group.embeddings.expected.shape[1]
         cost += _GROUP_COST + group.n_contexts * width
         if cost >= SLICE_COST or end == len(groups):
-            yield groups[start:end], cost
+            yield groups[start:end]
             start, cost = end, 0
 
 

@@ -1,14 +1,16 @@
-"""What runs beside what: heavy work on threads, so that the event loop is free, and jobs as tasks.
+"""What runs beside what: work on threads, so that the event loop is free, and jobs as tasks.
 
-What is heavy, and what is much, the callers say.
+Two rules say where work runs:
+
+* Reading and judging texts of less than INLINE_BYTES stays on the event loop, since handing it to a
+  thread costs about 0.1 ms.
+* Everything else runs on a thread, and what computes takes turns there (`run_computation`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +18,6 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from judged_server.scheduling.admission import Admission, Resource
-from judged_server.scheduling.checkpoint import watched
 from judged_server.scheduling.fair_threads import FairThreads
 from judged_server.tenant import current_sender, send_as
 
@@ -25,14 +26,18 @@ _Result = TypeVar("_Result")
 
 Job = TypeVar("Job")
 
+INLINE_BYTES = 1 << 16
+"""Texts of so many bytes go to a thread. Fewer take at most a few milliseconds."""
+ITEM_BYTES = 200
+"""What a group, a context or a verdict counts beside its texts."""
+
 _STARTED_TOGETHER = 32
 """Jobs begin in this many at a time, so that their beginnings don't hold up the event loop."""
 INTERACTIVE_QUESTIONS = 32
 """A call that asks more questions is batch work."""
 
 _COMPUTATIONS = FairThreads("computation", max(1, (os.cpu_count() or 1) - 1))
-"""For computations of seconds: with threads of their own they leave the others, and a core, to
-short work."""
+"""For metrics and statistics, which may take seconds. They leave a core to other work."""
 
 IN_PYTHON = FairThreads(
     "slices",
@@ -44,39 +49,26 @@ interpreter lock: a second would add switches only. 40 million characters a seco
 judge does."""
 
 
-async def run_in_thread_if(
-    heavy: bool,
+async def run_by_size(
+    size: int,
     work: Callable[_Arguments, _Result],
     *args: _Arguments.args,
     **kwargs: _Arguments.kwargs,
 ) -> _Result:
-    """Return work(...), done on a thread when it is heavy: handing over costs about 0.1 ms."""
-    if heavy:
+    """Return work(...) on texts of `size` bytes: on a thread from INLINE_BYTES on."""
+    if size >= INLINE_BYTES:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
 
 
 async def run_computation(
-    long: bool,
-    work: Callable[_Arguments, _Result],
-    *args: _Arguments.args,
-    **kwargs: _Arguments.kwargs,
+    work: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
 ) -> _Result:
-    """Return work(...), done on a thread; `long` says that it may take more than a moment.
+    """Return work(...), done on a thread, where the work of several callers takes turns.
 
-    When the caller is cancelled, the work ends at its next `checkpoint`, or never begins. Long work
-    of several callers takes turns.
+    When the caller is cancelled, the work ends at its next `checkpoint`, or never begins.
     """
-    if long:
-        return await _COMPUTATIONS.run(partial(work, *args, **kwargs))
-    abandoned = threading.Event()
-    context = contextvars.copy_context()
-    run = partial(context.run, partial(watched, abandoned.is_set, work, *args, **kwargs))
-    try:
-        return await asyncio.get_running_loop().run_in_executor(None, run)
-    except asyncio.CancelledError:
-        abandoned.set()
-        raise
+    return await _COMPUTATIONS.run(partial(work, *args, **kwargs))
 
 
 def choose_class(questions: int) -> None:

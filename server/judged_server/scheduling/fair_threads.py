@@ -95,27 +95,11 @@ class FairThreads:
         self._lock = threading.Lock()
         self._waiting: FairQueue[_Work] = FairQueue(TURN_S)
         self._running = self._begun = 0
-        self._in_place = False
 
     def limit_delay(self, seconds: float) -> None:
         """Let interactive work wait and run for so long at most, where work is admitted at all."""
         if self._admission is not None:
             self._admission.max_delay_s = seconds
-
-    def may_run_in_place(self) -> bool:
-        """Say whether a turn's work may be done on the event loop, which the caller then does.
-
-        It may when nothing runs here, once in each round of the loop: many calls that come together
-        would hold it up.
-        """
-        if self._running or self._in_place:
-            return False
-        self._in_place = True
-        asyncio.get_running_loop().call_soon(self._round_is_over)
-        return True
-
-    def _round_is_over(self) -> None:
-        self._in_place = False
 
     async def run(
         self, work: Callable[[], Result], cost: int = 0, deadline: float | None = None

@@ -19,14 +19,8 @@ from judged_server.llm.budget.pricing import estimate_calls
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.scheduling.concurrency import IN_PYTHON, run_in_thread_if
+from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.usecases.judge_batch import fill_expected
-
-LARGE_TEXTS = 2000
-"""More texts than this are told apart off the event loop."""
-
-LARGE_CASCADE = 20
-"""More contexts than this go through a cascade's stages off the event loop."""
 
 _AT_ONCE = 32
 """Look-ups in the cache between two breaths of the event loop."""
@@ -71,12 +65,10 @@ class Estimator:
         groups = fill_expected(judge, groups)
         contexts = sum(group.n_contexts for group in groups)
         of_each = ((group.query, *group.expected, *group.retrieved) for group in groups)
-        texts = await run_in_thread_if(contexts > LARGE_TEXTS, _distinct, of_each)
+        texts = await asyncio.to_thread(_distinct, of_each)
         cascade = None
         if isinstance(judge, Cascade):
-            cascade = await run_in_thread_if(
-                contexts > LARGE_CASCADE, judge.estimate, groups, max_cost
-            )
+            cascade = await asyncio.to_thread(judge.estimate, groups, max_cost)
         begun = Estimate(contexts, texts, cascade=cascade)
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 
@@ -93,7 +85,7 @@ class Estimator:
 
         pairs = len(items) * len(scorers)
         of_each = ((item.query, item.answer, *item.references, *item.contexts) for item in items)
-        texts = await run_in_thread_if(pairs > LARGE_TEXTS, _distinct, of_each)
+        texts = await asyncio.to_thread(_distinct, of_each)
         return await self._estimate(Estimate(pairs, texts), planned_calls, mode)
 
     async def _estimate(

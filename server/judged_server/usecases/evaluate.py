@@ -25,7 +25,7 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
 )
-from judged_server.judges.base import Caller, Judge
+from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.metrics.compute import check_modes, check_open_ended
@@ -37,7 +37,7 @@ from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.merge import Judging, compute_merged
 from judged_server.metrics.options import MatchingMode, MetricOptions
 from judged_server.metrics.table import MetricTable, with_intervals_and_slices
-from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
 from judged_server.usecases.judged_results import join, results_of
@@ -48,11 +48,6 @@ from judged_server.usecases.negatives import (
     matches_of,
     negative_groups,
 )
-
-LARGE_GROUPS = 200
-"""More groups than this are prepared and measured off the event loop,"""
-LARGE_VERDICTS = 20_000
-"""and so are more verdicts than this: about 2 ms."""
 
 _Known = tuple[list[str], Sequence[str], Mapping[str, int]]
 """The ids that a group retrieved, the relevant ones, and their grades."""
@@ -151,8 +146,7 @@ class PartedEvaluation:
         """
         by_id = all(group.by_id for group in groups)
         check_modes(self._measures, self._options.matching, families=True, by_id=by_id)
-        large = len(groups) > LARGE_GROUPS
-        part = await run_in_thread_if(large, self._distinct, groups, continues=continues)
+        part = await run_by_size(size_of(groups), self._distinct, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
             self._settle(groups)
         part.asked = part.groups if self._asks_own else ()
@@ -229,13 +223,7 @@ class PartedEvaluation:
         if self._judge is None:
             self._settle(())
         self._id_fit.see(self._last_known)
-        n_verdicts = self._counts.total
-        large = len(self._groups.query_ids) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
-        if large or self._options.interval is not None:  # an interval takes 5 ms and more
-            long = large and self._options.interval is not None
-            table = await run_computation(long, self._table)
-        else:
-            table = self._table()
+        table = await run_computation(self._table)
         report = None
         if self._with_negatives:
             report = NegativeReport(

@@ -9,11 +9,8 @@ from itertools import accumulate
 from judged_server import errors, tracing
 from judged_server.audit import call_notes
 from judged_server.domain import QueryGroup, Verdicts
-from judged_server.judges.base import ANONYMOUS, Caller, Judge
-from judged_server.scheduling.concurrency import run_in_thread_if
-
-TOLD_INLINE = 256
-"""Verdicts up to this number are told to a tracer on the event loop."""
+from judged_server.judges.base import ANONYMOUS, Caller, Judge, size_of
+from judged_server.scheduling.concurrency import run_by_size
 
 
 async def judge_batch(
@@ -40,8 +37,8 @@ async def judge_batch(
     verdicts = Verdicts.decide(columns, offsets, judge.identity.min_score)
     tracer = tracing.active
     if tracer is not None and tracer.wants_results:
-        large = offsets[-1] > TOLD_INLINE
-        await run_in_thread_if(large, tracer.verdicts, judge.identity, groups, verdicts)
+        size = size_of(groups)
+        await run_by_size(size, tracer.verdicts, judge.identity, groups, verdicts)
     return verdicts
 
 

@@ -36,15 +36,13 @@ from judged_server.llm.caller import CallOptions, nothing
 from judged_server.llm.chat import check_api_keys, missing_key_fault
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.scheduling.concurrency import choose_class, fan_out, run_in_thread_if
+from judged_server.scheduling.concurrency import choose_class, fan_out
 from judged_server.telemetry import logger
 
 MAX_IN_WORK = 256
 """Pairs of one call that are in work at once, and questions of it that wait for a model."""
 MAX_WAITING = 64
 """Scores that wait for a slow reader; while there are as many, no other pair is begun."""
-LARGE_PAIRS = 1000
-"""More pairs than this are told apart off the event loop: about 2 ms."""
 
 _MAX_BUILT = 256
 _SEND_S = 0.0003
@@ -180,8 +178,7 @@ class Scoring:
         if (notes := call_notes.get()) is not None:
             for scorer in scorers:
                 notes.add_judged(scorer.identity.signature, len(items))
-        large = len(items) * len(scorers) > LARGE_PAIRS
-        pairs = await run_in_thread_if(large, distinct_pairs, items, scorers)
+        pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
         choose_class(sum(scorers[pair.scorer].samples for pair in pairs))
         summing = [_Sum(scorer) for scorer in scorers]
         run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)), once)

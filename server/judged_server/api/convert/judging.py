@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from judged_server.domain import (
     QueryGroup,
     Usage,
 )
+from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 
 _MODES = {int(mode) for mode in CacheMode}
 
@@ -320,14 +320,6 @@ def write_cascade(cascade: CascadeUsage) -> verdicts_pb2.CascadeUsage:
     )
 
 
-LARGE_BYTES = 2 << 20
-LARGE_GROUPS = 300
-"""A message above either takes more than a few milliseconds to read,"""
-LARGE_GOLDEN_BYTES = 1 << 17
-"""and so does one above this with spans or metadata: 10 bytes of a span cost as many as 1,000 of
-a text."""
-
-
 async def take_groups(
     messages: Sequence[groups_pb2.QueryGroup],
     size: int,
@@ -337,9 +329,7 @@ async def take_groups(
     first_result: int = 0,
 ) -> list[QueryGroup]:
     """Return the groups of a message of `size` bytes. Raises as `read_groups` does."""
-    large = size > LARGE_BYTES or len(messages) > LARGE_GROUPS
-    if not large and size > LARGE_GOLDEN_BYTES:
-        large = any(message.HasField("spans") or message.metadata for message in messages)
-    if not large:
-        return read_groups(messages, limits, field, size, first, first_result)
-    return await asyncio.to_thread(read_groups, messages, limits, field, size, first, first_result)
+    in_all = size + ITEM_BYTES * len(messages)
+    return await run_by_size(
+        in_all, read_groups, messages, limits, field, size, first, first_result
+    )

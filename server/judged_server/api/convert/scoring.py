@@ -10,8 +10,6 @@ from judged.v1 import scores_pb2
 from judged_server import errors
 from judged_server.api.convert.fields import optional, write
 from judged_server.api.convert.judging import (
-    LARGE_BYTES,
-    LARGE_GROUPS,
     read_asking,
     read_calibration,
     read_parameters,
@@ -28,7 +26,7 @@ from judged_server.domain import JudgeIdentity
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
-from judged_server.scheduling.concurrency import run_in_thread_if
+from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.usecases.estimate_batch import Estimate, Estimator
 from judged_server.usecases.judge_batch import check_groups_fit
 from judged_server.usecases.score_answers import Scoring
@@ -175,10 +173,8 @@ async def _scoring(
 ) -> Estimate:
     asking = read_asking(request.asking, "score.asking")
     specs = read_rubrics(request.rubrics, "score.rubrics")
-    large = request.ByteSize() > LARGE_BYTES or len(request.items) > LARGE_GROUPS
-    items = await run_in_thread_if(
-        large, read_answers, request.items, len(specs), limits, "score.items"
-    )
+    size = request.ByteSize() + ITEM_BYTES * len(request.items)
+    items = await run_by_size(size, read_answers, request.items, len(specs), limits, "score.items")
     scorers = scoring.choose(specs, "score.rubrics")
     if asking.max_cost is not None and not all(scorer.priced for scorer in scorers):
         raise unpriced("score.asking.max_cost")

@@ -4,7 +4,7 @@ What messages hold on their way and in work is bounded in `admission`, how much 
 in `scheduling.admission`.
 
 A small message is parsed at once. A large one, or one that is compressed, stays bytes until there
-is room for it: it is inflated and parsed on a thread, above SMALL_BYTES one after the other, so
+is room for it: it is inflated and parsed on a thread, above INLINE_BYTES one after the other, so
 that other calls go on in between; callers take turns. gRPC itself would inflate it on the event
 loop, whatever it becomes (40 messages of 15 kB that inflate to 15 MB held up health checks for
 13 s); it is told not to, see `connections`.
@@ -26,14 +26,11 @@ from google.protobuf.message import DecodeError
 from judged_server import errors
 from judged_server.api.listening.admission import Admission, Arrivals, memory_of
 from judged_server.audit import call_notes
+from judged_server.scheduling.concurrency import INLINE_BYTES
 from judged_server.scheduling.fair_threads import FairThreads
 from judged_server.tenant import current_tenant
 from judged_server.usecases.tenant_rates import TenantRates
 
-INLINE_BYTES = 1 << 17
-"""Messages up to this size are parsed at once, in less than a millisecond,"""
-SMALL_BYTES = 1 << 16
-"""and up to this one on a thread without waiting for their turn, where they are compressed, say."""
 COUNTED_BYTES = 1 << 13
 """The fields of messages above are counted; what a smaller one takes is little beside its call."""
 
@@ -126,11 +123,11 @@ def lenient(
 ) -> Callable[[bytes], Any]:
     """Return a parser for gRPC: what does not parse is an error to raise later, not at once.
 
-    Up to `inline_bytes` are parsed at once. `count` says how many fields a message has.
+    Fewer than `inline_bytes` are parsed at once. `count` says how many fields a message has.
     """
 
     def parse(raw: bytes) -> Any:  # noqa: ANN401 - any request message
-        if len(raw) > inline_bytes or raw.startswith(_GZIP):
+        if len(raw) >= inline_bytes or raw.startswith(_GZIP):
             return Unread(raw, deserialize, count)
         try:
             _note(len(raw), count(raw) if len(raw) > COUNTED_BYTES else 0)
@@ -217,7 +214,7 @@ class Receiver:
         return parsed
 
     async def _on_thread(self, size: int, work: Callable[[], Result]) -> Result:
-        if size <= SMALL_BYTES:
+        if size < INLINE_BYTES:
             return await asyncio.to_thread(work)
         return await self._threads.run(work)
 

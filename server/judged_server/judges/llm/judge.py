@@ -17,7 +17,7 @@ from judged_server.domain import (
     ScoreColumns,
 )
 from judged_server.errors import InvalidField, ModelNotConfigured
-from judged_server.judges.base import Caller, Parameter, Profile
+from judged_server.judges.base import Caller, Parameter, Profile, size_of
 from judged_server.judges.llm.contexts import (
     ContextVotes,
     TextContext,
@@ -38,7 +38,7 @@ from judged_server.llm.parsing.reply import PARSER_VERSION
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics.prompt import PROMPT_VERSION
 from judged_server.llm.rubrics.rubric import EXPECTED_TEXT, Rubric
-from judged_server.scheduling.concurrency import choose_class, fan_out, run_in_thread_if
+from judged_server.scheduling.concurrency import choose_class, fan_out, run_by_size
 
 VERSION = 1
 RUBRIC = "retrieval_match"
@@ -50,8 +50,6 @@ VOTE, LOGPROBS = "vote", "logprobs"
 
 MAX_IN_WORK = 256
 """Samples of one call that wait for the model at once; the model has limits of its own."""
-LARGE_CONTEXTS = 1000
-"""More contexts than this are told apart, and put together, off the event loop: about 1 ms."""
 
 NO_CONFIGURATION = (
     "name a provider and a model in a file and start the server with --llm-config FILE; "
@@ -273,8 +271,7 @@ class LlmJudge:
         answered and the rest has the fault TIMEOUT. Cancelling it closes the calls under way.
         """
         self.check_api_keys(caller.cache)
-        large = len(groups) > LARGE_CONTEXTS
-        large = large or sum(group.n_contexts for group in groups) > LARGE_CONTEXTS
+        size = size_of(groups)
         if caller.cost_tracker.max_cost is not None and not self.priced:
             raise unpriced()
         call_options = CallOptions.of(
@@ -287,7 +284,7 @@ class LlmJudge:
             all_votes = [ContextVotes(self._samples, none, caller.wants_details) for _ in contexts]
             return contexts, all_votes, places
 
-        contexts, all_votes, places = await run_in_thread_if(large, prepare)
+        contexts, all_votes, places = await run_by_size(size, prepare)
 
         async def sample(job: tuple[int, int]) -> None:
             place, number = job
@@ -304,7 +301,7 @@ class LlmJudge:
             parsed.reason for context_votes in all_votes for parsed in context_votes.parsed_replies
         )
         refuse_if_nothing_asked(call_options.cost_tracker, reasons)
-        columns = await run_in_thread_if(large, to_columns, all_votes, places, none)
-        columns.flags = await run_in_thread_if(large, flags_of, contexts, all_votes, places)
+        columns = await run_by_size(size, to_columns, all_votes, places, none)
+        columns.flags = await run_by_size(size, flags_of, contexts, all_votes, places)
         # One reply is no vote: its probability decides alone, under whatever threshold.
         return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged.values.choices import Flag
-from judged_server.embedding import embedder as embedder_module
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.base import TEXT_TOO_LONG
 from judged_server.embedding.batching import queue
 from judged_server.embedding.batching.windows import InflightText
+from judged_server.scheduling import concurrency
 from judged_server.tenant import EVERYBODY, Tenant, serve
 
 from tests.fakes.models.session import begun, queued, until
@@ -37,7 +37,7 @@ class TestResults:
 
     async def test_many_texts_take_the_same_road(self, make, monkeypatch):
         expected = await make().embed(TEXTS, "truncate")
-        monkeypatch.setattr(embedder_module, "INLINE_TEXTS", 0)
+        monkeypatch.setattr(concurrency, "INLINE_BYTES", 0)
         actual = await make().embed(TEXTS, "truncate")
         np.testing.assert_array_equal(actual.vectors, expected.vectors)
 

@@ -12,6 +12,7 @@ from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.errors import ModelNotInstalled
 from judged_server.judges import semantic
 from judged_server.judges.semantic import SemanticKind
+from judged_server.scheduling import concurrency
 
 CARD = ModelCard("fake", 2, 8, "a" * 64, "b" * 64, "mean", True, "fp32", "CPUExecutionProvider")
 
@@ -214,7 +215,7 @@ class TestSlices:
         groups.insert(5, _vectors([[1, 0]], [[0, 1], [1, 1]]))
         whole = await judge.judge(groups)
         monkeypatch.setattr(semantic, "SLICE_COST", 1)
-        monkeypatch.setattr(semantic, "INLINE_COST", 0)
+        monkeypatch.setattr(concurrency, "INLINE_BYTES", 0)
         sliced = await judge.judge(groups)
         np.testing.assert_array_equal(sliced.scores, whole.scores)
         np.testing.assert_array_equal(sliced.statuses, whole.statuses)
@@ -224,7 +225,7 @@ class TestSlices:
         monkeypatch.setattr(semantic, "SLICE_COST", 1)
         scored = []
 
-        async def one_slice(heavy, work, *args):
+        async def one_slice(size, work, *args):
             if work is semantic._score_groups:
                 scored.append(args)
                 if len(scored) == 3:
@@ -232,7 +233,7 @@ class TestSlices:
                 await asyncio.sleep(0)
             return work(*args)
 
-        monkeypatch.setattr(semantic, "run_in_thread_if", one_slice)
+        monkeypatch.setattr(semantic, "run_by_size", one_slice)
         groups = [_group([str(i)], ["0"]) for i in range(20)]
         call = asyncio.create_task(judge.judge(groups))
         with pytest.raises(asyncio.CancelledError):

@@ -148,17 +148,6 @@ async def test_an_error_reaches_the_caller():
         await World().threads.run(lambda: 1 // 0)
 
 
-async def test_one_slice_may_run_in_place_in_a_round_of_the_loop_where_nothing_else_does():
-    world = World()
-    assert [world.threads.may_run_in_place() for _ in range(3)] == [True, False, False]
-    await asyncio.sleep(0)
-    held = asyncio.create_task(world.threads.run(world.hold))
-    await asyncio.sleep(0)
-    assert not world.threads.may_run_in_place()
-    world.go.set()
-    await held
-
-
 class TestAdmission:
     """Of a resource that does 1,000 characters a second, and lets 400 of interactive work in."""
 

@@ -1,19 +1,19 @@
-"""Heavy work leaves the event loop's thread, light work stays, and what nobody awaits ends."""
+"""Large texts leave the event loop's thread, few stay, and what nobody awaits ends."""
 
 import asyncio
 import threading
 
 import pytest
 from judged_server.scheduling.checkpoint import Abandoned, checkpoint, watched
-from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import INLINE_BYTES, run_by_size, run_computation
 
 
-@pytest.mark.parametrize("heavy", [True, False])
-async def test_only_heavy_work_goes_to_a_thread(heavy):
+@pytest.mark.parametrize("size", [INLINE_BYTES - 1, INLINE_BYTES])
+async def test_only_large_texts_go_to_a_thread(size):
     def work(value, *, plus):
         return value + plus, threading.current_thread() is threading.main_thread()
 
-    assert await run_in_thread_if(heavy, work, 1, plus=2) == (3, not heavy)
+    assert await run_by_size(size, work, 1, plus=2) == (3, size < INLINE_BYTES)
 
 
 def test_a_checkpoint_is_nothing_where_nobody_watches():
@@ -26,12 +26,11 @@ def test_a_checkpoint_ends_what_was_abandoned():
     checkpoint()
 
 
-@pytest.mark.parametrize("long", [True, False])
 class TestComputations:
-    async def test_are_answered(self, long):
-        assert await run_computation(long, lambda a, b: a + b, 1, b=2) == 3
+    async def test_are_answered(self):
+        assert await run_computation(lambda a, b: a + b, 1, b=2) == 3
 
-    async def test_end_when_their_caller_leaves(self, long):
+    async def test_end_when_their_caller_leaves(self):
         began, ended = threading.Event(), threading.Event()
 
         def work():
@@ -42,7 +41,7 @@ class TestComputations:
             finally:
                 ended.set()
 
-        call = asyncio.create_task(run_computation(long, work))
+        call = asyncio.create_task(run_computation(work))
         await asyncio.to_thread(began.wait, 10)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -50,16 +49,17 @@ class TestComputations:
         assert await asyncio.to_thread(ended.wait, 10)
 
 
-async def test_short_work_does_not_queue_behind_long_computations():
+async def test_a_short_computation_has_its_turn_beside_long_ones():
     release = threading.Event()
 
     def hold():
-        assert release.wait(30)
+        while not release.wait(0.001):
+            checkpoint()
 
-    long = [asyncio.create_task(run_computation(True, hold)) for _ in range(40)]
+    long = [asyncio.create_task(run_computation(hold)) for _ in range(40)]
     try:
-        assert await asyncio.wait_for(run_in_thread_if(True, lambda: 7), 10) == 7
-        assert await asyncio.wait_for(run_computation(False, lambda: 8), 10) == 8
+        assert await asyncio.wait_for(run_by_size(INLINE_BYTES, lambda: 7), 10) == 7
+        assert await asyncio.wait_for(run_computation(lambda: 8), 10) == 8
     finally:
         release.set()
     await asyncio.gather(*long)

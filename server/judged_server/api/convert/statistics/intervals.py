@@ -13,9 +13,6 @@ from judged_server.errors import InvalidField
 
 CONFIDENCE = (0.5, 0.9999)
 RESAMPLES = (100, 100_000)
-LONG_STATISTICS_BYTES, LONG_RESAMPLES = 1 << 14, 100_000
-"""Statistics of a message above this, or of more resamples, are worked where computations are that
-take seconds; below they take some tenths of one."""
 
 
 def read_interval_options(
@@ -45,9 +42,3 @@ def write_estimate(value: float | None, interval: Interval | None) -> metrics_pb
 def write_known(estimate: Estimate) -> metrics_pb2.Estimate | None:
     """Return the message of an estimate, None of one that has no value: its field stays unset."""
     return None if estimate.value is None else write_estimate(estimate.value, estimate.interval)
-
-
-def is_long(size: int, interval: metrics_pb2.IntervalOptions, permutations: int = 0) -> bool:
-    """Say whether a computation of a message of `size` bytes may take more than a moment."""
-    drawn = max(interval.resamples, permutations)
-    return size > LONG_STATISTICS_BYTES or drawn > LONG_RESAMPLES

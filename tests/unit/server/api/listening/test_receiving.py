@@ -18,7 +18,6 @@ from judged_server import errors
 from judged_server.api.listening.admission import GROWTH, Admission
 from judged_server.api.listening.fields import count_fields
 from judged_server.api.listening.receiving import (
-    INLINE_BYTES,
     Receiver,
     Unread,
     lenient,
@@ -26,6 +25,7 @@ from judged_server.api.listening.receiving import (
     received_memory,
 )
 from judged_server.process.memory import Memory, Pressure
+from judged_server.scheduling.concurrency import INLINE_BYTES
 
 MOST = 1 << 20
 PARSE = lenient(
