@@ -34,10 +34,9 @@ import numpy as np
 import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
 from judged.values.intervals import IntervalOptions
-from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.input.trec import rank_run
-from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.input.topics import Topics
+from judged_server.metrics.input.trec import Qrels, rank_run
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.statistics.intervals import mean_intervals
 
@@ -148,8 +147,8 @@ def prepared(rankings: Rankings) -> list[np.ndarray]:
 
 def rank_columns(runs: Runs) -> Rankings:
     """Read lists of ids and numbers, and rank."""
-    qrels = Qrels.of([Topic(*c) for c in runs.qrels])
-    return rank_run(qrels, [Topic(*c) for c in runs.run]).rankings
+    qrels = Qrels.of(Topics.of_rows(runs.qrels, "qrels", "grades"))
+    return rank_run(qrels, Topics.of_rows(runs.run, "run", "scores")).rankings
 
 
 def from_columns(runs: Runs) -> list[np.ndarray]:

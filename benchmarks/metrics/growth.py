@@ -19,9 +19,8 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec import rank_run
-from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.input.topics import Topics
+from judged_server.metrics.input.trec import Qrels, rank_run
 from judged_server.metrics.measures.names import Measure, parse_metrics
 
 from benchmarks.metrics.trec_runs import Runs, build_runs
@@ -32,9 +31,8 @@ ROUNDS = 5
 
 def measure(runs: Runs, measures: Sequence[Measure]) -> None:
     """Rank and measure once."""
-    qrels = [Topic(*columns) for columns in runs.qrels]
-    run = [Topic(*columns) for columns in runs.run]
-    rankings = rank_run(Qrels.of(qrels), run).rankings
+    qrels = Qrels.of(Topics.of_rows(runs.qrels, "qrels", "grades"))
+    rankings = rank_run(qrels, Topics.of_rows(runs.run, "run", "scores")).rankings
     for each in measures:
         each.values(rankings)
 

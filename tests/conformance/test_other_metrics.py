@@ -13,11 +13,11 @@ from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.metrics.compute import compute_trec
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MetricOptions
 from judged_server.usecases.evaluate import evaluate
+
+from tests.trec import Topic, qrels_of, run_of
 
 EVRET = Path(sys.prefix) / "oracles" / "evret-0.0.3" / "evret"
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
@@ -46,7 +46,7 @@ def ours(case, names):
     qrels, run = (
         [Topic(t, list(docs), list(docs.values())) for t, docs in side.items()] for side in case
     )
-    table = compute_trec(parse_metrics(names), Qrels.of(qrels), run, MetricOptions())
+    table = compute_trec(parse_metrics(names), qrels_of(qrels), run_of(run), MetricOptions())
     topics = [qrels[row].query_id for row in table.rows]
     return {
         column.name: dict(zip(topics, column.values.tolist(), strict=True))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import pytrec_eval
 from judged_server.metrics.compute import compute_gains, compute_trec
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MetricOptions, NoGoldPolicy
+
+from tests.trec import Topic, qrels_of, run_of
 
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
 AT_K = {
@@ -36,6 +36,7 @@ THEIRS = {f"{ours}@{k}": f"{theirs}_{k}" for ours, theirs in AT_K.items() for k 
 REQUESTED = {f"{theirs}.{','.join(map(str, CUTOFFS))}" for theirs in AT_K.values()} | set(
     WHOLE.values()
 )
+
 ALPHABET = "abzAZ09-_.é漢\uff5e\U0001f600"
 
 
@@ -85,7 +86,9 @@ def ours(case: Case, names, **options):
         [Topic(t, list(docs), list(docs.values())) for t, docs in side.items()]
         for side in (case.qrels, case.run)
     )
-    table = compute_trec(parse_metrics(names), Qrels.of(qrels), run, MetricOptions(**options))
+    table = compute_trec(
+        parse_metrics(names), qrels_of(qrels), run_of(run), MetricOptions(**options)
+    )
     topics = [qrels[row].query_id for row in table.rows]
     values = {
         column.name: dict(zip(topics, column.values.tolist(), strict=True))

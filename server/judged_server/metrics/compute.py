@@ -17,11 +17,16 @@ from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.grades import graded
-from judged_server.metrics.input.gains import rank_gains
 from judged_server.metrics.input.id_fit import IdFit
-from judged_server.metrics.input.qrels import Qrels, condensed, extremes, unjudged_mask
-from judged_server.metrics.input.trec import rank_run
-from judged_server.metrics.input.trec_topics import AnyTopic
+from judged_server.metrics.input.rankings import (
+    Rankings,
+    condensed,
+    rank_gains,
+    unjudged_extremes,
+    unjudged_mask,
+)
+from judged_server.metrics.input.topics import Topics
+from judged_server.metrics.input.trec import Qrels, rank_run
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.missing import Unsettled, unsettled
@@ -176,10 +181,8 @@ def compute_judged(
 def compute_trec(
     measures: Sequence[Measure],
     qrels: Qrels,
-    run: Sequence[AnyTopic],
+    run: Topics,
     options: MetricOptions,
-    *,
-    field: str = "trec.run",
 ) -> MetricTable:
     """Return the metrics of a run under qrels, as trec_eval has them; rows are topics of the qrels.
 
@@ -190,11 +193,7 @@ def compute_trec(
     """
     _refuse_families(measures, "qrels")
     ranked = rank_run(
-        qrels,
-        run,
-        complete=options.complete,
-        strict_duplicates=options.strict_duplicates,
-        field=field,
+        qrels, run, complete=options.complete, strict_duplicates=options.strict_duplicates
     )
     settings = [("source", "trec"), *([("complete", "true")] if options.complete else [])]
     policy = options.unjudged
@@ -217,10 +216,14 @@ def compute_trec(
         for measure, own in zip(measures, seen, strict=True)
     )
     if policy is UnjudgedPolicy.BOUNDS:
-        cases = {id(own): extremes(own) for own in seen}
-        columns = tuple(
-            _bounded(column, Bounds(ranked.rows, *cases[id(own)].bounds(measure, column.values)))
+        cases = {id(own): unjudged_extremes(own) for own in seen}
+        extents = [
+            _extent(measure, cases[id(own)], column.values, in_range=True)
             for measure, own, column in zip(measures, seen, columns, strict=True)
+        ]
+        columns = tuple(
+            _bounded(column, Bounds(ranked.rows, *extent))
+            for column, extent in zip(columns, extents, strict=True)
         )
     n = len(ranked.rows)
     return MetricTable(
@@ -324,16 +327,23 @@ def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricC
     return MetricColumn(str(measure), values, mean(values), measure.signature(settings))
 
 
+def _extent(
+    measure: Measure, cases: Sequence[Rankings], *known: FloatArray, in_range: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return the lowest and the highest value of each query over some rankings, and those known."""
+    tried = np.stack([*known, *(measure.values(case) for case in cases)])
+    if in_range:
+        tried = np.clip(tried, 0.0, 1.0)
+    return tried.min(axis=0), tried.max(axis=0)
+
+
 def _open_bounds(measure: Measure, column: MetricColumn, rows: IntArray, gaps: Unsettled) -> Bounds:
     """Return settled queries at their value and the unsettled ones, behind, at each extreme."""
     lows = highs = column.values
     open_to = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
     if open_to:
-        open_values = np.stack([measure.values(extreme) for extreme in open_to])
-        if gaps.graded:
-            open_values = np.clip(open_values, 0.0, 1.0)
-        lows = np.concatenate([lows, open_values.min(axis=0)])
-        highs = np.concatenate([highs, open_values.max(axis=0)])
+        lowest, highest = _extent(measure, open_to, in_range=bool(gaps.graded))
+        lows, highs = np.concatenate([lows, lowest]), np.concatenate([highs, highest])
     return Bounds(rows, lows, highs)
 
 

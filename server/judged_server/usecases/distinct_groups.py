@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from judged_server import errors
 from judged_server.domain import QueryGroup
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.rankings import distinct_results
 
 
 @dataclass(slots=True)
@@ -119,18 +118,26 @@ class DistinctGroups:
                 raise errors.InvalidField(f"{path}.{name}", rule)
 
     def _kept(self, group: QueryGroup, field: str) -> list[int] | None:
+        """Return the places to keep of a group's results, None when nothing repeats.
+
+        A result that has the id of an earlier one repeats it if it has its text, or span, too.
+        """
         if not group.document_ids:
             return None
-        texts: Sequence[object] | None = group.retrieved or None
+        keys: Sequence[object] = group.document_ids
         if group.spans is not None:
             spans = group.spans.retrieved
             columns = (spans.files.tolist(), spans.starts.tolist(), spans.ends.tolist())
-            texts = list(zip(*columns, strict=True))
-        return distinct_results(
-            group.document_ids,
-            texts,
-            field=field,
-            strict=self._strict,
-            seen=self._seen,
-            first=self._n_received,
-        )
+            keys = list(zip(group.document_ids, *columns, strict=True))
+        elif group.retrieved:
+            keys = list(zip(group.document_ids, group.retrieved, strict=True))
+        kept = []
+        for place, key in enumerate(keys):
+            rank = self._n_received + place
+            earlier = self._seen.setdefault(key, rank)
+            if earlier == rank:
+                kept.append(place)
+            elif self._strict:
+                same = "id" if keys is group.document_ids else "id and text"
+                raise errors.InvalidField(f"{field}[{rank}]", f"has the {same} of entry {earlier}")
+        return None if len(kept) == len(keys) else kept

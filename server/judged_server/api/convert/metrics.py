@@ -31,10 +31,9 @@ from judged_server.metrics.compute import (
     merge_values,
 )
 from judged_server.metrics.grades import grades_of
-from judged_server.metrics.input.columnar_topics import query_ids as topic_ids
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec import Qrels
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
@@ -339,8 +338,8 @@ def _trec(
     if known is not None:
         field, columns = f"{prefix}documents.topics", f"{prefix}documents.topic_columns"
     run = read_run(message, field, columns)
-    table = compute_trec(measures, qrels, run, options, field=field)
-    return _Measured(table, list(qrels.row_of), not_measured=topic_ids(run))
+    table = compute_trec(measures, qrels, run, options)
+    return _Measured(table, list(qrels.row_of), not_measured=run.query_ids)
 
 
 def _query_ids(

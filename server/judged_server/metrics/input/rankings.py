@@ -18,37 +18,6 @@ import numpy as np
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField
 
-
-def distinct_results(
-    document_ids: Sequence[str],
-    texts: Sequence[object] | None,
-    *,
-    field: str,
-    strict: bool,
-    seen: dict[object, int] | None = None,
-    first: int = 0,
-) -> list[int] | None:
-    """Return the places to keep of one query's results, or None when nothing repeats.
-
-    `texts` is parallel to `document_ids`: texts, or what stands for them; None means that the id
-    alone tells documents apart. Results may come in parts: `seen`, which this adds to, has the
-    places of earlier ones, and `first` is the place of this part's first.
-    With `strict` the first duplicate, at place j, raises InvalidField at `field[j]`.
-    """
-    keys: Sequence[object]
-    keys = document_ids if texts is None else list(zip(document_ids, texts, strict=True))
-    places = {} if seen is None else seen
-    kept = []
-    for place, key in enumerate(keys, first):
-        earlier = places.setdefault(key, place)
-        if earlier == place:
-            kept.append(place - first)
-        elif strict:
-            same = "id" if texts is None else "id and text"
-            raise InvalidField(f"{field}[{place}]", f"has the {same} of entry {earlier}")
-    return None if len(kept) == len(document_ids) else kept
-
-
 _SMALL = 1 << 31
 """Whole numbers below this share 64 bits with the number of a group."""
 
@@ -196,14 +165,12 @@ class Rankings:
             found = np.where(found > n, 0, found)
         if pool is not None:
             pool = Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant)
-        return Rankings(
-            offsets_of(lengths),
-            self.gains[kept],
-            self.ideal_offsets,
-            self.ideal_gains,
-            found,
-            pool,
-            self.top_grade,
+        return replace(
+            self,
+            offsets=offsets_of(lengths),
+            gains=self.gains[kept],
+            found_ranks=found,
+            known_pool=pool,
         )
 
     def relevant_from(self, level: float) -> Rankings:
@@ -214,15 +181,13 @@ class Rankings:
         kept = self.ideal_gains >= level
         query = self.ideal.query
         pool, n = self.pool, self.n_queries
-        return Rankings(
-            self.offsets,
-            np.where(self.gains >= level, self.gains, 0.0),
-            offsets_of(np.bincount(query[kept], minlength=n)),
-            self.ideal_gains[kept],
-            known_pool=replace(
-                pool, n_nonrelevant=pool.n_nonrelevant + np.bincount(query[~kept], minlength=n)
-            ),
-            top_grade=self.top_grade,
+        n_nonrelevant = pool.n_nonrelevant + np.bincount(query[~kept], minlength=n)
+        return replace(
+            self,
+            gains=np.where(self.gains >= level, self.gains, 0.0),
+            ideal_offsets=offsets_of(np.bincount(query[kept], minlength=n)),
+            ideal_gains=self.ideal_gains[kept],
+            known_pool=replace(pool, n_nonrelevant=n_nonrelevant),
         )
 
     def take(self, rows: IntArray) -> Rankings:
@@ -306,3 +271,104 @@ def take_groups(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
     """Return the offsets of the chosen groups, and the flat places of their entries."""
     lengths = np.diff(offsets)[rows]
     return offsets_of(lengths), np.repeat(offsets[rows], lengths) + positions_in_groups(lengths)
+
+
+def refuse_first(bad: BoolArray, offsets: IntArray, field: str, name: str, rule: str) -> None:
+    """Raise InvalidField at the first place of a ragged column where `bad` is set."""
+    if bad.any():
+        place = int(bad.argmax())
+        query = int(np.searchsorted(offsets, place, side="right")) - 1
+        raise InvalidField(f"{field}[{query}].{name}[{place - int(offsets[query])}]", rule)
+
+
+def rank_gains(
+    gains: Sequence[Sequence[float]], relevant_gains: Sequence[Sequence[float]], field: str
+) -> Rankings:
+    """Return the rankings of n queries from their gains by rank and the gains there are to find.
+
+    Gains below 0 count as 0. `relevant_gains` need no order; they hold the gain of every relevant
+    document, the retrieved ones included. Raises InvalidField at `field[i].gains[j]` or
+    `field[i].relevant_gains[j]` for a number that is not finite or, in the latter, not above 0; at
+    `field[i].relevant_gains` when a retrieved gain is not among them: recall and ndcg could then
+    leave [0, 1].
+    """
+    offsets, flat = flatten(gains)
+    ideal_offsets, ideal = flatten(relevant_gains)
+    refuse_first(~np.isfinite(flat), offsets, field, "gains", "must be finite")
+    bad = ~((ideal > 0) & np.isfinite(ideal))
+    refuse_first(bad, ideal_offsets, field, "relevant_gains", "must be finite and above 0")
+    rankings = Rankings(
+        offsets, np.maximum(flat, 0.0), ideal_offsets, descending(ideal_offsets, ideal)
+    )
+    hits, nth = rankings.hits, rankings.hits.ordinal
+    order = np.lexsort((-hits.gain, hits.query))
+    query, gain = hits.query[order], hits.gain[order]
+    padded = np.append(rankings.ideal_gains, 0.0)
+    places = np.minimum(ideal_offsets[query] + nth - 1, len(ideal))
+    available = np.where(nth <= rankings.n_relevant[query], padded[places], 0.0)
+    over = gain > available
+    if over.any():
+        first = int(over.argmax())
+        raise InvalidField(
+            f"{field}[{query[first]}].relevant_gains",
+            "must hold the gain of every relevant document, those retrieved included; in "
+            f"descending order, number {nth[first]} is {available[first]:g} but {gain[first]:g} "
+            "was retrieved",
+        )
+    return rankings
+
+
+def unjudged_mask(rankings: Rankings) -> BoolArray:
+    """Return bool[documents]: the retrieved documents that are not in the qrels."""
+    mask: BoolArray = ~(rankings.pool.judged | rankings.pool.unsampled)
+    return mask
+
+
+def condensed(rankings: Rankings) -> Rankings:
+    """Return the rankings without unjudged documents; what is below them moves up.
+
+    Sakai (2007), "Alternatives to Bpref".
+    """
+    kept, pool = ~unjudged_mask(rankings), rankings.pool
+    query = np.repeat(np.arange(rankings.n_queries), rankings.n_retrieved)
+    return replace(
+        rankings,
+        offsets=offsets_of(np.bincount(query[kept], minlength=rankings.n_queries)),
+        gains=rankings.gains[kept],
+        known_pool=Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant),
+    )
+
+
+def unjudged_extremes(rankings: Rankings) -> tuple[Rankings, ...]:
+    """Return rankings that bound every metric, whatever the unjudged documents are.
+
+    Such a document has, where it is relevant, the largest grade of its topic, 1 if it has none.
+    """
+    unjudged = unjudged_mask(rankings)
+    query = np.repeat(np.arange(rankings.n_queries), rankings.n_retrieved)[unjudged]
+    added = np.bincount(query, minlength=rankings.n_queries).astype(np.int64)
+    gain = np.where(rankings.top_gain > 0, rankings.top_gain, 1.0)
+    gains = rankings.gains.copy()
+    gains[unjudged] = gain[query]
+    more = _with_ideal(rankings, query, gain[query])
+    # Where nothing is known to be relevant, one document has to be there for the rest to count.
+    one = np.flatnonzero((added > 0) & (rankings.n_relevant == 0))
+    found = replace(_with_ideal(rankings, one, gain[one]), gains=gains)
+    pool = rankings.pool
+    full = Pool(pool.judged | unjudged, pool.unsampled, pool.n_nonrelevant)
+    none = replace(full, n_nonrelevant=pool.n_nonrelevant + added)
+    return (
+        replace(rankings, known_pool=none),
+        replace(more, gains=gains, known_pool=full),
+        replace(more, known_pool=none),
+        replace(found, known_pool=full),
+    )
+
+
+def _with_ideal(rankings: Rankings, query: IntArray, gains: FloatArray) -> Rankings:
+    """Return the rankings with more to find: gains of these queries, whose numbers ascend."""
+    n = rankings.n_queries
+    owner = np.concatenate([np.repeat(np.arange(n), rankings.n_relevant), query])
+    offsets = offsets_of(np.bincount(owner, minlength=n))
+    together = np.concatenate([rankings.ideal_gains, gains])[np.argsort(owner, kind="stable")]
+    return replace(rankings, ideal_offsets=offsets, ideal_gains=descending(offsets, together))

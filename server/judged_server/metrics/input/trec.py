@@ -1,46 +1,72 @@
-"""From qrels and a run to rankings, as trec_eval ranks and joins them.
-
-Most of the time goes into the ids, since each has to be looked at. Where they came as one text,
-`columnar_topics` finds the judged ones without making a string of any. Else a mapping for each
-topic of the run finds its repeats and the scores of its judged documents. Topics are worked on in
-blocks that stay in the memory caches, read as they are needed and not kept.
-"""
+"""Qrels, and a run joined with them, as trec_eval ranks and joins them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import repeat
-from typing import TypeVar, cast
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.metrics.input.columnar_topics import ColumnarTopics, match, query_ids
+from judged_server.domain import BoolArray, FloatArray, IntArray, UnsignedArray
 from judged_server.metrics.input.id_fit import IdFit
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.rankings import Pool, Rankings, flatten, offsets_of
-from judged_server.metrics.input.trec_topics import (
-    AnyTopic,
-    RaggedScores,
-    RankedGrades,
-    check_judgements,
-    check_numbers,
-    packed,
-    places_of,
-    rank,
-    scores_of,
+from judged_server.metrics.input.rankings import (
+    Pool,
+    Rankings,
+    descending,
+    offsets_of,
+    positions_in_groups,
 )
+from judged_server.metrics.input.topics import Ids, Topics
 
-BLOCK_DOCUMENTS = 40_000
-"""Documents of a block, about: fewer pay NumPy's calls more often, more leave the caches."""
 
-_NOWHERE = repeat(float("nan"))
+@dataclass(frozen=True)
+class Qrels:
+    """Judgements, read and checked once for all the runs that are ranked under them.
 
-_Array = TypeVar("_Array", FloatArray, IntArray, BoolArray)
+    `row_of` has the place of each topic by its query id, in their order.
+    """
 
-_Pair = tuple[int, int | None]
-"""The places of a topic in the qrels and, if it is there, in the run."""
+    topics: Topics
+    row_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, topics: Topics) -> Self:
+        """Return the qrels of topics.
+
+        Raises InvalidField for a repeated topic, at `field[i].query_id`, and a grade that is not
+        finite in single precision, at `field[i].grades[j]`. A document that is judged twice is
+        found by `rank_run`.
+        """
+        row_of = topics.places()
+        topics.check_values()
+        return cls(topics, row_of)
+
+    def __len__(self) -> int:
+        """Return the number of topics."""
+        return len(self.row_of)
+
+    @cached_property
+    def topic_of(self) -> IntArray:
+        """int64[documents]: the topic that each judged document is of."""
+        return np.repeat(np.arange(len(self)), self.topics.counts)
+
+    @cached_property
+    def ideal(self) -> tuple[IntArray, FloatArray]:
+        """int64[topics + 1] offsets, and float64: the grades above 0 of each topic, descending."""
+        relevant = self.topics.values > 0
+        offsets = offsets_of(self._count(relevant))
+        return offsets, descending(offsets, self.topics.values[relevant])
+
+    @cached_property
+    def n_nonrelevant(self) -> IntArray:
+        """int64[topics]: how many documents were judged not relevant."""
+        return self._count(self.topics.values == 0)
+
+    def _count(self, chosen: BoolArray) -> IntArray:
+        """Return int64[topics]: how many of each topic's documents are chosen, bool[documents]."""
+        return np.bincount(self.topic_of[chosen], minlength=len(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +87,7 @@ class RankedRun:
 
 
 def rank_run(
-    qrels: Qrels,
-    run: Sequence[AnyTopic],
-    *,
-    complete: bool = False,
-    strict_duplicates: bool = False,
-    field: str = "trec.run",
+    qrels: Qrels, run: Topics, *, complete: bool = False, strict_duplicates: bool = False
 ) -> RankedRun:
     """Return the rankings of a run's topics, in the order of the qrels.
 
@@ -75,189 +96,99 @@ def rank_run(
     of the run the first is kept and the others are counted.
 
     Raises InvalidField for a repeated topic, at `field[i].query_id`; a document retrieved twice if
-    `strict_duplicates`, at `field[i].document_ids[j]`; columns of different lengths, at
-    `field[i].scores`; more documents than MAX_UNSCORED without scores, at `field[i].document_ids`;
-    and a score that is not finite in single precision, at `field[i].scores[j]`. What came in
-    columns has the same paths. Raises as Qrels.of does for a document that they judge twice.
+    `strict_duplicates`, or judged twice, at `field[i].document_ids[j]`; and a score that is not
+    finite in single precision, at `field[i].scores[j]`.
     """
-    run_ids = query_ids(run)
-    # A run mostly has the topics of the qrels in their order.
-    at_of = qrels.row_of if list(qrels.row_of) == run_ids else places_of(run_ids, field)
-    pairs: list[_Pair] = [
-        (row, at)
-        for row, at in enumerate(map(at_of.get, qrels.row_of))
-        if complete or at is not None
-    ]
-    if len(pairs) < len(qrels) and isinstance(qrels.topics, ColumnarTopics):
-        for query_id, row in qrels.row_of.items():
-            if query_id not in at_of:
-                check_judgements(qrels.topics[row], f"{qrels.field}[{row}]")
-    join = _Join(qrels, run, pairs, field, strict_duplicates)
-    rankings = join.rankings()
-    duplicates = join.duplicates
-    unjudged = [at for query_id, at in at_of.items() if query_id not in qrels.row_of]
-    for at in unjudged:
-        scores, dropped = scores_of(run[at], f"{field}[{at}]", strict=strict_duplicates)
-        check_numbers(flatten([scores.values()])[1], run, field, "scores")
-        duplicates += dropped
+    at_of, n = run.places(), len(qrels)
+    run.check_values()
+    # Topics without qrels are numbered behind all others.
+    row_of_topic = np.array(
+        [qrels.row_of.get(query_id, n + at) for query_id, at in at_of.items()], np.int64
+    )
+    topic_of = np.repeat(row_of_topic, run.counts)
+    ids, n_run = run.ids + qrels.topics.ids, len(topic_of)
+    first = ids.first_alike(np.concatenate([topic_of, qrels.topic_of]))
+    if np.bincount(first[n_run:]).max(initial=0) > 1:
+        qrels.topics.refuse_repeat(first[n_run:])
+    kept = np.flatnonzero(first[:n_run] == np.arange(n_run))
+    if strict_duplicates and len(kept) < n_run:
+        run.refuse_repeat(first[:n_run])
+
+    keys = _sort_keys(topic_of, run.values)
+    of_judged = np.flatnonzero(first[n_run:] < n_run)
+    places = _ranks(keys, first[n_run:][of_judged], kept, ids)
+    grades = qrels.topics.values[of_judged]
+    evaluated = topic_of[kept] < n
+    counts = np.bincount(topic_of[kept][evaluated], minlength=n)
+    gains, judged, unsampled = np.zeros(counts.sum()), *np.zeros((2, counts.sum()), np.bool_)
+    gains[places], judged[places], unsampled[places] = (
+        np.maximum(grades, 0),
+        grades >= 0,
+        grades < 0,
+    )
+    pool = Pool(judged, unsampled, qrels.n_nonrelevant)
+    rankings = Rankings(offsets_of(counts), gains, *qrels.ideal, known_pool=pool)
+    rows = np.arange(n) if complete else np.sort(row_of_topic[row_of_topic < n])
+    if len(rows) < n:
+        rankings = rankings.take(rows)
     return RankedRun(
         rankings=rankings,
-        rows=np.array([row for row, _ in pairs], np.int64),
-        skipped_missing=len(qrels) - len(pairs),
-        skipped_unjudged=len(unjudged),
-        duplicates=duplicates,
-        id_fit=_id_fit(qrels, run, pairs, rankings),
+        rows=rows,
+        skipped_missing=n - len(rows),
+        skipped_unjudged=int(np.count_nonzero(row_of_topic >= n)),
+        duplicates=n_run - len(kept),
+        id_fit=_id_fit(qrels, run, at_of, counts, qrels.topic_of[of_judged]),
     )
 
 
+def _sort_keys(topic_of: IntArray, scores: FloatArray) -> UnsignedArray:
+    """Return integers that sort documents by topic, then by score descending."""
+    # The bits of a float grow with its value, once those of negative ones are turned over;
+    # 0 - score makes one of -0 and +0.
+    bits = (np.float32(0) - scores.astype(np.float32)).view(np.int32)
+    ascending = bits ^ (bits >> 31 | np.int32(-(1 << 31)))
+    keys: UnsignedArray = (topic_of << 32).view(np.uint64)
+    keys |= ascending.view(np.uint32)
+    return keys
+
+
+def _ranks(keys: UnsignedArray, found: IntArray, kept: IntArray, ids: Ids) -> IntArray:
+    """Return where the documents `found` are among those `kept`, by topic, then by rank.
+
+    All are places among `keys`, by which documents sort; those that tie go by id, larger first.
+    """
+    ascending, wanted = keys[kept], keys[found]
+    if not np.all(ascending[1:] >= ascending[:-1]):
+        ascending.sort()
+    ranks = np.searchsorted(ascending, wanted)
+    after = np.minimum(ranks + 1, len(ascending) - 1)
+    ties = (ascending[after] == wanted) & (after > ranks)
+    if ties.any():
+        tied = kept[np.isin(keys[kept], wanted[ties])]
+        # UTF-8 sorts as code points do: bytes compare like strcmp.
+        names = ids.names(tied)
+        tied = tied[np.array(sorted(range(len(tied)), key=names.__getitem__, reverse=True))]
+        tied = tied[np.argsort(keys[tied], kind="stable")]
+        sizes = np.unique(keys[tied], return_counts=True)[1]
+        rank_of = np.zeros(len(keys), np.int64)
+        rank_of[tied] = np.searchsorted(ascending, keys[tied]) + positions_in_groups(sizes)
+        ranks[ties] = rank_of[found[ties]]
+    return ranks
+
+
 def _id_fit(
-    qrels: Qrels, run: Sequence[AnyTopic], pairs: Sequence[_Pair], rankings: Rankings
+    qrels: Qrels, run: Topics, at_of: Mapping[str, int], counts: IntArray, known_of: IntArray
 ) -> IdFit:
-    """Return how ids fit, over the topics that retrieved something."""
-    some = rankings.n_retrieved > 0
-    query = np.repeat(np.arange(len(pairs)), rankings.n_retrieved)
-    known = np.bincount(query[rankings.pool.judged | rankings.pool.unsampled], minlength=len(pairs))
-    judged = np.diff(qrels.offsets)[np.array([row for row, _ in pairs], np.int64)]
-    seen = IdFit(found=int(known.sum()))
-    for place in np.flatnonzero(some & (known < judged)).tolist():
-        row, at = pairs[place]
-        names = list(qrels.topics[row].document_ids)
-        if at is not None and seen.wants(names, int(rankings.n_retrieved[place])):
-            seen.add(names, list(run[at].document_ids))
-    return seen.closed(int(judged[some].sum()), int(known.sum()), len(query))
+    """Return how ids fit, over the topics that retrieved something.
 
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """What is read of some topics of a run, end to end.
-
-    `n_retrieved` is int64[topics]; `scores` is float64 of all that was retrieved; `found` has the
-    scores of the judged documents, float64 parallel to the grades, NaN where the run lacks one.
+    `counts` are the documents that the topics of the qrels retrieved, and `known_of` the topics of
+    the judged ones among these.
     """
-
-    n_retrieved: IntArray
-    scores: FloatArray
-    found: FloatArray
-
-
-class _Join:
-    """Joins topics block by block; `duplicates` counts the repeats that were dropped so far.
-
-    `pairs` are the topics to join; the judged ones among them are `_qrels`, in the same order.
-    """
-
-    def __init__(
-        self,
-        qrels: Qrels,
-        run: Sequence[AnyTopic],
-        pairs: Sequence[_Pair],
-        field: str,
-        strict: bool,
-    ) -> None:
-        self._qrels = qrels.chosen([row for row, _ in pairs])
-        self._run = run
-        self._pairs = pairs
-        self._field = field
-        self._strict = strict
-        self._columns: tuple[ColumnarTopics, ColumnarTopics] | None = None
-        if isinstance(self._qrels.topics, ColumnarTopics) and isinstance(run, ColumnarTopics):
-            self._columns = self._qrels.topics, run.chosen([at for _, at in pairs])
-        self.duplicates = 0
-
-    def rankings(self) -> Rankings:
-        """Return the rankings of all topics."""
-        blocks = list(self._blocks())
-        ideal_offsets, ideal_gains = self._qrels.ideal
-        return Rankings(
-            offsets=offsets_of(_end_to_end([n_retrieved for n_retrieved, _ in blocks], np.int64)),
-            gains=_end_to_end([ranked.gains for _, ranked in blocks], np.float64),
-            ideal_offsets=ideal_offsets,
-            ideal_gains=ideal_gains,
-            known_pool=Pool(
-                judged=_end_to_end([ranked.judged for _, ranked in blocks], np.bool_),
-                unsampled=_end_to_end([ranked.unsampled for _, ranked in blocks], np.bool_),
-                n_nonrelevant=self._qrels.n_nonrelevant,
-            ),
-        )
-
-    def _blocks(self) -> Iterator[tuple[IntArray, RankedGrades]]:
-        """Yield how many documents topics retrieved and their grades, in blocks.
-
-        A block has about BLOCK_DOCUMENTS.
-        """
-        n_documents = len(self._qrels.grades)
-        if isinstance(self._run, ColumnarTopics):
-            n_documents += len(self._run.values)
-        else:
-            n_documents += sum(len(topic.document_ids) for topic in self._run)
-        size = max(BLOCK_DOCUMENTS * len(self._pairs) // max(n_documents, 1), 1)
-        for begin in range(0, len(self._pairs), size):
-            end = min(begin + size, len(self._pairs))
-            block = self._joined(begin, end) or self._one_by_one(begin, end)
-            yield block.n_retrieved, self._ranked(begin, end, block)
-
-    def _joined(self, begin: int, end: int) -> _Block | None:
-        """Return the block of topics that came in columns; None where one takes a closer look."""
-        if self._columns is None:
-            return None
-        judged, retrieved = (topics[begin:end] for topics in self._columns)
-        found = match(retrieved.lines, judged.lines)
-        if found is None:
-            return None
-        of_judged = np.full(len(judged.values), np.nan)
-        of_judged[found.judged] = retrieved.values[found.retrieved]
-        return _Block(retrieved.lines.counts, retrieved.values, of_judged)
-
-    def _one_by_one(self, begin: int, end: int) -> _Block:
-        """Return the block of any topics."""
-        n_retrieved: list[int] = []
-        columns: list[bytes] = []
-        found: list[float] = []
-        joined = isinstance(self._qrels.topics, ColumnarTopics)
-        for place, (row, at) in enumerate(self._pairs[begin:end], begin):
-            topic = self._qrels.topics[place]
-            if joined:
-                check_judgements(topic, f"{self._qrels.field}[{row}]")
-            judged = topic.document_ids
-            if at is None:
-                n_retrieved.append(0)
-                found += [np.nan] * len(judged)
-                continue
-            scores, dropped = scores_of(self._run[at], f"{self._field}[{at}]", strict=self._strict)
-            self.duplicates += dropped
-            n_retrieved.append(len(scores))
-            columns.append(packed(scores.values()))
-            found += map(scores.get, judged, _NOWHERE)
-        return _Block(
-            np.array(n_retrieved, np.int64),
-            np.frombuffer(b"".join(columns)),
-            np.array(found, np.float64),
-        )
-
-    def _ranked(self, begin: int, end: int, block: _Block) -> RankedGrades:
-        """Return the grades of a block, ranked."""
-        check_numbers(block.scores, self._run, self._field, "scores")
-
-        def retrieved_ids(i: int) -> list[str]:
-            at = self._pairs[begin + i][1]
-            return [] if at is None else list(scores_of(self._run[at], "", strict=False)[0])
-
-        def judged_ids(i: int) -> list[str]:
-            return list(self._qrels.topics[begin + i].document_ids)
-
-        offsets = self._qrels.offsets[begin : end + 1]
-        grades = self._qrels.grades[offsets[0] : offsets[-1]]
-        return rank(
-            RaggedScores(
-                retrieved_ids, offsets_of(block.n_retrieved), block.scores.astype(np.float32)
-            ),
-            RaggedScores(judged_ids, offsets - offsets[0], block.found.astype(np.float32)),
-            grades,
-        )
-
-
-def _end_to_end(parts: Sequence[_Array], kind: type[np.generic]) -> _Array:
-    """Return arrays of one kind, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return cast("_Array", np.concatenate([np.zeros(0, kind), *parts]))
+    judged, some = qrels.topics.counts, counts > 0
+    known = np.bincount(known_of, minlength=len(qrels))
+    seen = IdFit(found=len(known_of))
+    for row in np.flatnonzero(some & (known < judged)).tolist():
+        names = qrels.topics.names(row)
+        if seen.wants(names, int(counts[row])):
+            seen.add(names, run.names(at_of[qrels.topics.query_ids[row]]))
+    return seen.closed(int(judged[some].sum()), len(known_of), int(counts.sum()))

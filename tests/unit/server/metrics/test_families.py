@@ -7,11 +7,11 @@ import pytest
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_gains, compute_judged, compute_trec
 from judged_server.metrics.families import FAMILIES, family_metric
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import METRICS, parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions
+
+from tests.trec import Topic, qrels_of, run_of
 
 MEMBERS = ["precision", "recall", "f1", "hybrid_log_rank"]
 
@@ -63,7 +63,10 @@ def test_no_verdicts_qrels_or_gains_are_taken_for_those_of_the_family():
             compute_judged(measures, verdicts, options)
         ),
         "from qrels": lambda: compute_trec(
-            measures, Qrels.of([Topic("1", ["a"], [1])]), [Topic("1", ["a"], [1.0])], options
+            measures,
+            qrels_of([Topic("1", ["a"], [1])]),
+            run_of([Topic("1", ["a"], [1.0])]),
+            options,
         ),
         "from gains": lambda: compute_gains(measures, [[1.0]], [[1.0]], options),
     }

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.metrics.compute import compute_judged, compute_trec
 from judged_server.metrics.grades import grades_of
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions
+
+from tests.trec import Topic, qrels_of, run_of
 
 GRADED = ["ndcg@3", "ndcg", "ndcg(gain=exponential)@5", "err(max_grade=3)"]
 BY_SCALE = ["rbp(p=0.5)", "context_precision"]
@@ -73,7 +73,7 @@ def test_graded_metrics_are_those_of_qrels_with_the_same_grades(grids):
         judged = [*names, "missed"][: len(grades)]
         topics.append(Topic(str(number), judged, [float(grade) for grade in grades]))
         run.append(Topic(str(number), names, []))
-    table = compute_trec(parse_metrics(GRADED), Qrels.of(topics), run, MetricOptions())
+    table = compute_trec(parse_metrics(GRADED), qrels_of(topics), run_of(run), MetricOptions())
     for column in table.columns:
         assert found[column.name] == pytest.approx(column.values.tolist())
 

@@ -14,7 +14,6 @@ from judged_server.metrics.compute import (
     compute_judged,
     merge_values,
 )
-from judged_server.metrics.input.rankings import distinct_results
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
@@ -160,14 +159,6 @@ METRICS = {
     "many metrics": (
         named(*["recall"] * 101),
         "metrics: 101 metrics, the limit is 100",
-    ),
-    "repeated id": (
-        lambda: distinct_results(["a", "b", "b"], None, field="f", strict=True),
-        "f[2]: has the id of entry 1",
-    ),
-    "repeated text": (
-        lambda: distinct_results(["a", "b", "b"], ["", "x", "x"], field="f", strict=True),
-        "f[2]: has the id and text of entry 1",
     ),
     "many keys": (
         lambda: check_keys([str(i) for i in range(17)]),

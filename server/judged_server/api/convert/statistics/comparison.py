@@ -20,7 +20,7 @@ from judged_server.api.convert.statistics.intervals import read_interval_options
 from judged_server.api.convert.topics import read_qrels
 from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec import Qrels
 from judged_server.metrics.measures.names import Measure, parse_metrics
 from judged_server.statistics.comparison.compare import (
     CompareOptions,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 from judged.v1 import metrics_pb2
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.errors import InvalidField
-from judged_server.metrics.input import trec_topics
+from judged_server.metrics.input import topics
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -27,7 +28,11 @@ def columns(query_ids=(), n_documents=(), document_ids="", values=()):
 
 
 def seen(topics):
-    return [(t.query_id, list(t.document_ids), list(t.values)) for t in topics]
+    values = np.split(topics.values, topics.offsets[1:-1])
+    return [
+        (query_id, topics.names(i), values[i].tolist())
+        for i, query_id in enumerate(topics.query_ids)
+    ]
 
 
 def test_qrels_read_alike_in_both_forms():
@@ -60,10 +65,8 @@ def test_runs_read_alike_in_both_forms():
 
 
 def test_without_scores_the_places_are_the_scores():
-    (topic, other) = read_run(
-        metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd"))
-    )
-    assert (topic.values, other.values) == ([0, -1, -2], [0])
+    run = read_run(metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd")))
+    assert run.values.tolist() == [0, -1, -2, 0]
 
 
 def test_nothing_was_sent():
@@ -108,7 +111,7 @@ def test_a_grade_that_is_no_whole_number_is_named(grade):
 
 
 def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
-    monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
+    monkeypatch.setattr(topics, "MAX_UNSCORED", 2)
     joined = columns("qr", [1, 3], "x\na\nb\nc")
     with pytest.raises(InvalidField, match="give scores") as caught:
         read_run(metrics_pb2.TrecRankings(run_columns=joined))

@@ -6,10 +6,10 @@ import unicodedata
 import pytest
 from judged_server.metrics.compute import compute_trec, merge_values
 from judged_server.metrics.input.id_fit import IdFit
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MetricOptions
+
+from tests.trec import Topic, qrels_of, run_of
 
 MEASURES = parse_metrics(["recall"])
 NFD = unicodedata.normalize("NFD", "Café_régional.md")
@@ -40,7 +40,7 @@ SPELLINGS = {
 def fit_of(qrels: dict[str, dict[str, int]], run: dict[str, list[str]]) -> IdFit:
     topics = [Topic(q, list(of), list(of.values())) for q, of in qrels.items()]
     ranked = [Topic(q, found) for q, found in run.items()]
-    table = compute_trec(MEASURES, Qrels.of(topics), ranked, MetricOptions())
+    table = compute_trec(MEASURES, qrels_of(topics), run_of(ranked), MetricOptions())
     assert table.id_fit is not None
     return table.id_fit
 

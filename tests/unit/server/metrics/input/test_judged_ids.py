@@ -5,11 +5,11 @@ import pytest
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_judged, compute_trec
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+
+from tests.trec import Topic, qrels_of, run_of
 
 METRICS = [
     *("ndcg@10", "ndcg(gain=exponential)@3", "ndcg", "err(max_grade=4)@5", "rbp@5", "ap", "mrr"),
@@ -36,7 +36,7 @@ def under_qrels(groups):
         for i, (_, relevant, grades) in enumerate(groups)
     ]
     run = [Topic(str(i), found) for i, (found, _, _) in enumerate(groups)]
-    return compute_trec(parse_metrics(METRICS), Qrels.of(topics), run, MetricOptions())
+    return compute_trec(parse_metrics(METRICS), qrels_of(topics), run_of(run), MetricOptions())
 
 
 CASES = {

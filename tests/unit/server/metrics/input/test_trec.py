@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics.input import trec, trec_topics
-from judged_server.metrics.input.columnar_topics import ColumnarTopics
-from judged_server.metrics.input.qrels import Qrels
-from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.input.topics import Topics
+from judged_server.metrics.input.trec import Qrels, rank_run
+
+from tests.trec import Topic, qrels_of, run_of
 
 
 def ranked_run(qrels, run, **options):
-    return trec.rank_run(Qrels.of(qrels), run, **options)
+    return rank_run(qrels_of(qrels), run_of(run), **options)
 
 
 def gains_of(ids, scores, grades):
@@ -157,7 +157,7 @@ def test_refused_input_is_named(qrels, run, strict, path):
 
 
 def test_columns_of_two_lengths_are_told_with_both():
-    with pytest.raises(InvalidField, match=r"\.grades: has 2 entries for 1 document ids$"):
+    with pytest.raises(InvalidField, match=r"\.grades: has 2 entries for 1 documents$"):
         ranked_run([Topic("q", ["a"], [1, 2])], [])
     with pytest.raises(InvalidField, match=r"\.scores: has 2 entries for 1 documents$"):
         ranked_run(ONE, [Topic("q", ["a"], [1.0, 2.0])])
@@ -219,25 +219,30 @@ def test_ties_of_many_documents_cost_no_more_than_a_sort():
     assert ranked.rankings.gains.tolist() == list(range(n, 0, -1))
 
 
-def joined(*topics):
+def joined(side, topics):
     """Topics as the wire brings them at its fastest."""
-    return ColumnarTopics.of(
+    return Topics.of_columns(
         [topic.query_id for topic in topics],
         np.array([len(topic.document_ids) for topic in topics], np.int64),
         "\n".join(name for topic in topics for name in topic.document_ids),
         np.array([float(value) for topic in topics for value in topic.values]),
-        "trec",
+        (f"trec.{side[0]}", f"trec.{side[0]}_columns"),
+        side[1],
     )
+
+
+def ranked_columns(qrels, run, **options):
+    qrels, run = joined(("qrels", "grades"), qrels), joined(("run", "scores"), run)
+    return rank_run(Qrels.of(qrels), run, **options)
 
 
 @given(
     TOPICS.map(lambda topics: [(q, list(r.items())) for q, r in topics]),
     st.booleans(),
     st.booleans(),
-    st.integers(1, 30),
     st.data(),
 )
-def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, complete, size, data):
+def test_columns_rank_as_single_topics(topics, scored, complete, data):
     qrels = [Topic(f"q{i}", list(q), list(q.values())) for i, (q, _) in enumerate(topics) if i != 3]
     run = []
     for i, (_, pairs) in enumerate(topics):
@@ -248,13 +253,8 @@ def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, com
     run = data.draw(st.permutations(run))
     # In columns all topics have scores or none; without any they are the places.
     scores = [t if scored else t._replace(values=range(0, -len(t.document_ids), -1)) for t in run]
-    as_one = joined(*qrels), joined(*scores)
     expected = arrays_of(ranked_run(qrels, run, complete=complete))
-    assert arrays_of(ranked_run(*as_one, complete=complete)) == expected
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trec, "BLOCK_DOCUMENTS", size)
-        assert arrays_of(ranked_run(*as_one, complete=complete)) == expected
-        assert arrays_of(ranked_run(qrels, run, complete=complete)) == expected
+    assert arrays_of(ranked_columns(qrels, scores, complete=complete)) == expected
 
 
 @pytest.mark.parametrize(
@@ -272,22 +272,8 @@ def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, com
 def test_refused_input_that_came_in_columns_is_named_alike(qrels, run, path):
     first = Topic("p", ["a"], [1])
     with pytest.raises(InvalidField) as caught:
-        ranked_run(joined(first, qrels), joined(first, run), strict_duplicates=True)
+        ranked_columns([first, qrels], [first, run], strict_duplicates=True)
     assert caught.value.field == f"trec.{path}"
-
-
-def test_columns_join_with_topics_that_came_one_by_one():
-    qrels, run = Topic("q", ["a", "b"], [1, 2]), Topic("q", ["b", "x"], [0.5, 1.0])
-    for left, right in ((joined(qrels), [run]), ([qrels], joined(run))):
-        assert ranked_run(left, right).rankings.gains.tolist() == [0.0, 2.0]
-
-
-def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
-    monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
-    with pytest.raises(InvalidField) as caught:
-        ranked_run([Topic("q", ["a"], [1])], [Topic("q", ["a", "b", "c"])])
-    assert caught.value.field == "trec.run[0].document_ids"
-    assert "give scores" in caught.value.rule
 
 
 def test_numbers_of_topics_that_are_not_evaluated_are_looked_at_too():
@@ -298,3 +284,34 @@ def test_numbers_of_topics_that_are_not_evaluated_are_looked_at_too():
         with pytest.raises(InvalidField) as caught:
             ranked_run(qrels, run)
         assert caught.value.field == f"trec.{path}"
+
+
+JUDGED = [
+    Topic("q", ["a", "b", "c", "d"], [0, 2, -1, 3]),
+    Topic("r", [], []),
+    Topic("s", ["a", "e"], [1, 0]),
+]
+
+
+def test_the_ideal_is_what_could_be_found():
+    qrels = qrels_of(JUDGED)
+    offsets, gains = qrels.ideal
+    assert dict(qrels.row_of) == {"q": 0, "r": 1, "s": 2}
+    assert (offsets.tolist(), gains.tolist()) == ([0, 2, 2, 3], [3, 2, 1])
+    assert qrels.n_nonrelevant.tolist() == [1, 0, 1]
+    assert qrels_of([]).ideal[0].tolist() == [0]
+
+
+def test_what_repeats_is_told_with_the_first_of_its_kind():
+    for qrels, run, told in (
+        ([Topic(t, "x", [1]) for t in "abcbb"], [], "qrels[3].query_id: is that of trec.qrels[1]"),
+        ([Topic("x", "abb", [1, 1, 1])], [], "qrels[0].document_ids[2]: has the id of entry 1"),
+        (
+            ONE,
+            [Topic("x", "a"), Topic("y", "aba")],
+            "run[1].document_ids[2]: has the id of entry 0",
+        ),
+    ):
+        with pytest.raises(InvalidField) as caught:
+            ranked_run(qrels, run, strict_duplicates=True)
+        assert caught.value.message.startswith(f"trec.{told}")

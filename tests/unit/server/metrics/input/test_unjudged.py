@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.metrics.compute import compute_trec
-from judged_server.metrics.input.qrels import Qrels, extremes
-from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of
-from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of, unjudged_extremes
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MetricOptions, UnjudgedPolicy
+
+from tests.trec import Topic, qrels_of, run_of
 
 CONDENSED = MetricOptions(unjudged=UnjudgedPolicy.CONDENSED)
 BOUNDS = MetricOptions(unjudged=UnjudgedPolicy.BOUNDS)
@@ -25,8 +25,8 @@ MONOTONE = [
 
 
 def table(qrels, run, metrics, options):
-    topics = Qrels.of([Topic("q", list(qrels), list(qrels.values()))])
-    return compute_trec(parse_metrics(metrics), topics, [Topic("q", list(run))], options)
+    topics = qrels_of([Topic("q", list(qrels), list(qrels.values()))])
+    return compute_trec(parse_metrics(metrics), topics, run_of([Topic("q", list(run))]), options)
 
 
 def test_condensed_rankings_leave_unjudged_documents_out():
@@ -46,7 +46,9 @@ def test_condensed_rankings_leave_unjudged_documents_out():
 def test_a_topic_of_unjudged_documents_alone_is_empty_when_condensed():
     qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1])]
     run = [Topic("1", ["x", "a"]), Topic("2", ["x", "y"])]
-    (column,) = compute_trec(parse_metrics(["mrr"]), Qrels.of(qrels), run, CONDENSED).columns
+    (column,) = compute_trec(
+        parse_metrics(["mrr"]), qrels_of(qrels), run_of(run), CONDENSED
+    ).columns
     assert column.values.tolist() == [1.0, 0.0]
 
 
@@ -114,7 +116,7 @@ def test_bounds_hold_the_value_and_stay_in_range(qrels, run):
 def test_bounds_of_the_mean_are_means_of_the_bounds():
     qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1]), Topic("3", ["a"], [1])]
     run = [Topic("1", ["a"]), Topic("2", ["x", "a"]), Topic("3", ["x"])]
-    (column,) = compute_trec(parse_metrics(["mrr"]), Qrels.of(qrels), run, BOUNDS).columns
+    (column,) = compute_trec(parse_metrics(["mrr"]), qrels_of(qrels), run_of(run), BOUNDS).columns
     assert column.bounds is not None
     assert column.bounds.rows.tolist() == [0, 1, 2]
     assert column.bounds.lowest.tolist() == [1.0, 0.5, 0.0]
@@ -134,7 +136,7 @@ def test_the_extremes_say_what_was_judged_and_how_much_is_not_relevant():
         np.ones(3),
         known_pool=Pool(known, sampled, np.array([4, 7])),
     )
-    pools = [case.pool for case in extremes(rankings).cases]
+    pools = [case.pool for case in unjudged_extremes(rankings)]
     assert [pool.judged.tolist() for pool in pools] == [[True, True, False, True, True]] * 4
     counts = [pool.n_nonrelevant.tolist() for pool in pools]
     assert counts == [[5, 8], [4, 7], [5, 8], [4, 7]]

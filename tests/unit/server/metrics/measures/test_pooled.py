@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import check_modes
-from judged_server.metrics.input.gains import rank_gains
-from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.input.trec import rank_run
-from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.measures.names import parse_measure, parse_metrics
 from judged_server.metrics.options import MatchingMode
+
+from tests.trec import Topic, qrels_of, run_of
 
 NAMES = ["bpref", "bpref@3", "judged", "judged@3", "judged@20", "infap", "infap@3"]
 GRADES = st.sampled_from([-1, 0, 0, 1, 2])
@@ -63,7 +63,7 @@ def test_values_follow_the_definition(some, name):
         qrels.append(Topic(f"t{i}", list(known), list(known.values())))
         run.append(Topic(f"t{i}", [f"r{j}" for j in range(len(grades))]))
         expected.append(scalar(name, grades, list(known.values())))
-    rankings = rank_run(Qrels.of(qrels), run).rankings
+    rankings = rank_run(qrels_of(qrels), run_of(run)).rankings
     values = parse_measure(name).values(rankings)
     assert values.dtype == np.float64
     assert values.tolist() == pytest.approx(expected, abs=1e-12)
@@ -76,7 +76,7 @@ QRELS = [Topic("q", ["x", "n", "m", "z", "y", "w", "neg"], [1, 0, 0, 0, 1, 1, -1
 
 
 def value(name, retrieved):
-    rankings = rank_run(Qrels.of(QRELS), [Topic("q", retrieved)]).rankings
+    rankings = rank_run(qrels_of(QRELS), run_of([Topic("q", retrieved)])).rankings
     return parse_measure(name).values(rankings)[0]
 
 

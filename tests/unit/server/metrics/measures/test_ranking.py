@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.input.gains import rank_gains
-from judged_server.metrics.input.rankings import Rankings
+from judged_server.metrics.input.rankings import Rankings, rank_gains
 from judged_server.metrics.measures.names import METRICS, parse_measure
 
 NAMES = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.metrics.compute import compute_judged
-from judged_server.metrics.input.gains import rank_gains
+from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import MetricNameError, parse_measure, parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions
