@@ -24,13 +24,17 @@ from dataclasses import replace
 
 import numpy as np
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, JudgeSpec
-from judged_server.judges.equivalence.model import sigmoid
+from judged_server.judges.equivalence.judge import sigmoid
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
-from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.cascade import cascade_bounds
-from judged_server.statistics.calibration.frontier import FrontierOptions, frontier
-from judged_server.statistics.calibration.proposals import run
-from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
+from judged_server.statistics.calibration.frontier import (
+    FrontierOptions,
+    ScoredStage,
+    StagedItems,
+    frontier,
+    run,
+)
+from judged_server.statistics.quality import LabelledScores
 
 from benchmarks.equivalence.data import FILES, Items, load
 from benchmarks.equivalence.train import N_FOLDS, cross_validated, table_of

@@ -30,8 +30,7 @@ from collections.abc import Sequence
 import numpy as np
 from judged_server.domain import FloatArray, IntArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
-from judged_server.judges.equivalence.judge import EquivalenceKind
-from judged_server.judges.equivalence.model import sigmoid
+from judged_server.judges.equivalence.judge import EquivalenceKind, sigmoid
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.statistics.calibration.reliability import Platt, fit, least_certain
 

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import numpy as np
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.judges.equivalence import model as shipped_model
+from judged_server.judges.equivalence import judge as shipped_model
 from judged_server.judges.equivalence.features import VERSION
-from judged_server.judges.equivalence.judge import features_of, items_of
-from judged_server.judges.equivalence.model import DEPTH, LEAF_UNIT, Model
+from judged_server.judges.equivalence.judge import DEPTH, LEAF_UNIT, Model, features_of, items_of
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 

@@ -25,7 +25,7 @@ from judged_server.embedding.runtime.backend_selection import (
     choose,
 )
 from judged_server.embedding.vector_cache import VectorCaches
-from judged_server.judges.calibration_files import load_calibrations
+from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind

@@ -14,7 +14,7 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.metrics.compute import compute_trec
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MetricOptions
+from judged_server.metrics.table import MetricOptions
 from judged_server.usecases.evaluate import evaluate
 
 from tests.trec import Topic, qrels_of, run_of

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judged_server.domain.text_form import plain_form, unread_share
-from judged_server.metrics.text.compute import TextItem, measure_texts
+from judged_server.metrics.text.metrics import TextItem, measure_texts, parse_text_metrics
 from judged_server.metrics.text.porter_stemmer import stem
-from judged_server.metrics.text.registry import parse_text_metrics
-from judged_server.metrics.text.tokenizer_13a import prepare, split_word
+from judged_server.metrics.text.tokens import prepare, split_word
 
 from tests.conformance import prose
 

@@ -9,7 +9,7 @@ import pytest
 import pytrec_eval
 from judged_server.metrics.compute import compute_gains, compute_trec
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MetricOptions, NoGoldPolicy
 
 from tests.trec import Topic, qrels_of, run_of
 

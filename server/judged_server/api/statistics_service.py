@@ -23,7 +23,7 @@ from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.admission import Admission
 from judged_server.api.listening.receiving import received_memory
 from judged_server.judges.equivalence.judge import shipped_calibration
-from judged_server.metrics.text.compute import measure_texts
+from judged_server.metrics.text.metrics import measure_texts
 from judged_server.scheduling.concurrency import run_computation
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -16,8 +16,7 @@ from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.rankings import take_groups
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.options import MatchingMode
-from judged_server.metrics.table import MetricTable
+from judged_server.metrics.table import MatchingMode, MetricTable
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.prediction_powered import correct_mean
 from judged_server.statistics.risk_control import chosen_bounds, shifted_bounds

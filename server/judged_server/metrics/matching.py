@@ -1,4 +1,6 @@
-"""From verdict matrices to rankings: which results count as hits.
+"""From verdicts to rankings: hits, grades as gains, and what missing verdicts could change.
+
+From verdict matrices to rankings: which results count as hits.
 
     GREEDY_FIRST  by rank, a result takes the first expected text it matches that is still free.
     MAXIMUM       a maximum bipartite matching, and among those the one whose hits come earliest.
@@ -10,6 +12,25 @@ every result prefers the lower expected index, every expected text the better ra
 agree on the order there is exactly one stable matching. So it makes no difference whether results
 choose in rank order or expected texts choose in index order, and each group is walked along its
 shorter side. A million verdicts then take at most a thousand vectorised steps.
+
+Gains from a judge's grades: rankings for the metrics that weigh them, ndcg first of all.
+
+The judge stands for the assessors of a pool. What was retrieved are the documents that it graded,
+each with the best grade over the expected texts, and an expected text that no result matches is a
+document with the highest grade that was not retrieved. So the rankings are those that trec_eval
+would make of qrels with these grades; results are not paired with expected texts, and two results
+that say the same both keep their grades.
+
+What missing verdicts could change.
+
+MAXIMUM and ANY are monotone: one more match never loses a hit within any top k. All missing
+verdicts set to "no match", then all to "match", therefore enclose every completion, for every
+metric that never falls when hits are added or move up, as all do that verdicts define.
+
+GREEDY_FIRST is not monotone: a new match can make a result take the one expected text that a
+later result needed. Nothing exceeds its upper extreme all the same: no matching has more hits in
+any top k than the maximum one with all missing verdicts set to "match". Its lower extreme is the
+smaller of the two greedy evaluations, and a completion in between can, rarely, fall below that.
 """
 
 from __future__ import annotations
@@ -22,8 +43,14 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.rankings import Rankings, offsets_of, rankings_of_hits, take_groups
-from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.input.rankings import (
+    Rankings,
+    descending,
+    offsets_of,
+    rankings_of_hits,
+    take_groups,
+)
+from judged_server.metrics.table import MatchingMode
 
 
 @dataclass(frozen=True)
@@ -242,3 +269,182 @@ def earliest_hits(matrix: BoolArray) -> BoolArray:
 def _lowest(bits: int) -> int:
     """Return the position of the lowest set bit."""
     return (bits & -bits).bit_length() - 1
+
+
+def grades_of(scores: FloatArray, max_grade: int) -> FloatArray:
+    """Return the grades that scores stand for, shaped as they are: score times `max_grade`.
+
+    Rounded to nine places, so that a third of three is one.
+    """
+    grades: FloatArray = np.round(scores * max_grade, 9)
+    return grades
+
+
+def graded(results: JudgedResults, binary: Rankings) -> Rankings:
+    """Return the rankings by grades; `binary` are the same results by their matches.
+
+    Missing verdicts count as grade 0. Raises ValueError where the results have no grades.
+    """
+    best = _best_of_each(results)
+    unmatched = _to_find(results, results.n_expected - binary.found(None))
+    return _rankings(results, best, best, unmatched)
+
+
+def grade_extremes(
+    worst: JudgedResults, best: JudgedResults, low: Rankings, high: Rankings
+) -> tuple[Rankings, ...]:
+    """Return the rankings between whose values every outcome of missing grades lies.
+
+    `worst` has the missing verdicts at grade 0, `best` at the top of the scale; `low` and `high`
+    are these by their matches, `high` of a maximum matching. A missing grade far down can take from
+    ndcg what one at the top gives: so the lowest gains meet the most that there could be to find,
+    and the highest gains the least. Values may exceed 1 in the latter.
+    """
+    lowest, highest = _best_of_each(worst), _best_of_each(best)
+    # Whatever is added, the matching has half as many pairs as a maximum one, or more.
+    most = _to_find(worst, worst.n_expected - (low.found(None) + 1) // 2)
+    least = _to_find(best, best.n_expected - high.found(None))
+    sure = _rankings(best, highest, lowest, least)
+    nothing = np.flatnonzero(sure.n_relevant == 0)
+    if len(nothing):  # then a single document decides: at its rank the value can be 1
+        offsets = offsets_of(np.maximum(sure.n_relevant, 1))
+        ideal = np.insert(sure.ideal_gains, sure.ideal_offsets[nothing], _TINY)
+        sure = replace(sure, ideal_offsets=offsets, ideal_gains=ideal)
+    return _rankings(worst, lowest, highest, most), sure
+
+
+_TINY = 1e-9
+
+
+def _to_find(results: JudgedResults, unmatched: IntArray) -> IntArray:
+    """Return how many expected texts no result matches; none where no text was expected."""
+    return unmatched if results.open_ended is None else np.where(results.open_ended, 0, unmatched)
+
+
+def _rankings(
+    results: JudgedResults, gains: FloatArray, known: FloatArray, unmatched: IntArray
+) -> Rankings:
+    """Return the rankings with these gains; there are `known` ones and unmatched texts to find."""
+    n, top = len(results.n_retrieved), float(results.max_grade)
+    found = known > 0
+    owner = np.repeat(np.arange(n), results.n_retrieved)[found]
+    owners = np.concatenate([owner, np.repeat(np.arange(n), unmatched)])
+    ideal = np.concatenate([known[found], np.full(int(unmatched.sum()), top)])
+    offsets = offsets_of(np.bincount(owners, minlength=n))
+    together = ideal[np.argsort(owners, kind="stable")]
+    return Rankings(
+        offsets_of(results.n_retrieved),
+        gains,
+        offsets,
+        descending(offsets, together),
+        top_grade=np.full(n, top),
+    )
+
+
+def open_groups(results: JudgedResults) -> IntArray:
+    """Return the groups, ascending, that a missing verdict leaves without a grade: int64."""
+    if results.missing is None:
+        return np.empty(0, np.int64)
+    return np.unique(pairs_where(results, results.missing).group)
+
+
+def _best_of_each(results: JudgedResults) -> FloatArray:
+    """Return float64[results]: the largest gain of each over the expected texts of its group."""
+    if results.gains is None:
+        raise ValueError("the judge gives no grades")
+    widths = np.repeat(results.n_expected, results.n_retrieved)
+    best = np.zeros(len(widths))
+    some = np.flatnonzero(widths)
+    if len(some):
+        gains = results.gains
+        known = gains if results.missing is None else np.where(results.missing, 0.0, gains)
+        best[some] = np.maximum.reduceat(known, offsets_of(widths)[some])
+    return best
+
+
+_NOBODY = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """The groups whose hits depend on missing verdicts.
+
+    `groups` is int64, ascending. `extremes` are rankings of these groups alone, in that order; a
+    metric's bounds are its smallest and its largest value over them. Those of a metric that weighs
+    the judge's grades are over `graded`.
+    """
+
+    groups: IntArray
+    extremes: tuple[Rankings, ...]
+    graded: tuple[Rankings, ...] = ()
+
+
+def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
+    """Return the groups in which filling in the missing verdicts could change a hit, or a grade.
+
+    With grades that is every group that misses a verdict. Without, it is exact for MAXIMUM and ANY,
+    and for GREEDY_FIRST where a group misses one verdict. Where it misses more, a group in which
+    only the pairing could change counts as unsettled too.
+    """
+    if results.missing is None:
+        return Unsettled(np.empty(0, np.int64), ())
+    if results.gains is not None:
+        return _ungraded(results, mode)
+    gaps = pairs_where(results, results.missing).group
+    if mode is MatchingMode.GREEDY_FIRST:
+        groups = _open_to_change(results, results.missing)
+    else:
+        groups = np.unique(gaps)
+    rest = results.take(groups)
+    best = rest.filled(relevant=True)
+    low, high = match(rest, mode), match(best, mode)
+    changes = _hits_differ(low, high)
+    extremes = [low, high]
+    if mode is MatchingMode.GREEDY_FIRST:
+        # One gap has two completions, and both were tried; more have others in between.
+        changes |= np.bincount(gaps, minlength=len(results.n_expected))[groups] > 1
+        extremes.append(match(best, MatchingMode.MAXIMUM))
+    rows = np.flatnonzero(changes)
+    return Unsettled(groups[rows], tuple(extreme.take(rows) for extreme in extremes))
+
+
+def _ungraded(results: JudgedResults, mode: MatchingMode) -> Unsettled:
+    groups = open_groups(results)
+    worst, best = (results.take(groups).filled(relevant=yes) for yes in (False, True))
+    low, high = match(worst, mode), match(best, mode)
+    extremes = [low, high]
+    if mode is MatchingMode.GREEDY_FIRST:
+        extremes.append(match(best, MatchingMode.MAXIMUM))
+    return Unsettled(groups, tuple(extremes), grade_extremes(worst, best, low, extremes[-1]))
+
+
+def _open_to_change(results: JudgedResults, missing: BoolArray) -> IntArray:
+    """Return the groups, ascending, with a missing verdict that GREEDY_FIRST would act on.
+
+    It acts on a pair when the result would rather have this expected text than what it got, and
+    the expected text would rather have this result: the pair that blocks a stable matching.
+    Without one the matching is the same whatever the missing verdicts are.
+    """
+    known = results.filled(relevant=False)
+    pairs = pairs_where(known, known.relevant)
+    chosen = greedy_choice(pairs, known)
+    partner = np.full(int(results.n_retrieved.sum()), _NOBODY)
+    partner[pairs.flat_result[chosen]] = pairs.expected[chosen]
+    holder = np.full(int(results.n_expected.sum()), _NOBODY)
+    holder[pairs.flat_expected[chosen]] = pairs.result[chosen]
+    gaps = pairs_where(results, missing)
+    blocking = (gaps.expected < partner[gaps.flat_result]) & (
+        gaps.result < holder[gaps.flat_expected]
+    )
+    # A result that was judged by itself takes nothing from another.
+    return np.unique(gaps.group[blocking | results.is_open_ended(gaps.group)])
+
+
+def _hits_differ(low: Rankings, high: Rankings) -> BoolArray:
+    """Return bool[n]: queries whose hits, or ranks of finding, are not the same in both."""
+    queries = np.arange(low.n_queries)
+    differ = np.zeros(low.n_queries, np.bool_)
+    differ[np.repeat(queries, low.n_retrieved)[low.gains != high.gains]] = True
+    if low.found_ranks is not None and high.found_ranks is not None:
+        differ[np.repeat(queries, low.n_relevant)[low.found_ranks != high.found_ranks]] = True
+    return differ

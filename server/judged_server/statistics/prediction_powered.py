@@ -41,8 +41,7 @@ import numpy as np
 from judged.values.intervals import Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import mean
+from judged_server.statistics.intervals import mean, t_quantile
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""

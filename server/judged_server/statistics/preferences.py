@@ -19,7 +19,7 @@ from judged.values.preferences import PositionBias, RankedSystem, SystemRanking
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
-from judged_server.statistics.bootstrap import resample_counts
+from judged_server.statistics.intervals import resample_counts
 
 PRIOR_SD = 3.0
 """Of the strengths, in natural log-odds: 20 to 1 is within one of it, so that data decide."""

@@ -1,5 +1,11 @@
 """The whole pipeline over groups: drop duplicates, judge, match, measure.
 
+Negative references: which retrieved texts match something that should not have been found.
+
+No metric looks at negatives.
+
+The whole pipeline over groups: drop duplicates, judge, match, measure.
+
 Groups may come in parts. Once a part is judged, what stays of it are a few bytes a verdict, the
 ids of its queries, and the metadata that slices are made by.
 """
@@ -16,6 +22,9 @@ from judged.values.choices import Status
 
 from judged_server import errors
 from judged_server.domain import (
+    BoolArray,
+    FloatArray,
+    IntArray,
     JudgeIdentity,
     JudgeSpec,
     QueryGroup,
@@ -28,26 +37,219 @@ from judged_server.domain import (
 from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
-from judged_server.metrics.compute import check_modes, check_open_ended
-from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.compute import Judging, check_modes, check_open_ended, compute_merged
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.matching import JudgedResults, grades_of
+from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.merge import Judging, compute_merged
-from judged_server.metrics.options import MatchingMode, MetricOptions
-from judged_server.metrics.table import MetricTable, with_intervals_and_slices
+from judged_server.metrics.table import (
+    MatchingMode,
+    MetricOptions,
+    MetricTable,
+    with_intervals_and_slices,
+)
 from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
-from judged_server.usecases.judged_results import join, results_of
-from judged_server.usecases.metric_judges import FamilyJudge, family_judges, own_measures
-from judged_server.usecases.negatives import (
-    NegativeMatch,
-    NegativeReport,
-    matches_of,
-    negative_groups,
-)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeMatch:
+    """A result that matches a negative reference.
+
+    `retrieved` is its rank, from 0, as the caller sent it; `negative` the reference's index.
+    """
+
+    query_id: str
+    retrieved: int
+    negative: int
+    document_id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeReport:
+    """How many groups have negatives, and how many of those a match.
+
+    `counts` are those of the verdicts of all results against all negatives of their groups.
+    """
+
+    queries: int
+    queries_hit: int
+    counts: VerdictCounts
+
+
+def negative_groups(judge: Judge, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
+    """Return a group for each that has negatives, in order, which expects those.
+
+    `first` is the place of the first one among all groups. Raises InvalidField for a judge that
+    reads no texts.
+    """
+    found = []
+    for index, group in enumerate(groups, first):
+        if group.negatives:
+            if judge.wants_embeddings or judge.wants_spans:
+                rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
+                raise errors.InvalidField(f"groups[{index}].negatives", rule)
+            found.append(QueryGroup("", group.query, group.negatives, group.retrieved))
+    return found
+
+
+def matches_of(part: Part, verdicts: Verdicts) -> list[tuple[int, NegativeMatch]]:
+    """Return each result of a part that matches a negative, with the place of its group there.
+
+    `verdicts` are those of the groups that `negative_groups` made of the part's.
+    """
+    matches: list[tuple[int, NegativeMatch]] = []
+    queries = 0
+    for place, group in enumerate(part.groups):
+        if not group.negatives:
+            continue
+        start, end = verdicts.offsets[queries : queries + 2]
+        queries += 1
+        found = np.flatnonzero(verdicts.relevant[start:end])
+        if not len(found):
+            continue
+        scores = verdicts.columns.scores[start:end][found].tolist()
+        names = part.document_ids(place)
+        for pair, score in zip(found.tolist(), scores, strict=True):
+            row, negative = divmod(pair, len(group.negatives))
+            rank = part.ranks[place][row]
+            match = NegativeMatch(group.query_id, rank, negative, names[row], score)
+            matches.append((place, match))
+    return matches
+
+
+def results_of(part: Part, verdicts: Verdicts, max_grade: int, *, own: bool) -> JudgedResults:
+    """Return the results of a part by one of its judges, its `own` or one of a family of metrics.
+
+    The grades of the own judge, where it gives some, are the gains.
+    """
+    groups = part.asked if own else part.groups
+    max_grade = max_grade if own else 0
+    statuses = verdicts.columns.statuses
+    n_retrieved: IntArray = np.array([group.n_retrieved for group in groups], np.int64)
+    n_expected: IntArray = np.array([group.n_expected for group in groups], np.int64)
+    open_ended: BoolArray | None = None
+    if own and part.open_ended is not None:
+        open_ended = np.array(part.open_ended, np.bool_)
+    return JudgedResults(
+        verdicts.relevant,
+        n_retrieved,
+        n_expected,
+        None if statuses is None else statuses != Status.OK,
+        gains=grades_of(verdicts.columns.scores, max_grade) if max_grade else None,
+        max_grade=max_grade,
+        judged_ids=part.judged_ids,
+        open_ended=open_ended,
+    )
+
+
+def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> JudgedResults:
+    """Return the results of all parts as one.
+
+    `begins` are the groups, counted over all parts, that continue no other; `n_dropped` the
+    duplicates that were dropped.
+    """
+    missing: BoolArray | None = None
+    if any(part.missing is not None for part in parts):
+        missing = np.concatenate(
+            [
+                np.zeros(len(part.relevant), np.bool_) if part.missing is None else part.missing
+                for part in parts
+            ]
+        )
+    gains: FloatArray | None = None
+    max_grade = max(part.max_grade for part in parts)
+    if max_grade:
+        # A part that has none was matched by id before there was anything to judge.
+        none = np.zeros(0)
+        gains = np.concatenate([none if part.gains is None else part.gains for part in parts])
+    judged_ids: JudgedIds | None = None
+    if any(part.judged_ids is not None for part in parts):
+        of_parts = [
+            part.judged_ids or JudgedIds.none(len(part.n_retrieved), int(part.n_retrieved.sum()))
+            for part in parts
+        ]
+        judged_ids = JudgedIds.join(of_parts, begins)
+    open_ended: BoolArray | None = None
+    if any(part.open_ended is not None for part in parts):
+        every = [part.is_open_ended(np.arange(len(part.n_expected))) for part in parts]
+        open_ended = np.concatenate(every)[begins]
+    return JudgedResults(
+        np.concatenate([part.relevant for part in parts]),
+        np.add.reduceat(np.concatenate([part.n_retrieved for part in parts]), begins),
+        np.concatenate([part.n_expected for part in parts])[begins],
+        missing,
+        n_dropped,
+        gains,
+        max_grade,
+        judged_ids,
+        open_ended,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyJudge:
+    """The metrics of one family that were asked for, and the judge they bring.
+
+    `place` is where the first of them stands in the request.
+    """
+
+    judge: Judge
+    measures: Sequence[Measure]
+    place: int
+
+    @property
+    def bound(self) -> list[Measure]:
+        """The metrics as measures over this judge's verdicts."""
+        signature = self.judge.identity.signature
+        return [measure.judged_by(signature) for measure in self.measures]
+
+    def read(self, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
+        """Return the groups as this judge reads them; `first` is the place of the first of them.
+
+        Raises InvalidField where the judge compares texts and a group brings none.
+        """
+        return [self._read(group, index) for index, group in enumerate(groups, first)]
+
+    def _read(self, group: QueryGroup, index: int) -> QueryGroup:
+        if self.judge.wants_embeddings and group.embeddings is not None:
+            return group
+        if group.embeddings is None and group.spans is None:
+            return group
+        texts = len(group.expected), len(group.retrieved)
+        if texts != (group.n_expected, group.n_retrieved) and group.n_contexts:
+            brings = "spans" if group.embeddings is None else "embeddings"
+            rule = f"{self.measures[0]} compares texts, and groups[{index}] brings {brings} only"
+            what_to_do = "send its texts too, or leave the metric out"
+            raise errors.InvalidField(f"metrics[{self.place}]", f"{rule}; {what_to_do}")
+        return replace(group, embeddings=None, spans=None)
+
+
+def own_measures(measures: Sequence[Measure]) -> list[Measure]:
+    """Return the metrics that the request's judge decides."""
+    return [measure for measure in measures if not measure.metric.family]
+
+
+def family_judges(
+    catalog: JudgeCatalog, measures: Sequence[Measure], groups: Sequence[QueryGroup]
+) -> list[FamilyJudge]:
+    """Return the judges that the families among the metrics bring.
+
+    `groups` show whether a judge is to compare the caller's vectors. Raises as the catalog does
+    where a judge can't run here.
+    """
+    judges = []
+    for family in FAMILIES.values():
+        places = [i for i, measure in enumerate(measures) if measure.metric.family == family.name]
+        if places:
+            spec = JudgeSpec(family.kind, family.profile, family.min_score)
+            judge = catalog.choose(spec, groups=groups)
+            judges.append(FamilyJudge(judge, [measures[i] for i in places], places[0]))
+    return judges
+
 
 _Known = tuple[list[str], Sequence[str], Mapping[str, int]]
 """The ids that a group retrieved, the relevant ones, and their grades."""

@@ -19,13 +19,11 @@ from judged_server.api.limits import RequestLimits
 from judged_server.domain import IntArray, QueryGroup, Verdicts
 from judged_server.domain.names import check_unique
 from judged_server.judges.semantic import caller_identity, score_vectors
-from judged_server.metrics.compute import check_modes
-from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.compute import Judging, check_modes, compute_merged
 from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.merge import Judging, compute_merged
-from judged_server.metrics.options import MatchingMode, MetricOptions
-from judged_server.metrics.table import MetricTable
+from judged_server.metrics.table import MatchingMode, MetricOptions, MetricTable
 
 _SIMILARITY = FAMILIES["similarity"]
 

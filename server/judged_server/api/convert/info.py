@@ -15,7 +15,7 @@ from judged_server.domain import ParameterScalar
 from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
 from judged_server.metrics.measures.names import METRICS
-from judged_server.metrics.text.registry import TEXT_METRICS
+from judged_server.metrics.text.metrics import TEXT_METRICS
 from judged_server.usecases.offering import Offering
 
 

@@ -30,21 +30,22 @@ from judged_server.metrics.compute import (
     compute_trec,
     merge_values,
 )
-from judged_server.metrics.grades import grades_of
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.trec import Qrels
-from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
 from judged_server.metrics.table import (
+    MatchingMode,
     MetricColumn,
+    MetricOptions,
     MetricTable,
+    NoGoldPolicy,
+    UnjudgedPolicy,
     check_keys,
     with_intervals_and_slices,
 )
-from judged_server.usecases.evaluate import Evaluation
-from judged_server.usecases.negatives import NegativeMatch
+from judged_server.usecases.evaluate import Evaluation, NegativeMatch
 
 MAX_GRADE = 1000
 MAX_INT32 = 2**31 - 1

@@ -14,13 +14,17 @@ from types import MappingProxyType
 
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
-from judged_server.metrics.families import FAMILY_METRICS
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.measures.declaration import Metric, Parameters, ParameterValue
-from judged_server.metrics.measures.pooled import POOLED_METRICS
-from judged_server.metrics.measures.ranking import RANKING_METRICS
-from judged_server.metrics.measures.weighted import WEIGHTED_METRICS
-from judged_server.metrics.text.registry import TEXT_METRICS
+from judged_server.metrics.measures.formulas import (
+    FAMILY_METRICS,
+    POOLED_METRICS,
+    RANKING_METRICS,
+    WEIGHTED_METRICS,
+    Metric,
+    Parameters,
+    ParameterValue,
+)
+from judged_server.metrics.text.metrics import TEXT_METRICS
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {

@@ -1,4 +1,20 @@
-"""The tokens of texts in plain form, made once for each distinct word of a request."""
+"""The tokens of texts in plain form, made once for each distinct word of a request.
+
+The tokens that BLEU counts: those of mteval-v13a, which WMT and sacrebleu use.
+
+A text loses its "<skipped>" marks and the hyphens at line ends, and gets back the characters that
+four entities stand for. Then, between white space:
+
+* every ASCII symbol but the apostrophe, hyphen, period and comma is a token of its own;
+* so is a period or comma, unless it stands between two digits;
+* and so is a hyphen behind a digit.
+
+The original does this with substitutions over the whole line, one after the other, and has one
+oddity that numbers must share: in a run of periods and commas before a digit, the last one sticks
+to the digit if the run is odd behind a digit, or even behind anything else ("1...5" ends in ".5").
+Here it is one scan of a word, so that words can be kept; that nothing looks across white space
+makes this the same.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +24,61 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from judged_server.domain.text_form import plain_form
-from judged_server.metrics.text import porter_stemmer, tokenizer_13a
+from judged_server.metrics.text.porter_stemmer import stem
 from judged_server.scheduling.checkpoint import checkpoint
+
+_SCAN = re.compile(r"[.,]+|[!-&(-+/:-@\[-`{-~]|-|[^!-&(-/:-@\[-`{-~]+")
+_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+_DIGITS = frozenset("0123456789")
+_SYMBOLS = frozenset('!"#$%&()*+/:;<=>?@[\\]^_`{|}~')
+
+
+def prepare(text: str) -> str:
+    """Return the text that is split at white space."""
+    text = text.rstrip()
+    if "<" in text:
+        text = text.replace("<skipped>", "")
+    if "-\n" in text:
+        text = text.replace("-\n", "")
+    if "&" in text:
+        for entity, character in _ENTITIES:
+            text = text.replace(entity, character)
+    return text
+
+
+def split_word(word: str) -> list[str]:
+    """Return the tokens of a word, which has no white space."""
+    if word.isalnum():
+        return [word]
+    tokens: list[str] = []
+    whole = ""  # the token in the making
+    for match in _SCAN.finditer(word):
+        part = match[0]
+        first = part[0]
+        behind_digit = whole[-1:] in _DIGITS
+        if first in ".,":
+            before_digit = word[match.end() : match.end() + 1] in _DIGITS
+            sticks = before_digit and len(part) % 2 == behind_digit
+            if sticks and len(part) == 1:
+                whole += part
+                continue
+            if whole:
+                tokens.append(whole)
+            tokens += part[:-1] if sticks else part
+            whole = part[-1] if sticks else ""
+        elif first == "-" and not behind_digit:
+            whole += part
+        elif first == "-" or (len(part) == 1 and first in _SYMBOLS):
+            if whole:
+                tokens.append(whole)
+            tokens.append(part)
+            whole = ""
+        else:
+            whole += part
+    if whole:
+        tokens.append(whole)
+    return tokens
+
 
 _WORDS = re.compile(r"[a-z0-9]+")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -30,7 +99,7 @@ class Form:
 
 def split_stems(word: str) -> list[str]:
     """Return the stems of a word in lower case, which has no white space."""
-    return [porter_stemmer.stem(part) if len(part) > 3 else part for part in _WORDS.findall(word)]
+    return [stem(part) if len(part) > 3 else part for part in _WORDS.findall(word)]
 
 
 def split_answer(word: str) -> list[str]:
@@ -38,7 +107,7 @@ def split_answer(word: str) -> list[str]:
     return _ARTICLES.sub(" ", word.translate(_WITHOUT_PUNCTUATION)).split()
 
 
-THIRTEEN_A = Form("13a", tokenizer_13a.prepare, tokenizer_13a.split_word)
+THIRTEEN_A = Form("13a", prepare, split_word)
 STEMS = Form("stems", str.lower, split_stems)
 ANSWER = Form("answer", str.lower, split_answer)
 

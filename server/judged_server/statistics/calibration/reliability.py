@@ -20,8 +20,8 @@ import numpy as np
 from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
-from judged_server.statistics.agreement.kappa import ratio
-from judged_server.statistics.agreement.quality import (
+from judged_server.statistics.calibration.thresholds import cluster_folds
+from judged_server.statistics.quality import (
     BINS,
     LabelledScores,
     bin_columns,
@@ -29,8 +29,7 @@ from judged_server.statistics.agreement.quality import (
     cohen_kappa,
     confusion_columns,
 )
-from judged_server.statistics.agreement.resampling import estimate, sum_by_unit, units_of
-from judged_server.statistics.calibration.thresholds import cluster_folds
+from judged_server.statistics.resampling import estimate, ratio, sum_by_unit, units_of
 
 MIN_LABELS = 30
 """Labels without which nothing is fitted."""

@@ -16,7 +16,7 @@ import numpy as np
 from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
-from judged_server.statistics.agreement.quality import (
+from judged_server.statistics.quality import (
     LabelledScores,
     balanced_accuracy,
     cohen_kappa,
@@ -24,7 +24,7 @@ from judged_server.statistics.agreement.quality import (
     precision,
     recall,
 )
-from judged_server.statistics.agreement.resampling import estimate, sum_by_unit, units_of
+from judged_server.statistics.resampling import estimate, sum_by_unit, units_of
 
 _ROUNDING = 1e-12  # what two equal criteria may differ by
 

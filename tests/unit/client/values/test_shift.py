@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from judged.values import CascadeUsage, StageUsage
 from judged.values.calibrators import ErrorGuarantee, ItemShares
-from judged_server.statistics.calibration import shift as server
+from judged_server.statistics.calibration import cascade as server
 
 DATA = Path(__file__).parents[4] / "benchmarks" / "equivalence" / "data"
 DRAWS = 200

@@ -20,7 +20,7 @@ from judged_server.api.convert.metrics import read_options
 from judged_server.api.convert.statistics.agreement import agreement
 from judged_server.api.convert.verdicts import read_verdicts
 from judged_server.errors import InvalidField, full_name, full_names
-from judged_server.metrics.options import MatchingMode, NoGoldPolicy, UnjudgedPolicy
+from judged_server.metrics.table import MatchingMode, NoGoldPolicy, UnjudgedPolicy
 
 ENUMS: list[tuple[type[IntEnum], EnumTypeWrapper, type[IntEnum]]] = [
     (CacheMode, groups_pb2.CacheMode, PythonCache),

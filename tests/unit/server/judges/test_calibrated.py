@@ -11,7 +11,7 @@ from judged.values.choices import Status
 from judged_server.domain import Calibrator, JudgeSpec, QueryGroup
 from judged_server.errors import InvalidField
 from judged_server.judges.base import ANONYMOUS
-from judged_server.judges.calibration_files import load_calibrations
+from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind, shipped_calibration
 from judged_server.judges.exact import ExactKind

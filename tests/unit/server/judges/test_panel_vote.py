@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Source, Status
 from judged_server.domain import ScoreColumns, Usage, VerdictFault, Verdicts
-from judged_server.judges.panel_vote import MemberVotes, Rule, tally_votes
+from judged_server.judges.panel import MemberVotes, Rule, tally_votes
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")
 STATUS = {

@@ -12,7 +12,7 @@ from judged_server.metrics.compute import (
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
+from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
 
 from tests.trec import Topic, qrels_of, run_of
 

@@ -15,7 +15,7 @@ from judged_server.metrics.corrected import (
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_measure
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 from judged_server.statistics.prediction_powered import correct_mean
 from judged_server.statistics.risk_control import shifted_bounds
 

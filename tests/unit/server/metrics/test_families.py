@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_gains, compute_judged, compute_trec
-from judged_server.metrics.families import FAMILIES, family_metric
 from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.formulas import FAMILIES, family_metric
 from judged_server.metrics.measures.names import METRICS, parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions
+from judged_server.metrics.table import MatchingMode, MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 

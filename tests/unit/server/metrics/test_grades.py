@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.metrics.compute import compute_judged, compute_trec
-from judged_server.metrics.grades import grades_of
-from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions
+from judged_server.metrics.table import MatchingMode, MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 

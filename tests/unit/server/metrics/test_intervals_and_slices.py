@@ -11,8 +11,7 @@ from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_gains, compute_judged
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MetricOptions
-from judged_server.metrics.table import check_keys, with_intervals_and_slices
+from judged_server.metrics.table import MetricOptions, check_keys, with_intervals_and_slices
 from judged_server.statistics.intervals import mean_intervals
 
 MEASURES = parse_metrics(["recall", "precision@2"])

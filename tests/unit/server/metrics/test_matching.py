@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.metrics.matching import JudgedResults, earliest_hits, match
-from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.table import MatchingMode
 
 
 def matrices(max_side=4):

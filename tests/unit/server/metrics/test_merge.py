@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics.compute import compute_judged
+from judged_server.metrics.compute import Judging, compute_judged, compute_merged
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.merge import Judging, compute_merged
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 
 GREEDY, ANY = MetricOptions(), MetricOptions(MatchingMode.ANY)
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.metrics.matching import JudgedResults, match
+from judged_server.metrics.matching import JudgedResults, match, unsettled
 from judged_server.metrics.measures.names import parse_measure
-from judged_server.metrics.missing import unsettled
-from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.table import MatchingMode
 
 PAIRED = ["precision@2", "recall", "f1@3", "hit_rate@1", "mrr", "ap", "ap(divisor=min)@2", "ndcg@3"]
 PAIRED += ["r_precision", "context_precision", "hybrid_log_rank", "hybrid_log_rank@2"]

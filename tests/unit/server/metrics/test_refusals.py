@@ -16,10 +16,14 @@ from judged_server.metrics.compute import (
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
-from judged_server.metrics.table import check_keys, with_intervals_and_slices
-from judged_server.metrics.text.compute import merge_text_values
-from judged_server.metrics.text.registry import parse_text_metrics
+from judged_server.metrics.table import (
+    MatchingMode,
+    MetricOptions,
+    NoGoldPolicy,
+    check_keys,
+    with_intervals_and_slices,
+)
+from judged_server.metrics.text.metrics import merge_text_values, parse_text_metrics
 
 RECALL = parse_metrics(["recall"])
 BLEU = parse_text_metrics(["bleu"])

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
 from judged.values.intervals import IntervalMethod, IntervalOptions
-from judged_server.statistics.agreement.measure import measure_agreement
-from judged_server.statistics.agreement.quality import LabelledScores, judge_quality
-from judged_server.statistics.agreement.rank_correlation import rank_agreement
+from judged_server.statistics.agreement import measure_agreement
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.thresholds import choose_thresholds
-from judged_server.statistics.comparison.compare import CompareOptions, compare
-from judged_server.statistics.comparison.pairing import RunValues
+from judged_server.statistics.comparison import CompareOptions, RunValues, compare
 from judged_server.statistics.intervals import mean_intervals
 from judged_server.statistics.prediction_powered import correct_mean
+from judged_server.statistics.quality import LabelledScores, judge_quality
+from judged_server.statistics.rank_correlation import rank_agreement
 
 FEW = IntervalOptions(resamples=100)
 T = IntervalOptions(IntervalMethod.T)

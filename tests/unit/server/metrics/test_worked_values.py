@@ -6,7 +6,7 @@ from judged_server.metrics.compute import compute_gains, compute_judged
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions
+from judged_server.metrics.table import MatchingMode, MetricOptions
 
 
 def matched_by_id(retrieved, relevant):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.statistics import bootstrap
-from judged_server.statistics.bootstrap import _Draws, resample_counts, resample_means
+from judged_server.statistics import intervals
+from judged_server.statistics.intervals import _Draws, resample_counts, resample_means
 
 RNG = np.random.default_rng(5)
 
@@ -61,7 +61,7 @@ def test_neither_blocks_nor_other_metrics_change_a_bit(monkeypatch):
     values = RNG.random((5, 997))
     whole = resample_means(values, 300, 2).means
     for block in (1, 5_000, 1 << 22):
-        monkeypatch.setattr(bootstrap, "BLOCK_DRAWS", block)
+        monkeypatch.setattr(intervals, "BLOCK_DRAWS", block)
         assert np.array_equal(resample_means(values, 300, 2).means, whole)
     for i in range(5):
         assert np.array_equal(resample_means(values[i : i + 1], 300, 2).means[0], whole[i])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from judged_server.statistics.distributions import (
+from judged_server.statistics.intervals import (
     beta_cdf,
     noncentral_t_cdf,
     normal_cdf,

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField
 from judged_server.statistics import intervals
-from judged_server.statistics.bootstrap import resample_means
-from judged_server.statistics.intervals import check_work, mean_intervals, percentile
+from judged_server.statistics.intervals import (
+    check_work,
+    mean_intervals,
+    percentile,
+    resample_means,
+)
 from scipy import stats
 
 from tests.conformance.mid_distribution import mid_quantiles

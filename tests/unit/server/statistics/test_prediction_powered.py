@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.statistics.distributions import t_quantile
+from judged_server.statistics.intervals import t_quantile
 from judged_server.statistics.prediction_powered import correct_mean
 from scipy import stats
 

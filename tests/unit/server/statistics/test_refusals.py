@@ -9,12 +9,12 @@ import pytest
 from judged.values.agreement import Rater, RatingTable, SystemScores
 from judged.values.intervals import IntervalOptions
 from judged_server.errors import InvalidField
-from judged_server.statistics.agreement.rank_correlation import rank_agreement
-from judged_server.statistics.agreement.ratings import Ratings
-from judged_server.statistics.calibration.items import ScoredItems
-from judged_server.statistics.comparison.pairing import RunValues, pair_up
-from judged_server.statistics.comparison.sign_flips import check_flips
+from judged_server.statistics.agreement import Ratings
+from judged_server.statistics.calibration.calibrate import ScoredItems
+from judged_server.statistics.comparison import RunValues, pair_up
 from judged_server.statistics.intervals import check_work
+from judged_server.statistics.paired_tests import check_flips
+from judged_server.statistics.rank_correlation import rank_agreement
 
 NAN = float("nan")
 YES_NO = ["no", "yes"]

@@ -15,7 +15,7 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MetricOptions
+from judged_server.metrics.table import MetricOptions
 from judged_server.usecases.evaluate import PartedEvaluation, evaluate
 
 METRICS = ["mrr", "precision@2", "ndcg@10", "recall_exact", "f1"]

@@ -9,9 +9,9 @@ from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged_server.api.convert.fields import read, write
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_known
 from judged_server.errors import InvalidField
-from judged_server.statistics.agreement.measure import measure_agreement
-from judged_server.statistics.agreement.quality import QUALITY_MEASURES, JudgeQuality
-from judged_server.statistics.agreement.rank_correlation import rank_agreement
+from judged_server.statistics.agreement import measure_agreement
+from judged_server.statistics.quality import QUALITY_MEASURES, JudgeQuality
+from judged_server.statistics.rank_correlation import rank_agreement
 
 
 def agreement(request: pb.MeasureAgreementRequest) -> pb.MeasureAgreementResponse:

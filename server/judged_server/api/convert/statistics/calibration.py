@@ -15,9 +15,9 @@ from judged_server.errors import InvalidField
 from judged_server.statistics.calibration.calibrate import (
     Calibration,
     CalibrationOptions,
+    ScoredItems,
     calibrate,
 )
-from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.calibration.reliability import Platt
 from judged_server.statistics.calibration.thresholds import Criterion
 

@@ -22,12 +22,12 @@ from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.input.trec import Qrels
 from judged_server.metrics.measures.names import Measure, parse_metrics
-from judged_server.statistics.comparison.compare import (
+from judged_server.statistics.comparison import (
     CompareOptions,
     Comparison,
+    RunValues,
     compare,
 )
-from judged_server.statistics.comparison.pairing import RunValues
 
 MAX_RUNS = 100
 MAX_COMPARISONS = 1_000

@@ -22,8 +22,7 @@ from judged_server.metrics.corrected import (
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.options import MetricOptions
-from judged_server.metrics.table import MetricTable
+from judged_server.metrics.table import MetricOptions, MetricTable
 from judged_server.statistics.prediction_powered import CorrectedMean
 
 _LABELS = "judged.human_labels"

@@ -10,10 +10,15 @@ from judged.v1 import groups_pb2, statistics_service_pb2
 from judged_server.api.convert.fields import optional, write
 from judged_server.domain import Calibrator, stages_sha256
 from judged_server.errors import InvalidField
-from judged_server.statistics.calibration.frontier import FrontierOptions, FrontierPoint, frontier
+from judged_server.statistics.calibration.cascade import FLAGGED, MISSING, PLAIN
+from judged_server.statistics.calibration.frontier import (
+    FrontierOptions,
+    FrontierPoint,
+    ScoredStage,
+    StagedItems,
+    frontier,
+)
 from judged_server.statistics.calibration.reliability import Platt
-from judged_server.statistics.calibration.shift import FLAGGED, MISSING, PLAIN
-from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
 
 
 def calibrate_cascade(

@@ -11,7 +11,7 @@ from judged.v1 import groups_pb2
 from judged_server.api.convert.fields import write
 from judged_server.domain import ErrorGuarantee, ItemShares
 from judged_server.errors import InvalidField
-from judged_server.statistics.calibration.shift import FLAGS, LENGTH, SCORE
+from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
 
 MAX_EDGES = 16
 

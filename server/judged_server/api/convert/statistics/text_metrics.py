@@ -12,9 +12,13 @@ from judged.values.intervals import Interval, IntervalOptions
 from judged_server import errors
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
 from judged_server.api.limits import RequestLimits
-from judged_server.metrics.text.compute import TextColumn, TextItem, merge_text_values
-from judged_server.metrics.text.declaration import TextMetric
-from judged_server.metrics.text.registry import parse_text_metrics
+from judged_server.metrics.text.metrics import (
+    TextColumn,
+    TextItem,
+    TextMetric,
+    merge_text_values,
+    parse_text_metrics,
+)
 from judged_server.statistics.intervals import check_work, mean_intervals
 
 

@@ -9,7 +9,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 
 from tests.fakes.limits import LIMITS as DEFAULT
 

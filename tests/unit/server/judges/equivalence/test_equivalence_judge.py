@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from judged.values.choices import Flag, Status
 from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
-from judged_server.judges.equivalence import model as model_file
+from judged_server.judges.equivalence import judge as model_file
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.equivalence.words import MAX_WORDS
 

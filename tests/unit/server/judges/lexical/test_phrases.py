@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judged_server.domain import QueryGroup
-from judged_server.judges.lexical.phrases import longest_phrases
 from judged_server.judges.lexical.texts import Texts
+from judged_server.judges.lexical.token_overlap import longest_phrases
 from judged_server.judges.lexical.tokens import PUBLISHED
 
 

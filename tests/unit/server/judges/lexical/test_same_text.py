@@ -6,8 +6,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from judged_server.metrics.text.compute import TextItem, measure_texts
-from judged_server.metrics.text.registry import parse_text_metrics
+from judged_server.metrics.text.metrics import TextItem, measure_texts, parse_text_metrics
 
 from tests.unit.server.judges.reference import judge_of, one
 

@@ -7,7 +7,7 @@ import pytest
 from judged_server.metrics.compute import compute_trec, merge_values
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MetricOptions
+from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 

@@ -7,7 +7,7 @@ from judged_server.metrics.compute import compute_judged, compute_trec
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 
 from tests.trec import Topic, qrels_of, run_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judged_server.metrics.compute import compute_trec
 from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of, unjudged_extremes
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.options import MetricOptions, UnjudgedPolicy
+from judged_server.metrics.table import MetricOptions, UnjudgedPolicy
 
 from tests.trec import Topic, qrels_of, run_of
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.metrics.measures.declaration import Choice, Metric, Number
+from judged_server.metrics.measures.formulas import Choice, Metric, Number
 from judged_server.metrics.measures.names import (
     MAX_CUTOFF,
     MAX_METRICS,

@@ -9,7 +9,7 @@ from judged_server.metrics.compute import check_modes
 from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.input.trec import rank_run
 from judged_server.metrics.measures.names import parse_measure, parse_metrics
-from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.table import MatchingMode
 
 from tests.trec import Topic, qrels_of, run_of
 

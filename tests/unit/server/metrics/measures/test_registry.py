@@ -1,9 +1,9 @@
 """The list of metrics: complete, and described well enough to show to callers."""
 
 import pytest
-from judged_server.metrics.measures.declaration import Choice, Number
+from judged_server.metrics.measures.formulas import Choice, Number
 from judged_server.metrics.measures.names import METRICS, write_value
-from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.table import MatchingMode
 
 EVERY_MODE = {"precision", "recall", "f1", "hit_rate", "mrr", "hybrid_log_rank"}
 NO_MODE = {"bpref", "judged", "infap"}

@@ -12,7 +12,7 @@ from judged_server.metrics.compute import compute_judged
 from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import MetricNameError, parse_measure, parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions
+from judged_server.metrics.table import MatchingMode, MetricOptions
 
 NAMES = [
     *("context_precision", "context_precision@3", "hybrid_log_rank", "hybrid_log_rank@3"),

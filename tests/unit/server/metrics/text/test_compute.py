@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server import errors
 from judged_server.domain.text_form import plain_form, unread_share
-from judged_server.metrics.text.compute import TextItem, measure_texts, merge_text_values
-from judged_server.metrics.text.registry import TEXT_METRICS, parse_text_metrics
+from judged_server.metrics.text.metrics import (
+    TEXT_METRICS,
+    TextItem,
+    measure_texts,
+    merge_text_values,
+    parse_text_metrics,
+)
 from judged_server.scheduling.checkpoint import Abandoned, watched
 
 ALL = tuple(TEXT_METRICS.values())

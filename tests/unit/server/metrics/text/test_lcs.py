@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.text import rouge
+from judged_server.metrics.text import formulas
 from judged_server.scheduling.checkpoint import Abandoned, watched
 
 SEQUENCES = st.integers(1, 5).flatmap(
@@ -25,8 +25,8 @@ def by_table(first: list[str], second: list[str]) -> int:
 @given(first=SEQUENCES, second=SEQUENCES)
 def test_lengths_are_those_of_the_table(bits, first, second):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rouge, "BLOCK_BITS", bits)
-        assert rouge.lcs_length(first, second) == by_table(first, second)
+        patch.setattr(formulas, "BLOCK_BITS", bits)
+        assert formulas.lcs_length(first, second) == by_table(first, second)
 
 
 def test_long_texts_end_when_nobody_waits():
@@ -34,5 +34,5 @@ def test_long_texts_end_when_nobody_waits():
     second = [str(i % 5 * (i % 4)) for i in range(20_000)]
     looks = iter([False] * 5)
     with pytest.raises(Abandoned):
-        watched(lambda: next(looks, True), rouge.lcs_length, first, second)
-    assert rouge.lcs_length(first, first[::2]) == 10_000
+        watched(lambda: next(looks, True), formulas.lcs_length, first, second)
+    assert formulas.lcs_length(first, first[::2]) == 10_000

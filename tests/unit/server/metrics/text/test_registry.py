@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged_server import errors
-from judged_server.metrics.text.registry import TEXT_METRICS, parse_text_metrics
+from judged_server.metrics.text.metrics import TEXT_METRICS, parse_text_metrics
 
 
 def test_names_are_those_of_the_contract():

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.agreement import Rater, RatingLevel, RatingTable
 from judged.values.intervals import IntervalOptions
-from judged_server.statistics.agreement.measure import measure_agreement
-from judged_server.statistics.agreement.ratings import rated_units
+from judged_server.statistics.agreement import measure_agreement, rated_units
 
 FEW = IntervalOptions(resamples=100)
 
@@ -75,7 +74,7 @@ def test_patterns_and_dealt_groups_have_like_intervals(monkeypatch):
     true = rng.integers(0, 3, 3_000)
     columns = [np.where(rng.random(3_000) < 0.7, true, rng.integers(0, 3, 3_000)) for _ in range(3)]
     exact = measure(*columns, k=3, options=IntervalOptions()).krippendorff_alpha
-    monkeypatch.setattr("judged_server.statistics.agreement.ratings.MAX_UNITS", 5)
+    monkeypatch.setattr("judged_server.statistics.agreement.MAX_UNITS", 5)
     dealt = measure(*columns, k=3, options=IntervalOptions()).krippendorff_alpha
     assert dealt.value == pytest.approx(exact.value, abs=1e-12)
     assert "1024 groups" in dealt.interval.signature
@@ -100,8 +99,8 @@ def test_many_raters_have_patterns_like_few():
 def test_as_many_patterns_as_units_are_not_dealt(monkeypatch):
     codes = np.array([[0, 1], [1, 1], [0, 0]], np.int8)
     for most, over in ((3, "items"), (2, "1024 groups of items")):
-        monkeypatch.setattr("judged_server.statistics.agreement.ratings.MAX_UNITS", most)
-        monkeypatch.setattr("judged_server.statistics.agreement.resampling.MAX_UNITS", most)
+        monkeypatch.setattr("judged_server.statistics.agreement.MAX_UNITS", most)
+        monkeypatch.setattr("judged_server.statistics.resampling.MAX_UNITS", most)
         assert rated_units(codes, 2, seed=0).units.over == over.replace("1024", str(most))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.intervals import IntervalOptions
 from judged_server.domain import min_passing_score
-from judged_server.statistics.agreement.quality import LabelledScores, _wins, judge_quality
+from judged_server.statistics.quality import LabelledScores, _wins, judge_quality
 
 FEW = IntervalOptions(resamples=100)
 
@@ -76,8 +76,8 @@ def test_wins_are_those_of_all_pairs_however_they_are_counted(
         for j in np.flatnonzero(~items.labels):
             won = np.sign(items.scores[i] - items.scores[j])
             expected[unit_of[i], unit_of[j]] += (won + 1) / 2
-    monkeypatch.setattr("judged_server.statistics.agreement.quality._STRETCH", stretch)
-    monkeypatch.setattr("judged_server.statistics.agreement.quality._STRETCHES", stretches)
+    monkeypatch.setattr("judged_server.statistics.quality._STRETCH", stretch)
+    monkeypatch.setattr("judged_server.statistics.quality._STRETCHES", stretches)
     assert np.array_equal(_wins(items, unit_of, 7), expected)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from judged.values.agreement import SystemScores
 from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.agreement.rank_correlation import rank_agreement
+from judged_server.statistics.rank_correlation import rank_agreement
 
 FEW = IntervalOptions(resamples=100)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from judged.values.agreement import Rater, RatingTable
-from judged_server.statistics.agreement.ratings import Ratings, _patterns, spelling_warnings
+from judged_server.statistics.agreement import Ratings, _patterns, spelling_warnings
 
 
 def rated(raters: list[str], categories: list[str], columns: list[list[int]]) -> Ratings:

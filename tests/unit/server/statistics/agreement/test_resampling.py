@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from judged.values.intervals import Estimate, IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField
-from judged_server.statistics.agreement.resampling import (
+from judged_server.statistics.resampling import (
     MAX_UNITS,
     Units,
     check_resampling,

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from judged.values.intervals import IntervalOptions
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.agreement.quality import judge_quality
-from judged_server.statistics.calibration.calibrate import CalibrationOptions, calibrate
+from judged_server.statistics.calibration.calibrate import (
+    CalibrationOptions,
+    ScoredItems,
+    calibrate,
+)
 from judged_server.statistics.calibration.cascade import cascade_bounds
-from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.calibration.thresholds import choose_thresholds
 from judged_server.statistics.prediction_powered import correct_mean
+from judged_server.statistics.quality import judge_quality
 
 FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))
 

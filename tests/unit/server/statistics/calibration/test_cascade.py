@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.cascade import (
     _added_squares,
     _apart,
     cascade_bounds,
     walks_begin,
 )
+from judged_server.statistics.quality import LabelledScores
 
 GRID = [0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0]
 

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.calibration.cascade import count_labels, upper_bound
-from judged_server.statistics.calibration.frontier import FrontierOptions, frontier
-from judged_server.statistics.calibration.proposals import run
+from judged_server.statistics.calibration.frontier import (
+    FrontierOptions,
+    ScoredStage,
+    StagedItems,
+    frontier,
+    run,
+)
 from judged_server.statistics.calibration.reliability import Platt
-from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
 from scipy import stats
 
 N = 2_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.cascade import cascade_bounds
+from judged_server.statistics.quality import LabelledScores
 
 ERROR, CONFIDENCE = 0.1, 0.9
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from judged.values.intervals import IntervalOptions
-from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.reliability import (
     MIN_LABELS,
     Platt,
@@ -13,6 +12,7 @@ from judged_server.statistics.calibration.reliability import (
     reliability,
 )
 from judged_server.statistics.calibration.thresholds import cluster_folds
+from judged_server.statistics.quality import LabelledScores
 from sklearn.linear_model import LogisticRegression
 
 OPTIONS = IntervalOptions(resamples=200)

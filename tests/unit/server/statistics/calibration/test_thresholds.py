@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.intervals import IntervalOptions
 from judged_server.domain import TIE_TOLERANCE
-from judged_server.statistics.agreement.quality import (
+from judged_server.statistics.calibration.thresholds import (
+    Criterion,
+    best_threshold,
+    choose_thresholds,
+)
+from judged_server.statistics.quality import (
     LabelledScores,
     balanced_accuracy,
     cohen_kappa,
     confusion_columns,
     precision,
     recall,
-)
-from judged_server.statistics.calibration.thresholds import (
-    Criterion,
-    best_threshold,
-    choose_thresholds,
 )
 
 FEW = IntervalOptions(resamples=100)

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.errors import InvalidField
-from judged_server.statistics.comparison import compare as comparing
-from judged_server.statistics.comparison.compare import CompareOptions, compare
-from judged_server.statistics.comparison.pairing import RunValues
+from judged_server.statistics import comparison as comparing
+from judged_server.statistics.comparison import CompareOptions, RunValues, compare
 from judged_server.statistics.intervals import mean_intervals
 from scipy import stats
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from judged_server.statistics.comparison.corrected_tests import benjamini_hochberg, holm
+from judged_server.statistics.comparison import benjamini_hochberg, holm
 from statsmodels.stats.multitest import multipletests
 
 p_values = some.lists(some.floats(0, 1), min_size=1, max_size=40)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from judged_server.errors import InvalidField
-from judged_server.statistics.comparison import sign_flips
-from judged_server.statistics.comparison.sign_flips import check_flips, sign_flip_p_values
+from judged_server.statistics import paired_tests as sign_flips
+from judged_server.statistics.paired_tests import check_flips, sign_flip_p_values
 from scipy import stats
 
 small = some.lists(some.integers(-20, 20), min_size=1, max_size=9)

@@ -6,7 +6,7 @@ of items that show them, or clusters, or single items. What a unit is, and the s
 the modules that ask; means over queries have `statistics.intervals`, which also knows what
 percentiles an interval reaches.
 
-The draws of like units are those of `statistics.bootstrap`. Units that stand for many items are
+The draws of like units are those of `intervals`. Units that stand for many items are
 drawn by NumPy's RandomState, whose numbers are promised never to change, where `Generator` may
 find better ones.
 
@@ -28,9 +28,13 @@ from judged.values.intervals import Estimate, Interval, IntervalMethod, Interval
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.statistics.bootstrap import resample_counts
-from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import bca_levels, expanded_levels, percentile
+from judged_server.statistics.intervals import (
+    bca_levels,
+    expanded_levels,
+    percentile,
+    resample_counts,
+    t_quantile,
+)
 
 MAX_UNITS = 1_024
 """Units that are drawn one by one; more are dealt into as many groups."""
@@ -65,6 +69,13 @@ class Units:
     def alike(self) -> bool:
         """Whether each unit stands for one draw."""
         return bool(np.all(self.counts == 1))
+
+
+def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+    """Return above / below, NaN where below is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotient: FloatArray = np.where(below != 0, above / below, np.nan)
+    return quotient
 
 
 def deal(n: int, seed: int) -> tuple[IntArray, int]:

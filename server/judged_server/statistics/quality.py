@@ -1,4 +1,6 @@
-"""How well a judge's scores and verdicts follow human labels.
+"""
+
+How well a judge's scores and verdicts follow human labels.
 
 The confusion of verdicts with labels, what is computed from it, the area under the ROC curve and
 the calibration error, each as a function of how often clusters of items were drawn.
@@ -12,10 +14,10 @@ import numpy as np
 from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, min_passing_score
-from judged_server.statistics.agreement.kappa import ratio
-from judged_server.statistics.agreement.resampling import (
+from judged_server.statistics.resampling import (
     check_resampling,
     estimate,
+    ratio,
     sum_by_unit,
     undefined_intervals,
     units_of,

@@ -1,4 +1,6 @@
-"""Whether two judges order the same systems alike: Kendall's tau-b and AP correlation.
+"""
+
+Whether two judges order the same systems alike: Kendall's tau-b and AP correlation.
 
 What agreement on single items is stands in `kappa` and `krippendorff`.
 
@@ -18,12 +20,12 @@ from judged.values.intervals import Estimate, IntervalOptions
 from judged_server.domain import FloatArray
 from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField
-from judged_server.statistics.agreement.kappa import ratio
-from judged_server.statistics.agreement.resampling import (
+from judged_server.statistics.resampling import (
     Units,
     check_resampling,
     estimate,
     known,
+    ratio,
     undefined_intervals,
 )
 

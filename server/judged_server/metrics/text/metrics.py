@@ -1,19 +1,162 @@
-"""The columns of text metrics: a value an item, and their means."""
+"""Text metrics: what one is, the list of them, and the columns that they make of items."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from judged_server.domain import FloatArray
-from judged_server.domain.text_form import UNREAD_SHARE, plain_form
-from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.metrics.text.declaration import Score, TextMetric
-from judged_server.metrics.text.tokens import Tokens, TokenStore
+from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share, unspaced_share
+from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
+from judged_server.metrics.text.formulas import (
+    Score,
+    bleu,
+    exact_match,
+    rouge_1,
+    rouge_2,
+    rouge_l,
+    token_f1,
+)
+from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A, Form, Tokens, TokenStore
 from judged_server.scheduling.checkpoint import checkpoint
+
+TextMetricFunction = Callable[[Tokens, Sequence[Tokens]], Score]
+
+
+@dataclass(frozen=True, slots=True)
+class TextMetric:
+    """One text metric.
+
+    `function` takes the tokens of a hypothesis and of at least one reference and returns a score
+    in [0, 1], with precision and recall if `has_parts`. `settings` say how, for the signature;
+    `counts_references` puts the number of references there too, since all of them count together.
+    `compares_all` marks the metric whose work is the product of both lengths. `version` goes up
+    when a change of the function changes numbers. `unread` returns the share of a text's letters
+    that the tokens leave out, or do not part into words.
+    """
+
+    name: str
+    description: str
+    reference: str
+    form: Form
+    function: TextMetricFunction
+    settings: str
+    has_parts: bool = True
+    counts_references: bool = False
+    compares_all: bool = False
+    unread: Callable[[str], float] = lambda _: 0.0
+    version: int = 2
+
+    def signature(self, references: str) -> str:
+        """Return one stable line that says how the number is made.
+
+        `references` is the number of references of every item, "var" if it varies.
+        """
+        counted = f"nrefs:{references}|" if self.counts_references else ""
+        return f"{self.name}|{counted}{self.settings}|v{self.version}"
+
+
+MAX_TEXT_METRICS = 100
+"""The most names one request may hold."""
+
+_LIN = "Lin, ROUGE: a package for automatic evaluation of summaries, 2004; rouge_score 0.1.2"
+_SQUAD = "Rajpurkar et al., SQuAD, 2016 and 2018"
+_STEMS = "case:lower|stem:porter_nltk|refs:best"
+_ANSWERS = "case:lower|punctuation:no|articles:no|refs:best"
+
+_ALL = (
+    TextMetric(
+        "bleu",
+        "Shared 1- to 4-grams, with a penalty for brevity; all references count together.",
+        "Papineni et al., BLEU, 2002; sacrebleu 2.6.0, sentence BLEU / 100",
+        THIRTEEN_A,
+        bleu,
+        "case:mixed|eff:yes|tok:13a|smooth:exp",
+        has_parts=False,
+        counts_references=True,
+        unread=unspaced_share,
+    ),
+    TextMetric(
+        "rouge1",
+        "Harmonic mean over shared stems.",
+        _LIN,
+        STEMS,
+        rouge_1,
+        _STEMS,
+        unread=unread_share,
+    ),
+    TextMetric(
+        "rouge2",
+        "Harmonic mean over shared pairs of stems.",
+        _LIN,
+        STEMS,
+        rouge_2,
+        _STEMS,
+        unread=unread_share,
+    ),
+    TextMetric(
+        "rougeL",
+        "Harmonic mean over the longest common subsequence of stems.",
+        _LIN,
+        STEMS,
+        rouge_l,
+        _STEMS,
+        compares_all=True,
+        unread=unread_share,
+    ),
+    TextMetric(
+        "token_f1",
+        "Harmonic mean over shared words, without punctuation and articles.",
+        _SQUAD,
+        ANSWER,
+        token_f1,
+        _ANSWERS,
+        unread=unspaced_share,
+    ),
+    TextMetric(
+        "exact_match",
+        "1 if the words are the same, without punctuation and articles.",
+        _SQUAD,
+        ANSWER,
+        exact_match,
+        _ANSWERS,
+        has_parts=False,
+    ),
+)
+
+TEXT_METRICS: Mapping[str, TextMetric] = MappingProxyType({metric.name: metric for metric in _ALL})
+"""Every text metric by the name requests use."""
+
+
+def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[TextMetric, ...]:
+    """Return the text metrics of a request, in order.
+
+    Raises InvalidField at `field` when there is none, at `field[i]` when name i is unknown or there
+    again; LimitExceeded at `field` when there are more than MAX_TEXT_METRICS.
+    """
+    if not names:
+        raise InvalidField(field, "must name at least one text metric, for example rougeL")
+    if len(names) > MAX_TEXT_METRICS:
+        raise LimitExceeded(field, "metrics", MAX_TEXT_METRICS, len(names))
+    metrics: dict[str, TextMetric] = {}
+    for i, name in enumerate(names):
+        if name in metrics:
+            first = list(metrics).index(name)
+            raise InvalidField(f"{field}[{i}]", f"is {name} again, as in {field}[{first}]")
+        metric = TEXT_METRICS.get(name)
+        if metric is None:
+            spelt = next((known for known in TEXT_METRICS if known.lower() == name.lower()), name)
+            hint = did_you_mean(spelt, TEXT_METRICS)
+            said = f"no text metric is called {name[:40]!r}{hint and '; '}{hint}"
+            has = ", ".join(TEXT_METRICS)
+            raise InvalidField(f"{field}[{i}]", f"{said} (this server has {has})")
+        metrics[name] = metric
+    return tuple(metrics.values())
+
 
 MAX_TOKEN_PAIRS = 1 << 38
 """Tokens of the hypothesis times tokens of the reference, summed over a request, that rougeL may

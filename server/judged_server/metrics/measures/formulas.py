@@ -1,0 +1,568 @@
+"""Ranking metrics: what a metric is, the formulas, and the tables that declare them.
+
+Precision, recall, F1, hit rate, MRR, AP, nDCG, R-precision: formulas and declarations.
+
+Every function takes (rankings of n queries, parameters, cutoff k or None) and returns float64[n]
+in [0, 1]. Values equal trec_eval's where it has the measure; sums run in its order.
+
+Metrics that weigh ranks by how far a reader gets: the formulas and their declarations.
+
+Context precision, hybrid log rank, ERR and RBP with its residual. A cutoff k cuts the ranking
+before anything else.
+
+Metrics for judgements that are incomplete: the formulas and their declarations.
+
+Bpref, inferred AP and the share that was judged. Verdicts leave nothing unjudged, so that no
+matching mode has them: they are for qrels, for groups that are matched by document id, and for
+gains, where everything retrieved counts as judged.
+
+Metrics that bring a judge of their own: `precision_exact`, `recall_similarity@5` and the like.
+
+A family is a few metrics over the verdicts of one fixed judge, in mode ANY, whatever judge and
+matching a request names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.metrics.input.rankings import Rankings, offsets_of, ratio
+from judged_server.metrics.table import MatchingMode
+
+ParameterValue = str | float
+Parameters = Mapping[str, ParameterValue]
+MetricFunction = Callable[[Rankings, Parameters, int | None], FloatArray]
+
+ALL_MODES = tuple(MatchingMode)
+PAIRED_MODES = (MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM)
+"""For metrics that would leave [0, 1] if two results could count for one expected text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A parameter that is one of a few words."""
+
+    name: str
+    default: str
+    choices: tuple[str, ...]
+    description: str
+
+    @property
+    def rule(self) -> str:
+        """What a value must be, in words."""
+        return "one of " + ", ".join(self.choices)
+
+    def read(self, text: str) -> str:
+        """Return the value that `text` stands for. Raises ValueError when it breaks the rule."""
+        if text not in self.choices:
+            raise ValueError(self.rule)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A parameter that is a finite number from `minimum` to `maximum`, both included."""
+
+    name: str
+    default: float
+    minimum: float
+    maximum: float
+    description: str
+
+    @property
+    def rule(self) -> str:
+        """What a value must be, in words."""
+        return f"a number from {self.minimum:g} to {self.maximum:g}"
+
+    def read(self, text: str) -> float:
+        """Return the value that `text` stands for. Raises ValueError when it breaks the rule."""
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(self.rule) from None
+        # The comparison refuses NaN too. float() takes more than people write: "1_0", "\u0663".
+        if not self.minimum <= value <= self.maximum or "_" in text or not text.isascii():
+            raise ValueError(self.rule)
+        return value + 0.0  # -0.0 becomes 0.0, which prints one way
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    `function` takes rankings of n queries, a value for every parameter, and the cutoff k (None:
+    the whole ranking), and returns float64[n], finite and in [0, 1]: 0 where nothing was
+    retrieved and where there is nothing to find, but for `judged` and `rbp_residual`, which say
+    how sure other metrics are. `modes` are the matching modes that define it; none, if verdicts
+    do not. `version` goes up when a change of the function changes numbers. `family` is the name
+    of the family (`families`) whose judge decides; empty when the request's does. `graded` metrics
+    weigh gains, and so see those too that a relevance level takes as not relevant. `pooled` ones
+    ask which documents were judged, which verdicts don't say.
+    """
+
+    name: str
+    description: str
+    reference: str
+    function: MetricFunction
+    parameters: tuple[Choice | Number, ...] = ()
+    modes: tuple[MatchingMode, ...] = ALL_MODES
+    version: int = 1
+    family: str = ""
+    graded: bool = False
+    pooled: bool = False
+
+
+_TREC_EVAL = "trec_eval 9.0 (https://github.com/usnistgov/trec_eval)"
+_LARGE_LINEAR_GAIN = 1e100
+_LARGE_EXPONENT = 500.0
+
+
+def _precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Hits in the top k / k, also when fewer were retrieved; without k, hits / retrieved."""
+    hits = rankings.hits.count(k)
+    return hits / float(k) if k is not None else ratio(hits, rankings.n_retrieved)
+
+
+def _recall(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Relevant items found in the top k / relevant items."""
+    return ratio(rankings.found(k), rankings.n_relevant)
+
+
+def _f1(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """2PR / (P + R) of the two above, 0 when both are 0."""
+    precision, recall = _precision(rankings, parameters, k), _recall(rankings, parameters, k)
+    return ratio(2.0 * precision * recall, precision + recall)
+
+
+def _hit_rate(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """1 if the top k hold a hit, else 0."""
+    return (rankings.hits.count(k) > 0).astype(np.float64)
+
+
+def _mrr(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """1 / rank of the first hit, 0 when it lies beyond k."""
+    hits = rankings.hits
+    return hits.total((hits.ordinal == 1) / hits.rank, k)
+
+
+def _ap(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """Sum of the precision at each hit in the top k / relevant items, or min(k, relevant)."""
+    hits = rankings.hits
+    possible = rankings.n_relevant
+    if k is not None and parameters["divisor"] == "min":
+        possible = np.minimum(possible, k)
+    return ratio(hits.total(hits.ordinal / hits.rank, k), possible)
+
+
+def _r_precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Hits in the top R / R, where R is the number of relevant items."""
+    hits = rankings.hits
+    in_top = (hits.rank <= rankings.n_relevant[hits.query]).astype(np.float64)
+    return ratio(hits.total(in_top, k), rankings.n_relevant)
+
+
+def _ndcg(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """DCG of the top k / DCG of the best top k there could be."""
+    hits, ideal = rankings.hits, rankings.ideal
+    exponential = parameters["gain"] == "exponential"
+    transform = _exponential_gains if exponential else _linear_gains
+    dcg = hits.total(transform(hits.gain, rankings.top_gain, hits.query) / hits.discount, k)
+    best = ideal.total(transform(ideal.gain, rankings.top_gain, ideal.query) / ideal.discount, k)
+    # The ratio is at most 1 but for rounding. np.minimum hands NaN on, so it can't hide one.
+    ndcg: FloatArray = np.minimum(ratio(dcg, best), 1.0)
+    return ndcg
+
+
+def _linear_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> FloatArray:
+    """Return the gains, divided by the query's largest if sums of them could overflow."""
+    if top.max(initial=0.0) < _LARGE_LINEAR_GAIN:
+        return gains
+    return gains / top[query]
+
+
+def _exponential_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> FloatArray:
+    """Return 2^gain - 1, divided by a power of two per query where that would overflow.
+
+    nDCG is a ratio, so that a factor common to a query's gains cancels.
+    """
+    # expm1, since 2^gain - 1 would round a gain of 1e-20 to nothing.
+    plain: FloatArray = np.expm1(np.minimum(gains, _LARGE_EXPONENT) * np.log(2.0))
+    if top.max(initial=0.0) <= _LARGE_EXPONENT:
+        return plain
+    shift = np.maximum(top - _LARGE_EXPONENT, 0.0)[query]
+    return np.where(shift == 0.0, plain, np.exp2(gains - shift) - np.exp2(-shift))
+
+
+RANKING_METRICS = (
+    Metric(
+        name="precision",
+        description="Hits in the top k divided by k; without k, hits divided by retrieved.",
+        reference=f"{_TREC_EVAL}: P",
+        function=_precision,
+    ),
+    Metric(
+        name="recall",
+        description="Relevant items found in the top k divided by all relevant items.",
+        reference=f"{_TREC_EVAL}: recall",
+        function=_recall,
+    ),
+    Metric(
+        name="f1",
+        description="Harmonic mean of precision and recall at k, 0 when both are 0.",
+        reference="C. J. van Rijsbergen, Information Retrieval, 2nd ed., 1979, chapter 7",
+        function=_f1,
+    ),
+    Metric(
+        name="hit_rate",
+        description="1 if the top k hold any hit, else 0.",
+        reference=f"{_TREC_EVAL}: success",
+        function=_hit_rate,
+    ),
+    Metric(
+        name="mrr",
+        description="1 divided by the rank of the first hit, 0 if it lies beyond k.",
+        reference=f"{_TREC_EVAL}: recip_rank",
+        function=_mrr,
+    ),
+    Metric(
+        name="ap",
+        description="Sum of the precision at each hit in the top k divided by all relevant items.",
+        reference=f"{_TREC_EVAL}: map_cut",
+        function=_ap,
+        parameters=(
+            Choice(
+                name="divisor",
+                default="relevant",
+                choices=("relevant", "min"),
+                description="Divide by all relevant items, or by min(k, relevant items).",
+            ),
+        ),
+        modes=PAIRED_MODES,
+    ),
+    Metric(
+        name="ndcg",
+        description="Gains discounted by log2(rank + 1), summed over the top k, over the best sum.",
+        reference="Jarvelin and Kekalainen, ACM TOIS 20(4), 2002, as trec_eval's ndcg_cut",
+        function=_ndcg,
+        parameters=(
+            Choice(
+                name="gain",
+                default="linear",
+                choices=("linear", "exponential"),
+                description="The grade itself, or 2^grade - 1.",
+            ),
+        ),
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        name="r_precision",
+        description="Hits in the top R divided by R, the number of relevant items.",
+        reference=f"{_TREC_EVAL}: Rprec",
+        function=_r_precision,
+        modes=PAIRED_MODES,
+    ),
+)
+"""The metrics of this family, in the order GetServerInfo lists them."""
+
+
+_OWN = 'the page "Metrics" of the documentation'
+
+
+def _context_precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Sum of relevance / rank over what was retrieved, over the same sum for perfect results."""
+    hits, depth = rankings.hits, _depth(rankings, k)
+    # Both sums run in rank order, so that a perfect ranking is exactly 1.
+    harmonic = np.cumsum(1.0 / np.arange(1, depth.max(initial=0) + 1))
+    best = np.append(0.0, harmonic)[depth]
+    return ratio(hits.total(_shares(rankings) / hits.rank, k), best)
+
+
+def _hybrid_log_rank(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """Weigh recall by alpha and by 1 - alpha the mean rank credit of all relevant items."""
+    alpha = float(parameters["alpha"])
+    if rankings.found_ranks is None:
+        query, rank = rankings.hits.query, rankings.hits.rank
+    else:
+        found = rankings.found_ranks > 0
+        query, rank = rankings.ideal.query[found], rankings.found_ranks[found]
+    if k is not None:
+        near = rank <= k
+        query, rank = query[near], rank[near]
+    credit = _rank_credit(rank, _depth(rankings, k)[query], float(parameters["gamma"]))
+    credits_of_query = np.bincount(query, credit, rankings.n_queries)
+    recall = ratio(rankings.found(k), rankings.n_relevant)
+    return alpha * recall + (1.0 - alpha) * ratio(credits_of_query, rankings.n_relevant)
+
+
+def _rank_credit(rank: IntArray, depth: IntArray, gamma: float) -> FloatArray:
+    """Return 1 for rank 1 down to 0 for the last of `depth` ranks; 1 if there is but one."""
+    if gamma == 0.0:  # where the logarithms' ratio tends to
+        return 1.0 - ratio(rank - 1, depth - 1)
+    return 1.0 - ratio(np.log1p(gamma * (rank - 1)), np.log1p(gamma * (depth - 1)))
+
+
+def _err(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """1 / the rank at which a reader going down is satisfied, as it is to be expected."""
+    hits, top = rankings.hits, float(parameters["max_grade"])
+    # (2^grade - 1) / 2^max_grade; expm1, since 2^grade - 1 would round tiny grades to nothing.
+    grade_gain = np.expm1(np.minimum(hits.gain, top) * np.log(2.0))
+    satisfied = np.minimum(grade_gain * np.exp2(-top), 1.0)
+    unsatisfied = _running_product(1.0 - satisfied, hits.ordinal)
+    reached = np.where(hits.ordinal == 1, 1.0, np.append(1.0, unsatisfied)[:-1])
+    return hits.total(satisfied * reached / hits.rank, k)
+
+
+def _running_product(factors: FloatArray, ordinal: IntArray) -> FloatArray:
+    """Return the product of each factor with those before it in its query.
+
+    `ordinal` counts each query's factors from 1. Every pass doubles how many factors a product
+    takes in, so that there are few passes, and no query's value depends on its neighbours.
+    """
+    product, span = factors.copy(), 1
+    while span < ordinal.max(initial=0):
+        longer = np.flatnonzero(ordinal > span)
+        product[longer] = product[longer] * product[longer - span]
+        span *= 2
+    return product
+
+
+def _rbp(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """(1 - p) * sum of relevance * p^(rank - 1)."""
+    hits, p = rankings.hits, float(parameters["p"])
+    total = hits.total(_shares(rankings) * p ** (hits.rank - 1.0), k)
+    # At most 1 but for rounding. np.minimum hands NaN on, so it can't hide one.
+    rbp: FloatArray = np.minimum((1.0 - p) * total, 1.0)
+    return rbp
+
+
+def _rbp_residual(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
+    """p^depth: what the ranks behind the last one would add if all of them were perfect."""
+    residual: FloatArray = float(parameters["p"]) ** _depth(rankings, k).astype(np.float64)
+    return residual
+
+
+def _depth(rankings: Rankings, k: int | None) -> IntArray:
+    """Return int64[n]: how many documents were retrieved in the top k."""
+    n_retrieved = rankings.n_retrieved
+    return n_retrieved if k is None else np.minimum(n_retrieved, k)
+
+
+def _shares(rankings: Rankings) -> FloatArray:
+    """Return the hits' gains, divided by the largest of their query where that exceeds 1.
+
+    On a scale that is known they are divided by its top.
+    """
+    top = np.maximum(rankings.top_gain, 1.0)
+    if rankings.top_grade is not None:
+        top = np.where(rankings.top_grade > 0, rankings.top_grade, top)
+    return rankings.hits.gain / top[rankings.hits.query]
+
+
+_PERSISTENCE = Number(
+    name="p",
+    default=0.8,
+    minimum=0.0,
+    maximum=0.9999,
+    description="Persistence: how likely a reader goes on from one rank to the next.",
+)
+
+WEIGHTED_METRICS = (
+    Metric(
+        name="context_precision",
+        description="Relevance / rank summed over what was retrieved, over the sum of 1 / rank.",
+        reference=_OWN,
+        function=_context_precision,
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        name="hybrid_log_rank",
+        description="alpha * recall + (1 - alpha) * the mean log rank credit of relevant items.",
+        reference=_OWN,
+        function=_hybrid_log_rank,
+        parameters=(
+            Number(
+                name="gamma",
+                default=1.0,
+                minimum=0.0,
+                maximum=1e100,
+                description="How steeply the first ranks lose credit; 0 is a straight line.",
+            ),
+            Number(
+                name="alpha",
+                default=0.5,
+                minimum=0.0,
+                maximum=1.0,
+                description="The share of recall; the rest is rank credit.",
+            ),
+        ),
+    ),
+    Metric(
+        name="err",
+        description="Expected reciprocal rank at which a reader is satisfied.",
+        reference="Chapelle, Metzler, Zhang and Grinspan, CIKM 2009",
+        function=_err,
+        parameters=(
+            Number(
+                name="max_grade",
+                default=1.0,
+                minimum=1.0,
+                maximum=100.0,
+                description="The top of the grades' scale; larger grades count as this one.",
+            ),
+        ),
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        name="rbp",
+        description="Rank-biased precision: (1 - p) * sum of relevance * p^(rank - 1).",
+        reference="Moffat and Zobel, ACM TOIS 27(1), 2008",
+        function=_rbp,
+        parameters=(_PERSISTENCE,),
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        name="rbp_residual",
+        description="The most that rbp could gain from ranks behind the last; 1 of no ranks.",
+        reference="Moffat and Zobel, ACM TOIS 27(1), 2008",
+        function=_rbp_residual,
+        parameters=(_PERSISTENCE,),
+        modes=PAIRED_MODES,
+    ),
+)
+"""The metrics of this family, in the order GetServerInfo lists them."""
+
+
+_INFAP_EPSILON = 0.00001
+
+
+def _bpref(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Mean over relevant items of 1 - the share of non-relevant ones judged that rank above."""
+    hits, pool = rankings.hits, rankings.pool
+    relevant = rankings.n_relevant
+    above = np.minimum(_above(rankings, _judged_nonrelevant(rankings)), relevant[hits.query])
+    most = np.minimum(pool.n_nonrelevant, relevant)[hits.query]
+    return ratio(hits.total(1.0 - ratio(above, most), k), relevant)
+
+
+def _infap(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """AP whose precision above each hit is estimated from the judged documents there."""
+    hits = rankings.hits
+    nonrelevant = _above(rankings, _judged_nonrelevant(rankings))
+    relevant = hits.ordinal - 1
+    pooled = relevant + nonrelevant + _above(rankings, rankings.pool.unsampled)
+    estimate = (relevant + _INFAP_EPSILON) / (relevant + nonrelevant + 2 * _INFAP_EPSILON)
+    return ratio(hits.total((1.0 + pooled * estimate) / hits.rank, k), rankings.n_relevant)
+
+
+def _judged(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Documents in the top k that have a judgement / documents in the top k."""
+    in_top = rankings.n_retrieved if k is None else np.minimum(rankings.n_retrieved, k)
+    begins = rankings.offsets[:-1]
+    known = _counts(rankings.pool.judged | rankings.pool.unsampled)
+    return ratio(known[begins + in_top] - known[begins], in_top)
+
+
+def _judged_nonrelevant(rankings: Rankings) -> BoolArray:
+    mask: BoolArray = rankings.pool.judged & (rankings.gains == 0)
+    return mask
+
+
+def _above(rankings: Rankings, mask: BoolArray) -> IntArray:
+    """Return int64[hits]: how many documents of `mask` rank above each hit."""
+    hits, counts = rankings.hits, _counts(mask)
+    begins = rankings.offsets[hits.query]
+    above: IntArray = counts[begins + hits.rank - 1] - counts[begins]
+    return above
+
+
+def _counts(mask: BoolArray) -> IntArray:
+    """Return int64[documents + 1]: how many of the first i documents are in `mask`."""
+    return offsets_of(mask.astype(np.int64))
+
+
+POOLED_METRICS = (
+    Metric(
+        name="bpref",
+        description="Mean over relevant items of 1 - the share of judged others ranked above.",
+        reference="Buckley and Voorhees, SIGIR 2004, as trec_eval's bpref",
+        function=_bpref,
+        modes=(),
+        pooled=True,
+    ),
+    Metric(
+        name="judged",
+        description="Documents in the top k that have a judgement, divided by documents there.",
+        reference="ir_measures (https://ir-measur.es): Judged",
+        function=_judged,
+        modes=(),
+        pooled=True,
+    ),
+    Metric(
+        name="infap",
+        description="AP with the precision above each hit inferred from the documents judged.",
+        reference="Yilmaz and Aslam, CIKM 2006, as trec_eval's infAP",
+        function=_infap,
+        modes=(),
+        pooled=True,
+    ),
+)
+"""The metrics of this family, in the order GetServerInfo lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The judge behind a family: its kind, profile and threshold. `matches` says it in words."""
+
+    name: str
+    kind: str
+    profile: str
+    min_score: float
+    matches: str
+
+
+MIN_SCORE = 0.8
+"""The threshold of both families. It is part of what their metrics are, as the published definition
+has it, and so is not the default of the judge semantic, 0.75, which is a request's to set."""
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("exact", "exact", "verbatim", MIN_SCORE, "are equal, byte for byte"),
+        Family(
+            *("similarity", "semantic", "", MIN_SCORE),
+            f"have embeddings with a cosine of at least {MIN_SCORE:g}, the fixed threshold of this "
+            "metric, not the default of the judge semantic",
+        ),
+    )
+}
+"""Both families by the suffix of their metrics' names."""
+
+_MEMBERS = ("precision", "recall", "f1", "hybrid_log_rank")
+
+
+def family_metric(metric: Metric, family: Family) -> Metric:
+    """Return the metric as a member of a family."""
+    return replace(
+        metric,
+        name=f"{metric.name}_{family.name}",
+        description=f"{metric.name} without pairing, where texts match that {family.matches}.",
+        modes=(MatchingMode.ANY,),
+        family=family.name,
+    )
+
+
+FAMILY_METRICS = tuple(
+    family_metric(metric, family)
+    for family in FAMILIES.values()
+    for metric in RANKING_METRICS + WEIGHTED_METRICS
+    if metric.name in _MEMBERS
+)
+"""The metrics of both families, in the order GetServerInfo lists them."""
