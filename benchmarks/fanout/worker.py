@@ -47,8 +47,7 @@ from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.prompt import new_nonce, write
 from judged_server.process import gc_tuning
-from judged_server.store.kept_replies import KeptReplies
-from judged_server.store.replies import ReplyFile
+from judged_server.store.replies import KeptReplies, ReplyFile
 
 from benchmarks.fanout.provider import TICKS_A_S
 from benchmarks.load.departures import depart

@@ -154,10 +154,6 @@ class App:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
             self._watches.append(asyncio.create_task(self._reload.watch()))
-        if self._reply_cache is not None and settings.llm_cache == "disk":
-            self._watches.append(
-                asyncio.create_task(wiring.apply_invalidations(self._reply_cache, settings))
-            )
         watchdog = Watchdog(settings.stall_dump_s, settings.stall_exit_s)
         self._watches.append(asyncio.create_task(watchdog.run()))
         if self._ledger is not None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judged_server import tracing
@@ -39,10 +38,9 @@ from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
-from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.ledger import LEASE_S, Ledger
-from judged_server.store.replies import CacheInvalidation, ReplyFile
-from judged_server.telemetry import logger, send_to
+from judged_server.store.replies import KeptReplies, ReplyFile
+from judged_server.telemetry import send_to
 from judged_server.tenant import Tenant
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.offering import Offerings
@@ -51,11 +49,6 @@ if TYPE_CHECKING:
     from judged_server.api.listening.certificates import Certificates
     from judged_server.llm.models import ChatModels
     from judged_server.monitoring.opentelemetry import OtlpExport
-
-_PURGES_HEEDED_S = 1.0
-"""How often a server looks whether stored replies were purged."""
-
-_log = logger("server")
 
 
 def refuse_open_address(settings: Settings, setting: str, address: Address, *, tls: bool) -> None:
@@ -270,27 +263,13 @@ async def renew_leases(ledger: Ledger) -> None:
         await ledger.renew()
 
 
-async def apply_invalidations(cache: ReplyCache, settings: Settings) -> None:
-    """Forget what is held in memory whenever stored replies were purged."""
-    notice = CacheInvalidation(_reply_folder(settings))
-    while True:
-        await asyncio.sleep(_PURGES_HEEDED_S)
-        if await asyncio.to_thread(notice.changed):
-            cache.forget()
-            _log.info("stored replies were purged, so those in memory are forgotten")
-
-
-def _reply_folder(settings: Settings) -> Path:
-    return settings.llm_cache_dir or cache_folder(os.environ, "replies")
-
-
 def reply_cache(settings: Settings) -> ReplyCache | None:
     """Return the cache of replies that the settings ask for; none where no model can be asked."""
     if settings.llm_config is None or settings.llm_cache == "off":
         return None
     store = None
     if settings.llm_cache == "disk":  # only then is a home folder needed
-        folder = _reply_folder(settings)
+        folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
         store = KeptReplies(ReplyFile(folder, settings.llm_cache_disk_bytes))
     return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
 

@@ -18,8 +18,7 @@ import pytest
 from judged import Asking, CacheMode, Client, QueryGroup
 from judged.credentials import Token
 from judged.errors import JudgedError
-from judged_server.store.ledger import LEASE_S, Ledger, boot_time
-from judged_server.store.ledger_rows import Account
+from judged_server.store.ledger import LEASE_S, Account, Ledger, boot_time
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from judged_server.settings import Settings, SettingsError, cache_folder
-from judged_server.store.replies import FILE, CacheInvalidation, ReplyFile, Selection
+from judged_server.store.replies import FILE, ReplyFile, Selection
 from judged_server.store.sqlite_file import DAMAGED, SIDE_FILES
 
 BUSY_S = 10.0
@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "purge",
         help="delete stored replies",
         description="Deletes the replies that fit all flags given. Servers that run on the same "
-        "folder forget theirs within a few seconds.",
+        "folder hold some of them in memory until they are restarted.",
     )
     purge.add_argument("--rubric", metavar="ID[@VERSION]", help="replies to this rubric")
     # The setting `model` names the embedding model; this is another one.
@@ -76,14 +76,12 @@ def _purge(
     file.close()
     if deleted is not None and not _drop_damaged(folder):
         deleted = None
-    if deleted is not None:
-        deleted = _told(folder, deleted)
     if deleted is None:
         raise SettingsError(
             f"the replies in {folder} can't be changed; is the disk full or read-only, or does "
             "another process hold the file? Try again, or delete the folder"
         )
-    say(f"{_replies(deleted)} deleted from {folder}; servers that run forget theirs in seconds")
+    say(f"{_replies(deleted)} deleted from {folder}; restart the servers that run on it")
     return 0
 
 
@@ -95,15 +93,6 @@ def _drop_damaged(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _told(folder: Path, deleted: int) -> int | None:
-    """Return what was deleted once servers that run can hear of it; None where they can't."""
-    try:
-        CacheInvalidation(folder).publish()
-    except OSError:
-        return None
-    return deleted
 
 
 def _open(folder: Path, settings: Settings) -> ReplyFile | None:

@@ -206,8 +206,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     # Imported here: the other actions need no models.
     from judged_server.llm.budget.account import default_ledger  # noqa: PLC0415
     from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
-    from judged_server.store.ledger import Ledger  # noqa: PLC0415
-    from judged_server.store.ledger_rows import Used  # noqa: PLC0415
+    from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
 
     path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
     if not path.exists():

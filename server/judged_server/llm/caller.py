@@ -126,8 +126,7 @@ class ModelCaller:
         """
         key = _own_key(model.card, question)
         if call_options.cache is not CacheMode.REFRESH:
-            only = call_options.cache is CacheMode.ONLY
-            kept = await self._kept(key, model.card, question, sure=only)
+            kept = await self._kept(key, model.card, question)
             if kept is not None:
                 return kept
         if call_options.cache is CacheMode.ONLY:
@@ -143,18 +142,16 @@ class ModelCaller:
         if self._cache is None or not planned.settled:
             return False
         key = _own_key(card, question)
-        return await self._kept(key, card, question, sure=True) is not None
+        return await self._kept(key, card, question) is not None
 
-    async def _kept(
-        self, key: bytes, card: ChatModelCard, question: Question, *, sure: bool
-    ) -> Answer | None:
-        """Return the answer that the cache has; `sure` as for `ReplyCache.stored`."""
+    async def _kept(self, key: bytes, card: ChatModelCard, question: Question) -> Answer | None:
+        """Return the answer that the cache has."""
         if self._cache is None:
             return None
         reply = self._cache.held(key)
         if reply is None:
             began = asyncio.get_running_loop().time()
-            reply = await self._cache.stored(key, sure=sure)
+            reply = await self._cache.stored(key)
             took = asyncio.get_running_loop().time() - began
             if recorder.active is not None:
                 recorder.active.stage("store", took)
@@ -210,11 +207,8 @@ class ModelCaller:
             return answer._replace(parsed=_UNWRITTEN)
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
-            if model.card.prices is None:
-                self._cache.keep(key, question.rubric, model.card, answer.reply)
-            else:
-                left_s = call_options.ends_at - asyncio.get_running_loop().time()
-                await self._cache.keep_paid(key, question.rubric, model.card, answer.reply, left_s)
+            left_s = call_options.ends_at - asyncio.get_running_loop().time()
+            await self._cache.keep(key, question.rubric, model.card, answer.reply, left_s)
         return answer
 
     async def _when_written(
@@ -227,7 +221,8 @@ class ModelCaller:
         parsed = _parsed_reply(owed.reply, question, card)
         first = self._owed.pop(key, None) is not None
         if first and self._cache is not None and parsed.status is Status.OK and not owed.fallback:
-            self._cache.keep(key, question.rubric, card, owed.reply)
+            left_s = ends_at - asyncio.get_running_loop().time()
+            await self._cache.keep(key, question.rubric, card, owed.reply, left_s)
         return Answer(parsed, owed.reply, Usage(cached=1), Source.CACHE, owed.fallback)
 
     async def _ask_model(

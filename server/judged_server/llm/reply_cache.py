@@ -15,12 +15,11 @@ import orjson
 
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.store.kept_replies import KeptReplies
-from judged_server.store.replies import StoredReply
+from judged_server.store.replies import KeptReplies, StoredReply
 
 DAY_S = 86_400
 STORED_WITHIN_S = 0.25
-"""How long a reply that was paid for waits to be stored before it is answered all the same."""
+"""How long a reply waits to be stored before it is answered all the same."""
 _OVERHEAD_BYTES = 800
 """What an entry takes in memory beside the bytes of its payload: its key, its objects."""
 
@@ -60,15 +59,11 @@ class ReplyCache:
         self._entries.move_to_end(key)
         return entry.reply
 
-    async def stored(self, key: bytes, *, sure: bool) -> ChatReply | None:
-        """Return the reply that the store has under a key, or that memory holds by now.
-
-        Unless it must be `sure`, it may pass over what another process stored within the last
-        second, and is the faster for it.
-        """
+    async def stored(self, key: bytes) -> ChatReply | None:
+        """Return the reply that the store has under a key, or that memory holds by now."""
         if self._store is None:
             return None
-        row = await self._store.get(key, sure=sure)
+        row = await self._store.get(key)
         reply = self.held(key)
         if reply is None and row is not None and self._counts(row.created):
             reply = from_payload(row.payload)
@@ -76,51 +71,29 @@ class ReplyCache:
                 self._hold(row, reply)
         return reply
 
-    def keep(self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply) -> None:
-        """Keep a reply in place of an older one."""
-        row = self._row(key, rubric, card, reply)
-        if row is None:
-            return
-        self._hold(row, reply)
-        if self._store is not None:
-            self._store.put(row)
-
-    async def keep_paid(
-        self,
-        key: bytes,
-        rubric: Rubric,
-        card: ChatModelCard,
-        reply: ChatReply,
-        left_s: float,
+    async def keep(
+        self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply, left_s: float
     ) -> None:
-        """Keep a reply, and return when it would outlive the process, but in time all the same."""
-        row = self._row(key, rubric, card, reply)
-        if row is None:
+        """Keep a reply in place of an older one; return once it would outlive the process.
+
+        Or when `left_s` is over: a slow disk holds up no answer.
+        """
+        payload = to_payload(reply)
+        if payload is None:
             return
+        created = int(self._now())
+        row = StoredReply(key, rubric.id, rubric.version, card.name, created, payload)
         try:
             if self._store is not None:
-                await self._store.put_soon(row, min(STORED_WITHIN_S, left_s))
+                await self._store.put(row, min(STORED_WITHIN_S, left_s))
         finally:
             # Not before it is stored: whoever finds it here is answered at once.
             self._hold(row, reply)
-
-    def forget(self) -> None:
-        """Hold nothing in memory any more; what is stored is found again."""
-        self._entries.clear()
-        self._bytes = 0
 
     def close(self) -> None:
         """Store what waits. Not for the event loop's thread."""
         if self._store is not None:
             self._store.close()
-
-    def _row(
-        self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply
-    ) -> StoredReply | None:
-        payload = to_payload(reply)
-        if payload is None:
-            return None
-        return StoredReply(key, rubric.id, rubric.version, card.name, int(self._now()), payload)
 
     def _counts(self, created: int) -> bool:
         """Say whether a reply given then counts still."""

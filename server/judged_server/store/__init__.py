@@ -2,8 +2,8 @@
 
 sqlite_file    one SQLite file that survives what a disk does, shared by the processes of a machine
 write_queue    a thread that writes what waits, so that nobody else does
-replies        the file of language models' replies; a purge of it, told to the servers that run
-kept_replies   the same off the event loop, and which replies are certainly not there
+replies        the file of language models' replies, and how it is read and written off the loop
+ledger         what was spent of each budget
 
 What is kept, under which key, is up to `llm` and `embedding`.
 """

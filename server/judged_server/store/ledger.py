@@ -8,7 +8,7 @@ An account is a budget: that of the server, or one of a tenant. In a period (a d
 
 What is settled is written before the answer that it paid for is given, so that a kill loses no
 charge but for questions under way. The file also has what each tenant asked of each model, by day
-and by judge; of what no budget counts, a kill may lose the last NOTES_WAIT_S.
+and by judge; of what no budget counts, a kill may lose what waits to be written.
 
 A thread of its own reads and writes the file, one thing after the other, so that the event loop
 never waits for another process; what comes while it writes is written together.
@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import add
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from judged_server.domain.usage import MOST_NANO
 from judged_server.settings import SettingsError
-from judged_server.store.ledger_rows import Account, Drawn, Settled, Used, together
 from judged_server.store.sqlite_file import make_private
 from judged_server.telemetry import logger
 
@@ -40,8 +40,8 @@ AGAIN_S = 0.1
 """How long after a failure it is tried again, where somebody waits."""
 LEAVING_S = 5.0
 """How long a process that ends waits for the file."""
-NOTES_WAIT_S = 0.02
-"""How long what was asked waits for more to be written with it, where no money does."""
+LINGER_S = 0.005
+"""How long what waits to be written waits for more: a transaction takes a fifth of a question."""
 LEASE_S = 60.0
 """How long a process that does not renew it keeps what it has drawn."""
 
@@ -91,6 +91,48 @@ _USED = """
         output_tokens = output_tokens + excluded.output_tokens, nano = nano + excluded.nano
 """
 
+
+class Account(NamedTuple):
+    """A budget in one period: "" for the server's, or that of a tenant."""
+
+    account: str
+    period: str
+    currency: str
+
+
+class Drawn(NamedTuple):
+    """What was drawn, and all that is settled or drawn by anybody since."""
+
+    amount: int
+    taken: int
+
+
+class Used(NamedTuple):
+    """What a tenant asked of a model by a judge and a rubric on a day; `nano` are nano-units.
+
+    The judge is its kind.
+    """
+
+    day: str
+    tenant: str
+    judge: str
+    model: str
+    rubric: str
+    currency: str
+    questions: int
+    input_tokens: int
+    output_tokens: int
+    nano: int
+
+
+class Settled(NamedTuple):
+    """What was spent of a budget for good, and how much of what was drawn is given back."""
+
+    account: Account
+    spent: int
+    released: int
+
+
 Result = TypeVar("Result")
 
 _log = logger("budget")
@@ -123,8 +165,6 @@ class Ledger:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._waiting: deque[Settled | Used] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self._hurries = asyncio.Event()
-        """Set where money waits to be written, or somebody waits for it, and not only notes."""
         self._waiters: list[asyncio.Future[bool]] = []
         self._is_failing = False
         self._closed = False
@@ -161,14 +201,10 @@ class Ledger:
         """Write soon what was spent for good, and give back so much of what was drawn."""
         if spent or released:
             self._waiting.append(Settled(account, spent, released))
-            self._hurries.set()
             self._write_soon()
 
     def note(self, used: Used) -> None:
-        """Write what a tenant asked of a model, with others: within NOTES_WAIT_S.
-
-        A transaction for each would take a fifth of what a question does.
-        """
+        """Write soon what a tenant asked of a model."""
         self._waiting.append(used)
         self._write_soon()
 
@@ -179,7 +215,6 @@ class Ledger:
         """
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        self._hurries.set()
         self._write_soon()
         try:
             async with asyncio.timeout(within_s):
@@ -230,10 +265,7 @@ class Ledger:
         waiters = self._waiters
         try:
             while self._waiting or self._waiters:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(NOTES_WAIT_S):
-                        await self._hurries.wait()
-                self._hurries.clear()
+                await asyncio.sleep(LINGER_S)
                 # Those who come while it writes need the next round, even where nothing waits by
                 # then: `_draw` may be writing it.
                 waiters, self._waiters = self._waiters, []
@@ -267,7 +299,7 @@ class Ledger:
         until = self._now() + LEASE_S
         try:
             with self._transaction():
-                for entry in together(entries):
+                for entry in _together(entries):
                     if isinstance(entry, Used):
                         self._db.execute(_USED, entry)
                     else:
@@ -340,3 +372,20 @@ class Ledger:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
             raise
+
+
+def _together(entries: Iterable[Settled | Used]) -> Iterator[Settled | Used]:
+    """Yield one entry for all that go into the same row: a statement takes longer than a sum."""
+    settled: dict[Account, tuple[int, int]] = {}
+    used: dict[tuple[str, ...], tuple[int, ...]] = {}
+    for entry in entries:
+        if isinstance(entry, Used):
+            row, more = entry[:6], entry[6:]
+            used[row] = tuple(map(add, used[row], more)) if row in used else more
+        else:
+            spent, released = settled.get(entry.account, (0, 0))
+            settled[entry.account] = spent + entry.spent, released + entry.released
+    for account, (spent, released) in settled.items():
+        yield Settled(account, spent, released)
+    for (day, tenant, judge, model, rubric, currency), numbers in used.items():
+        yield Used(day, tenant, judge, model, rubric, currency, *numbers)

@@ -7,6 +7,7 @@ disk can do.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -15,7 +16,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 
 DAMAGED = "damaged.sqlite3"
@@ -33,7 +33,6 @@ _HURRY_FROM = 0.87
 _MOST_EVICTIONS = 64
 _MOST_REBUILDS = 3
 _TRANSACTION_SHARE = 64
-_IDS_STEP = 100
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DISK = {
     sqlite3.SQLITE_FULL,
@@ -97,12 +96,6 @@ class SqliteFile:
         """How much to write at once at most."""
         return self.max_bytes // _TRANSACTION_SHARE
 
-    @property
-    def inode(self) -> int:
-        """Which file was read last; 0 when none is open for reading."""
-        link = self._links.get("read")
-        return 0 if link is None else link.inode
-
     def read(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Return the rows of a query; none when the file can't be read."""
         link = self._link("read")
@@ -114,15 +107,9 @@ class SqliteFile:
         return []
 
     def read_ids(self, query: str, ids: Sequence[int]) -> list[tuple[object, ...]]:
-        """Return the rows of a query with ids where it says {ids}; none when it can't be read.
-
-        The last id is repeated to a multiple of _IDS_STEP. A connection keeps its last 128
-        statements, prepared: one for every number of ids there can be took 5 MB and more.
-        """
-        if not ids:
-            return []
-        filled = [*ids, *repeat(ids[-1], -len(ids) % _IDS_STEP)]
-        return self.read(query.format(ids=",".join("?" * len(filled))), filled)
+        """Return the rows of a query with ids where it says {ids}; none when it can't be read."""
+        # One statement for any number of ids: a connection keeps its last 128, prepared.
+        return self.read(query.format(ids="SELECT value FROM json_each(?)"), [json.dumps(ids)])
 
     def add(self, statement: str, rows: Sequence[Sequence[object]]) -> bool:
         """Store rows in one transaction, the oldest ones making room; False if that failed."""

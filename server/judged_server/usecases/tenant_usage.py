@@ -10,8 +10,7 @@ from judged_server.errors import Overloaded
 from judged_server.llm.budget.account import Period
 from judged_server.llm.budget.budgets import BudgetLeft, Budgets
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import LedgerFault
-from judged_server.store.ledger_rows import Used
+from judged_server.store.ledger import LedgerFault, Used
 from judged_server.tenant import current_tenant
 
 _BACK_AFTER_S = 1.0

@@ -19,7 +19,7 @@ from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.llm_config import llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server, until
+from tests.integration.server_process import ServerProcess, running_server
 
 CLIENTS = 50
 CONTEXTS = 1000
@@ -247,27 +247,6 @@ class TestOnDisk:
         with serve() as server, Client(server.address) as client:
             assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
         assert calls() == 3
-
-    def test_a_server_that_runs_forgets_what_is_purged(
-        self,
-        serve: Serve,
-        group: Group,
-        calls: Calls,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-    ):
-        def cache(*arguments: str) -> str:
-            assert run_server(["--llm-cache-dir", str(tmp_path / "replies"), *arguments]) == 0
-            return capsys.readouterr().out
-
-        with serve() as server, Client(server.address) as client:
-            client.judge([group("yes")], judge())
-            until(lambda: "1 reply in" in cache("cache", "show"))  # it is written a little later
-            assert cache("cache", "purge", "--model", "small").startswith("1 reply deleted")
-            until(lambda: "were purged" in server.log_text())
-            assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
-            assert client.judge([group("yes")], judge()).source == [Source.CACHE]
-        assert calls() == 2
 
 
 class TestSharing:

@@ -18,8 +18,7 @@ from pathlib import Path
 from judged_server.domain.usage import nano_within
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import state_folder
-from judged_server.store.ledger import Ledger
-from judged_server.store.ledger_rows import Account
+from judged_server.store.ledger import Account, Ledger
 from judged_server.tenant import current_tenant
 
 STEPS = 100

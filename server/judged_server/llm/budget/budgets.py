@@ -18,8 +18,7 @@ from judged_server.llm.budget.pricing import cost_of, most_of, request_tokens
 from judged_server.llm.chat import ChatModel, ChatRequest, Completed, TokenUsage, prices_of
 from judged_server.llm.faults import ModelFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import AGAIN_S, Ledger, LedgerFault
-from judged_server.store.ledger_rows import Account, Used
+from judged_server.store.ledger import AGAIN_S, Account, Ledger, LedgerFault, Used
 from judged_server.tenant import current_tenant
 
 WRITTEN_WITHIN_S = 0.05

@@ -18,11 +18,11 @@ class FakeStore:
         self.asked = 0
         self.closed = False
 
-    async def get(self, key, *, sure):
+    async def get(self, key):
         self.asked += 1
         return self.rows.get(key)
 
-    def put(self, reply):
+    async def put(self, reply, within_s):
         self.rows[reply.key] = reply
 
     def close(self):
@@ -45,38 +45,38 @@ def key(number):
     return number.to_bytes(32, "big")
 
 
-def keep(cache, number, text="yes"):
-    cache.keep(key(number), RUBRIC, CARD, reply(text))
+async def keep(cache, number, text="yes"):
+    await cache.keep(key(number), RUBRIC, CARD, reply(text), 60)
 
 
 async def test_what_was_kept_is_held_and_stored_with_where_it_came_from():
     store = FakeStore()
     cache = ReplyCache(1 << 20, store=store, now=FakeTime())
-    keep(cache, 1)
+    await keep(cache, 1)
     assert cache.held(key(1)) == reply()
     row = store.rows[key(1)]
     assert (row.rubric, row.version, row.model) == ("retrieval_match", 1, "small")
     assert row.created == 1_700_000_000
     again = ReplyCache(1 << 20, store=store, now=FakeTime())
     assert again.held(key(1)) is None
-    assert await again.stored(key(1), sure=False) == reply()
+    assert await again.stored(key(1)) == reply()
     assert again.held(key(1)) == reply()
     assert store.asked == 1
-    assert await again.stored(key(2), sure=False) is None
+    assert await again.stored(key(2)) is None
 
 
 async def test_without_a_store_memory_is_all():
     cache = ReplyCache(1 << 20)
-    keep(cache, 1)
+    await keep(cache, 1)
     assert cache.held(key(1)) == reply()
-    assert await cache.stored(key(2), sure=False) is None
+    assert await cache.stored(key(2)) is None
     cache.close()
 
 
-def test_memory_holds_what_was_used_last_within_its_bytes():
+async def test_memory_holds_what_was_used_last_within_its_bytes():
     cache = ReplyCache(10_000)
     for number in range(100):
-        keep(cache, number, "x" * 500)
+        await keep(cache, number, "x" * 500)
         assert cache.held(key(0)) is not None
     held = [number for number in range(100) if cache.held(key(number))]
     assert held[0] == 0
@@ -84,36 +84,36 @@ def test_memory_holds_what_was_used_last_within_its_bytes():
     assert 5 < len(held) < 20
 
 
-def test_no_memory_holds_nothing():
+async def test_no_memory_holds_nothing():
     cache = ReplyCache(0)
-    keep(cache, 1)
+    await keep(cache, 1)
     assert cache.held(key(1)) is None
 
 
-def test_a_later_reply_takes_the_place_of_an_earlier_one():
+async def test_a_later_reply_takes_the_place_of_an_earlier_one():
     cache = ReplyCache(1 << 20)
-    keep(cache, 1, "yes")
-    keep(cache, 1, "no")
+    await keep(cache, 1, "yes")
+    await keep(cache, 1, "no")
     assert cache.held(key(1)) == reply("no")
 
 
 async def test_a_reply_counts_until_its_time_is_over_wherever_it_is():
     time, store = FakeTime(), FakeStore()
     cache = ReplyCache(1 << 20, 100, store, time)
-    keep(cache, 1)
+    await keep(cache, 1)
     time.now += 99
     assert cache.held(key(1)) == reply()
-    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1), sure=False) == reply()
+    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1)) == reply()
     time.now += 1
     assert cache.held(key(1)) is None
-    assert await cache.stored(key(1), sure=False) is None
-    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1), sure=False) is None
+    assert await cache.stored(key(1)) is None
+    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1)) is None
 
 
-def test_a_reply_from_far_in_the_future_does_not_count():
+async def test_a_reply_from_far_in_the_future_does_not_count():
     time = FakeTime()
     cache = ReplyCache(1 << 20, now=time)
-    keep(cache, 1)
+    await keep(cache, 1)
     time.now -= DAY_S + 1
     assert cache.held(key(1)) is None
 
@@ -123,40 +123,24 @@ async def test_a_row_whose_payload_is_no_reply_is_a_miss(payload):
     store = FakeStore()
     store.rows[key(1)] = StoredReply(key(1), "r", 1, "m", 1_700_000_000, payload)
     cache = ReplyCache(1 << 20, store=store, now=FakeTime())
-    assert await cache.stored(key(1), sure=False) is None
+    assert await cache.stored(key(1)) is None
     assert cache.held(key(1)) is None
 
 
 async def test_what_came_in_while_the_store_was_read_is_found():
     class Slow(FakeStore):
-        async def get(self, wanted, *, sure):
-            keep(cache, 1)
+        async def get(self, wanted):
+            await keep(cache, 1)
             return
 
-        def put(self, replies):
+        async def put(self, reply, within_s):
             pass
 
     cache = ReplyCache(1 << 20, store=Slow(), now=FakeTime())
-    assert await cache.stored(key(1), sure=False) == reply()
+    assert await cache.stored(key(1)) == reply()
 
 
 def test_closing_closes_the_store():
     store = FakeStore()
     ReplyCache(1, store=store).close()
     assert store.closed
-
-
-async def test_what_is_forgotten_is_found_in_the_store_alone():
-    store = FakeStore()
-    cache = ReplyCache(10_000, store=store, now=FakeTime())
-    for number in range(5):
-        keep(cache, number)
-    del store.rows[key(1)]
-    cache.forget()
-    assert [cache.held(key(number)) for number in range(5)] == [None] * 5
-    assert await cache.stored(key(1), sure=True) is None
-    assert await cache.stored(key(2), sure=True) == reply()
-    assert cache.held(key(2)) == reply()
-    for number in range(5, 30):  # and its bound is counted from nothing
-        keep(cache, number)
-    assert cache.held(key(29)) == reply()

@@ -1,4 +1,4 @@
-"""What tenants asked is written down together; money at once."""
+"""What tenants asked is written down together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
-from judged_server.store.ledger import Ledger
-from judged_server.store.ledger_rows import Account, Used
+from judged_server.store.ledger import Account, Ledger, Used
 
 
 def used(model: str) -> Used:

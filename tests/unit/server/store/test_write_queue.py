@@ -28,11 +28,11 @@ def test_more_than_the_bound_is_not_written_and_nobody_waits():
     queue = WriteQueue(write, len, 1, "texts", max_waiting_bytes=3)
     queue.put(["a"])
     assert begun.wait(30)
-    queue.put(["b", "cc"])
-    queue.put(["d"])
+    assert queue.put(["b", "c"]) is not None
+    assert queue.put(["d"]) is None
     gate.set()
     queue.close()
-    assert written == ["a", "b", "cc"]
+    assert written == ["a", "b", "c"]
 
 
 def test_a_write_that_raises_does_not_end_the_thread(caplog):

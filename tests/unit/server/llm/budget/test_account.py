@@ -13,8 +13,7 @@ import pytest
 from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets, default_ledger
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
-from judged_server.store.ledger import LEASE_S, Ledger, LedgerFault
-from judged_server.store.ledger_rows import Account, Drawn
+from judged_server.store.ledger import LEASE_S, Account, Drawn, Ledger, LedgerFault
 from judged_server.tenant import Tenant, serve
 
 

@@ -22,8 +22,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import Ledger
-from judged_server.store.ledger_rows import Drawn
+from judged_server.store.ledger import Drawn, Ledger
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)
 # 48 of the template, 1 and 1 of the texts, at 1,000 nano-units; 100 at 2,000.
