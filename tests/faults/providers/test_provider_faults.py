@@ -101,7 +101,7 @@ class TestServerErrors:
         async with faulty_http(always(bad)) as server, models_at(server.url, clock) as model:
             fault = await fault_of(model, 60.0)
         assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, True)
-        assert 3 < fault.attempts == len(server.requests) < 20
+        assert 3 < fault.attempts == len(server.requests) < 40
         assert clock.seconds > 1040.0
 
     @pytest.mark.parametrize("status", [400, 404, 413, 422])
@@ -124,7 +124,7 @@ class TestServerErrors:
         async with faulty_http(behave) as server, models_at(server.url, clock) as model:
             done = await asyncio.gather(*(model.complete(REQUEST, 3600.0) for _ in range(300)))
         assert len(done) == 300
-        assert len(server.requests) <= 330
+        assert len(server.requests) <= 390  # all, a window of them twice, and the probes
         assert sum(one.attempts for one in done) == len(server.requests)
 
     async def test_a_call_whose_time_is_over_before_the_next_probe_is_told_at_once(self):
@@ -198,12 +198,14 @@ class TestKeys:
             faulty_http(always(reply(b'{"error": "no"}', status))) as server,
             models_at(server.url, clock) as model,
         ):
+            await fault_of(model)
             for requests, cool_down in enumerate((5, 10, 20, 40, 60, 60), 1):
-                faults = await asyncio.gather(*(fault_of(model) for _ in range(300)))
+                if requests > 1:
+                    faults = await asyncio.gather(*(fault_of(model) for _ in range(300)))
+                    assert {fault.reason for fault in faults} == {Reason.PROVIDER_REFUSED_KEY}
+                    assert not any(fault.retryable for fault in faults)
+                    assert sum(fault.attempts for fault in faults) == 1
                 assert len(server.requests) == requests
-                assert {fault.reason for fault in faults} == {Reason.PROVIDER_REFUSED_KEY}
-                assert not any(fault.retryable for fault in faults)
-                assert sum(fault.attempts for fault in faults) == 1
                 clock.seconds += cool_down - 0.01
                 await fault_of(model)
                 assert len(server.requests) == requests

@@ -4,82 +4,30 @@ A call is tried again as long as its caller has time: a failure of the provider 
 Before another try it waits as long as the provider asked, or else a random part of .5 s, then 1 s,
 up to 8 s (full jitter, so that callers turned away together do not come back together). What keeps
 a provider in trouble from being finished off is not a number of tries: the breaker stops all
-requests to it but a probe, see `breaker`. A provider that did not answer in its time is asked once
+requests to it but a probe, see `limits`. A provider that did not answer in its time is asked once
 more at most, and one that another model stands behind three times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from judged_server.llm.chat import ChatReply, Receipt
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
-from judged_server.llm.transport.rates import rate_limits, retry_after_s
+from judged_server.llm.transport.limits import retry_after_s
 from judged_server.llm.transport.request_queue import RequestQueue
 from judged_server.telemetry import logger
 
 MAX_TRIES_BEFORE_FALLBACK = 3
 MAX_TIMEOUTS = 2
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
-
-_T = TypeVar("_T")
-
-
-class Retrier:
-    """Tries again for one provider. `is_unhealthy` says whether all requests to it wait already."""
-
-    def __init__(self, clock: Clock, random: Random, is_unhealthy: Callable[[], bool]) -> None:
-        self._clock = clock
-        self._random = random
-        self._is_unwell = is_unhealthy
-
-    async def run(
-        self, attempt: Callable[[], Awaitable[_T]], ends: float, *, waits: bool = True
-    ) -> tuple[_T, int]:
-        """Return what `attempt` gives before `ends` of the clock, and the number of requests.
-
-        Raises the last ProviderFault that came of a request, with the number of requests in it.
-        """
-        sent = timeouts = 0
-        last: ProviderFault | None = None
-        while True:
-            try:
-                return await attempt(), sent + 1
-            except ProviderFault as fault:
-                if fault.attempts == 0 and last is not None:
-                    raise last from None  # it says more than that a call was held back here
-                sent += fault.attempts
-                fault.attempts = sent
-                timeouts += fault.reason is Reason.TIMEOUT
-                wait_s = self._wait_s(fault, sent)
-                if (
-                    sent == 0
-                    or not fault.retryable
-                    or timeouts >= MAX_TIMEOUTS
-                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not waits)
-                    or self._clock.now() + wait_s >= ends
-                ):
-                    raise
-                last = fault
-            if wait_s > 0:
-                await self._clock.sleep(wait_s)
-
-    def _wait_s(self, fault: ProviderFault, sent: int) -> float:
-        if fault.status == 429 or self._is_unwell():
-            return 0.0  # the queue knows when the next request may go
-        if fault.retry_after_s is not None:
-            return fault.retry_after_s
-        longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
-        return self._random.uniform(0, longest_s)
-
-
 _FORBIDDEN = 403
-_TELL_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 
 _log = logger("llm")
 
@@ -110,11 +58,11 @@ class Endpoint:
     ) -> None:
         self._provider = provider
         self._clock = clock
+        self._random = random
         self._transport = transport
         self._queue = RequestQueue(provider, clock)
-        self._retrier = Retrier(clock, random, lambda: self._queue.is_unhealthy)
         self._key_taken = False
-        self._told: dict[object, float] = {}
+        self._logged: dict[object, float] = {}
 
     @property
     def problem(self) -> str:
@@ -126,51 +74,75 @@ class Endpoint:
         """Whether requests are held until the provider answers again."""
         return self._queue.is_unhealthy
 
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
     async def ask(
         self, call: Call, timeout_s: float, *, waits: bool = True
     ) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
 
-        A provider that is unhealthy is waited for, unless `waits` is false. Raises ProviderFault.
+        A provider that is unhealthy is waited for, unless `waits` is false. Raises the last
+        ProviderFault that came of a request, with the number of requests in it.
         """
         ends = self._clock.now() + timeout_s
-        return await self._retrier.run(
-            lambda: self._send(call, ends, waits=waits), ends, waits=waits
-        )
+        sent = timeouts = 0
+        last: ProviderFault | None = None
+        while True:
+            try:
+                return await self._send(call, ends, waits=waits), sent + 1
+            except ProviderFault as fault:
+                if fault.attempts == 0 and last is not None:
+                    raise last from None  # it says more than that a call was held back here
+                sent += fault.attempts
+                fault.attempts = sent
+                timeouts += fault.reason is Reason.TIMEOUT
+                wait_s = self._backoff_s(fault, sent)
+                if (
+                    sent == 0
+                    or not fault.retryable
+                    or timeouts >= MAX_TIMEOUTS
+                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not waits)
+                    or self._clock.now() + wait_s >= ends
+                ):
+                    raise
+                last = fault
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.close()
+    def _backoff_s(self, fault: ProviderFault, sent: int) -> float:
+        if fault.status == 429 or fault.retry_after_s is not None or self._queue.is_unhealthy:
+            return 0.0  # the queue knows when the next request may go
+        longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
+        return self._random.uniform(0, longest_s)
 
     async def _send(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
         turn = await self._queue.turn(call.tokens, ends, waits=waits)
-        if call.receipt is not None:
-            try:
-                await call.receipt.sent()
-            except BaseException:
-                self._queue.unsent(turn)
-                raise
-        left_s = ends - self._clock.now()
+        was_sent = False
         try:
+            if call.receipt is not None:
+                await call.receipt.sent()
+            was_sent = True
+            left_s = ends - self._clock.now()
             timeout_s = min(left_s, self._provider.timeout_s)
             answer = await self._transport.post(call.path, call.headers, call.body, timeout_s)
             reply = self._read(call, answer)
         except ProviderFault as fault:
             if call.receipt is not None and fault.turned_down:
                 call.receipt.turned_down()
-            self._tell(fault)
-            full_time = left_s >= self._provider.timeout_s
-            self._queue.failed(turn, fault, full_time=full_time)
+            self._log_failure(fault)
+            self._queue.failed(turn, fault, full_time=timeout_s == self._provider.timeout_s)
             raise
         except BaseException:
-            self._queue.dropped(turn)
+            self._queue.dropped(turn, was_sent=was_sent)
             raise
         self._key_taken = True
-        spent = reply.usage.input_tokens + reply.usage.output_tokens
-        self._queue.answered(turn, spent, rate_limits(answer.headers, self._clock.date))
+        self._queue.answered(turn, reply.usage.input_tokens + reply.usage.output_tokens)
         return reply
 
     def _read(self, call: Call, answer: HttpReply) -> ChatReply:
+        name = f"provider {self._provider.name}"
         try:
             reply = call.read(answer.status, answer.body)
         except ProviderFault as fault:
@@ -178,30 +150,25 @@ class Endpoint:
             if asked is not None:  # else what the body asks for, where a dialect has that
                 fault.retry_after_s = asked
             fault.of_provider(self._provider.name)
-            if fault.reason is Reason.PROVIDER_REFUSED_KEY and fault.status == _FORBIDDEN:
-                raise self._forbidden(fault) from None
+            refuses_key = fault.reason is Reason.PROVIDER_REFUSED_KEY
+            if refuses_key and fault.status == _FORBIDDEN and self._key_taken:
+                raise ProviderFault(
+                    Reason.PROVIDER_ERROR,
+                    f"{name}: it answered {_FORBIDDEN}: it refuses the request, and has taken the "
+                    "key before",
+                    retryable=False,
+                    status=_FORBIDDEN,
+                ) from None
             raise
         if reply.unreadable:
             # Paid for, and no outage: whoever asked counts it, and decides whether to ask again.
-            says = f"provider {self._provider.name}: {reply.unreadable}, so that it can't be read"
+            says = f"{name}: {reply.unreadable}, so that it can't be read"
             reply = reply._replace(unreadable=says)
         return reply
 
-    def _forbidden(self, fault: ProviderFault) -> ProviderFault:
-        """Return what a 403 says: of the key, unless that was taken before."""
-        if not self._key_taken:
-            return fault
-        return ProviderFault(
-            Reason.PROVIDER_ERROR,
-            f"provider {self._provider.name}: it answered {_FORBIDDEN}: it refuses the request, "
-            "and has taken the key before",
-            retryable=False,
-            status=_FORBIDDEN,
-        )
-
-    def _tell(self, fault: ProviderFault) -> None:
-        """Tell the operator of a kind of failure, now and then."""
+    def _log_failure(self, fault: ProviderFault) -> None:
+        """Log a kind of failure, now and then."""
         kind, now = (fault.reason, fault.status), self._clock.now()
-        if now >= self._told.get(kind, now):
-            self._told[kind] = now + _TELL_EVERY_S
+        if now >= self._logged.get(kind, now):
+            self._logged[kind] = now + _LOG_EVERY_S
             _log.warning("llm provider failed", provider=self._provider.name, reason=fault.message)

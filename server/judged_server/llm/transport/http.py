@@ -14,7 +14,6 @@ import socket
 import ssl
 import zlib
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -102,7 +101,6 @@ class HttpReply(NamedTuple):
     status: int
     body: bytes
     retry_after: str | None
-    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpTransport:
@@ -145,7 +143,6 @@ class HttpTransport:
                     response.status,
                     self._decoded(raw, response.headers.get("Content-Encoding", "")),
                     response.headers.get("Retry-After"),
-                    response.headers,
                 )
         except TimeoutError:
             trickled = ends != limit.when()
@@ -170,7 +167,7 @@ class HttpTransport:
             if self._checked:
                 self._resolver = PublicResolver(self._resolver)
             self._session = aiohttp.ClientSession(
-                # The number of connections is held down by `concurrency`.
+                # The number of connections is held down by the window.
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,

@@ -11,7 +11,12 @@ import pytest
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import read_reply
-from judged_server.llm.transport.endpoint import Call, Endpoint
+from judged_server.llm.transport.endpoint import (
+    LONGEST_BACKOFF_S,
+    MAX_TRIES_BEFORE_FALLBACK,
+    Call,
+    Endpoint,
+)
 from judged_server.llm.transport.http import HttpReply, HttpTransport
 
 from tests.fakes.providers.faulty_http import completion
@@ -109,7 +114,7 @@ async def test_a_provider_that_fails_is(outcome):
     asked, transport = endpoint(outcome, clock=clock)
     faults = await asyncio.gather(*(fails(asked, 300.0) for _ in range(100)))
     assert clock.seconds >= 1030.0
-    assert len(transport.timeouts) <= 60
+    assert len(transport.timeouts) <= 90  # a window of them, and the probes
     assert sum(fault.attempts for fault in faults) == len(transport.timeouts)
     assert all(fault.retryable for fault in faults)
 
@@ -120,7 +125,7 @@ async def test_one_that_comes_back_has_lost_nothing():
     asked, transport = endpoint(lambda: down if clock.seconds < 1010 else GOOD, clock=clock)
     done = await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(100)))
     assert {reply.text for reply, _ in done} == {"YES"}
-    assert len(transport.timeouts) <= 111
+    assert len(transport.timeouts) <= 165  # all, a window of them twice, and the probes
     assert clock.seconds < 1015
 
 
@@ -130,6 +135,42 @@ async def test_a_share_of_failures_is_met_by_tries_and_by_no_pause():
     asked, transport = endpoint(lambda: bad if chance.random() < 0.2 else GOOD, clock=clock)
     await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(1000)))
     assert len(transport.timeouts) <= 1000 * (1 / 0.8 + 0.1)
+
+
+def failing(*, retryable: bool = True) -> ProviderFault:
+    return ProviderFault(Reason.PROVIDER_ERROR, "no", retryable=retryable)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "waits", "sent"),
+    [
+        ([failing(retryable=False)], True, 1),
+        ([failing(), late(), failing(), late()], True, 4),
+        ([failing() for _ in range(5)], False, MAX_TRIES_BEFORE_FALLBACK),
+    ],
+)
+async def test_what_is_not_tried_again(outcomes, waits, sent):
+    left = iter([*outcomes, failing(retryable=False)])
+    asked, transport = endpoint(lambda: next(left))
+    with pytest.raises(ProviderFault) as caught:
+        await asked.ask(CALL, 100.0, waits=waits)
+    assert caught.value.attempts == len(transport.timeouts) == sent
+
+
+async def test_waits_are_random_up_to_a_bound_that_doubles():
+    waits: list[list[float]] = [[] for _ in range(7)]
+    for seed in range(200):
+        clock = StillClock()
+        left = iter([*(failing() for _ in range(7)), GOOD])
+        transport = Scripted(lambda left=left: next(left))
+        provider = ProviderConfiguration("p", "http://localhost")
+        assert (await Endpoint(provider, clock, Random(seed), transport).ask(CALL, 100.0))[1] == 8
+        for place, wait in enumerate(clock.slept):
+            waits[place].append(wait)
+    bounds = [0.5, 1.0, 2.0, 4.0, 8.0, LONGEST_BACKOFF_S, LONGEST_BACKOFF_S]
+    for seen, bound in zip(waits, bounds, strict=True):
+        assert 0 <= min(seen) < 0.05 * bound
+        assert 0.95 * bound < max(seen) <= bound
 
 
 async def test_a_provider_that_hangs_is_asked_once_more_at_most():
@@ -145,8 +186,8 @@ async def test_a_call_with_a_fallback_does_not_wait_for_a_provider_that_is_unwel
         with pytest.raises(ProviderFault) as caught:
             await asked.ask(CALL, 1000.0, waits=False)
         assert caught.value.retryable
-    assert clock.seconds < 1003.0
-    assert len(transport.timeouts) <= 3
+    assert clock.seconds < 1006.0
+    assert len(transport.timeouts) <= 3 * MAX_TRIES_BEFORE_FALLBACK
 
 
 async def test_an_address_at_which_nobody_ever_answered_is_given_up():
@@ -156,18 +197,6 @@ async def test_an_address_at_which_nobody_ever_answered_is_given_up():
     faults = await asyncio.gather(*(fails(asked, 3600.0) for _ in range(100)))
     assert {fault.reason for fault in faults} == {Reason.PROVIDER_UNREACHABLE}
     assert 1030.0 <= clock.seconds < 1060.0
-
-
-async def test_what_its_headers_leave_is_spread():
-    clock = StillClock()
-    headers = {
-        "x-ratelimit-limit-requests": "60",
-        "x-ratelimit-remaining-requests": "0",
-        "x-ratelimit-reset-requests": "60s",
-    }
-    asked, _ = endpoint(lambda: HttpReply(200, completion(), None, headers), clock=clock)
-    await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(10)))
-    assert 1008.0 <= clock.seconds <= 1012.0
 
 
 @pytest.mark.parametrize("outcome", [late, lambda: HttpReply(429, b"", None)])
@@ -206,58 +235,19 @@ async def test_a_cancelled_probe_leaves_room_for_the_next():
     assert (await asked.ask(CALL, 100.0))[0].text == "YES"
 
 
-class TestTheFirstCall:
-    async def test_a_key_that_is_refused_is_told_until_it_is_taken(self):
-        outcomes, clock = [HttpReply(401, b"", None)], StillClock()
-        asked, transport = endpoint(lambda: outcomes[0], clock=clock)
-        assert asked.problem == ""
-        await asyncio.gather(*(fails(asked) for _ in range(100)))
-        assert len(transport.timeouts) == 1
-        assert asked.problem == (
-            "provider p: it answered 401: it refuses the key; check key_env or key_file of the "
-            "provider"
-        )
-        outcomes[0] = GOOD
-        clock.seconds += 10.0
-        await asked.ask(CALL, 100.0)
-        assert asked.problem == ""
-
-    async def test_one_who_leaves_hands_it_on(self):
-        gate = asyncio.Event()
-
-        async def held(*_: object) -> HttpReply:
-            transport.timeouts.append(0)
-            await gate.wait()
-            return GOOD
-
-        asked, transport = endpoint(lambda: GOOD)
-        transport.post = held
-        calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(3)]
-        for sent in (1, 2):
-            await turns()
-            assert len(transport.timeouts) == sent
-            calls[sent - 1].cancel()
-        gate.set()
-        assert (await calls[2])[0].text == "YES"
-        assert len(transport.timeouts) == 3
-
-    async def test_others_do_not_wait_for_a_slow_one(self):
-        gate = asyncio.Event()
-
-        async def held(*_: object) -> HttpReply:
-            transport.timeouts.append(0)
-            if len(transport.timeouts) == 1:
-                await gate.wait()
-            return GOOD
-
-        asked, transport = endpoint(lambda: GOOD)
-        transport.post = held
-        slow = asyncio.create_task(asked.ask(CALL, 1000.0))
-        await asyncio.sleep(0)
-        assert (await asked.ask(CALL, 0.1))[0].text == "YES"  # it waits for a quarter of that
-        assert not slow.done()
-        gate.set()
-        await slow
+async def test_a_key_that_is_refused_is_told_until_it_is_taken():
+    outcomes, clock = [HttpReply(401, b"", None)], StillClock()
+    asked, transport = endpoint(lambda: outcomes[0], clock=clock, max_concurrency=4)
+    assert asked.problem == ""
+    await asyncio.gather(*(fails(asked) for _ in range(100)))
+    assert len(transport.timeouts) == 4
+    assert asked.problem == (
+        "provider p: it answered 401: it refuses the key; check key_env or key_file of the provider"
+    )
+    outcomes[0] = GOOD
+    clock.seconds += 10.0
+    await asked.ask(CALL, 100.0)
+    assert asked.problem == ""
 
 
 class TestForbidden:
@@ -287,9 +277,9 @@ class TestLeftAlone:
         outcomes, clock = [HttpReply(status, b"", "20")], StillClock()
         asked, transport = endpoint(lambda: outcomes[0], clock=clock, max_concurrency=8)
         faults = await asyncio.gather(*(fails(asked, 10.0) for _ in range(300)))
-        assert len(transport.timeouts) == 1
+        assert len(transport.timeouts) == 8
         held_back = [fault for fault in faults if fault.attempts == 0]
-        assert len(held_back) == 299
+        assert len(held_back) == 292
         assert {(fault.reason, fault.retryable) for fault in held_back} == {
             (Reason.RATE_LIMITED, True)
         }
@@ -317,7 +307,7 @@ class TestLeftAlone:
         await asyncio.gather(*calls)
         assert max(transport.timeouts[:4]) < 1001.0
         assert min(transport.timeouts[4:]) >= 1020.0
-        assert await room(asked, transport) == 2  # half of it, and none of that is lost
+        assert await room(asked, transport) == 4  # halved, and grown again by the successes
 
     async def test_never_longer_than_a_minute(self):
         outcomes, clock = [HttpReply(429, b"", "1e9"), GOOD], StillClock()
@@ -325,23 +315,22 @@ class TestLeftAlone:
         await asked.ask(CALL, 100.0)
         assert 1060.0 <= clock.seconds < 1062.0
 
-    async def test_all_who_ask_share_what_was_learnt_of_a_limit(self):
-        """Ten a second, else 429, whatever the header says: nobody is lost, and few are refused."""
-        for header in ("1", "0", None, "soon"):
-            clock = StillClock()
-            taken: list[float] = []
+    @pytest.mark.parametrize("header", ["1", "0", None, "soon"])
+    async def test_nobody_is_lost_before_a_provider_that_takes_ten_a_second(self, header):
+        clock = StillClock()
+        taken: list[float] = []
 
-            def limited(clock=clock, taken=taken, header=header) -> HttpReply:
-                if sum(at > clock.seconds - 1.0 for at in taken) >= 10:
-                    return HttpReply(429, b"", header)
-                taken.append(clock.seconds)
-                return GOOD
+        def limited() -> HttpReply:
+            if sum(at > clock.seconds - 1.0 for at in taken) >= 10:
+                return HttpReply(429, b"", header)
+            taken.append(clock.seconds)
+            return GOOD
 
-            asked, transport = endpoint(limited, clock=clock)
-            await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(100)))
-            assert len(taken) == 100
-            assert len(transport.timeouts) <= 115
-            assert clock.seconds < 1016.0
+        asked, transport = endpoint(limited, clock=clock)
+        await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(100)))
+        assert len(taken) == 100
+        assert len(transport.timeouts) <= 200
+        assert clock.seconds < 1020.0
 
 
 async def test_what_was_not_sent_is_not_paid_for():

@@ -1,0 +1,313 @@
+"""What holds requests to a provider back: its rate, its window, its breaker."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.transport.limits import (
+    FAILED_OF_WINDOW,
+    FIRST_COOL_DOWN_S,
+    LEAST_COOL_DOWN_S,
+    LONGEST_COOL_DOWN_S,
+    LONGEST_PAUSE_S,
+    WINDOW,
+    Breaker,
+    Permit,
+    Rate,
+    Window,
+    retry_after_s,
+)
+
+from tests.fakes.still_clock import StillClock
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+DOWN = ProviderFault(Reason.PROVIDER_ERROR, "down", retryable=True, status=500)
+NO_KEY = ProviderFault(Reason.PROVIDER_REFUSED_KEY, "bad key", retryable=False, status=401)
+
+
+class TestRate:
+    def test_requests_are_spread_over_the_minute(self):
+        clock = StillClock()
+        rate = Rate(120, None, clock)
+        gone = []
+        for _ in range(6):
+            clock.seconds += rate.wait_s
+            rate.pay(1, 1000)
+            gone.append(round(clock.seconds - 1000.0, 6))
+        assert gone == [0, 0.5, 1.0, 1.5, 2.0, 2.5]
+
+    def test_a_large_call_goes_and_those_after_it_wait(self):
+        clock = StillClock()
+        rate = Rate(None, 6000, clock)  # 100 a second
+        assert rate.wait_s == 0
+        rate.pay(1, 1000)
+        assert rate.wait_s == pytest.approx(9.91)
+        clock.seconds += 9.911
+        assert rate.wait_s < 1e-9
+
+    def test_what_was_not_spent_comes_back(self):
+        rate = Rate(None, 6000, StillClock())
+        rate.pay(1, 1000)
+        rate.pay(0, 5 - 1000)
+        assert rate.wait_s == 0
+
+    def test_no_limit_is_no_wait(self):
+        rate = Rate(None, None, StillClock())
+        rate.pay(10**6, 10**9)
+        assert rate.wait_s == 0
+
+    def test_a_pause_holds_for_all_and_has_an_end(self):
+        clock = StillClock()
+        rate = Rate(None, None, clock)
+        rate.pause(20)
+        rate.pause(5)
+        assert rate.wait_s == 20
+        rate.pause(1e9)
+        assert rate.wait_s == LONGEST_PAUSE_S
+
+    @given(
+        st.floats(1, 1e4),
+        st.lists(st.tuples(st.floats(0, 5), st.floats(1, 500)), min_size=1, max_size=60),
+    )
+    def test_no_minute_sees_more_than_the_rate_a_moment_of_it_and_a_call(self, per_minute, calls):
+        clock = StillClock()
+        rate = Rate(None, per_minute, clock)
+        gone: list[tuple[float, float]] = []
+        for pause, amount in calls:
+            clock.seconds += pause
+            clock.seconds += rate.wait_s + 1e-9
+            rate.pay(1, amount)
+            gone.append((clock.seconds, amount))
+        largest = max(amount for _, amount in gone)
+        for start, _ in gone:
+            seen = sum(amount for at, amount in gone if start <= at <= start + 60)
+            assert seen <= per_minute + max(per_minute / 600, 1.0) + largest + 1e-3
+
+
+class TestWindow:
+    def filled(self, maximum: int) -> tuple[Window, list[int]]:
+        window = Window(maximum)
+        return window, [window.begin() for _ in range(maximum)]
+
+    def test_no_more_than_the_limit_begin(self):
+        window, _ = self.filled(4)
+        assert not window.has_room
+        window.ended()
+        assert window.has_room
+
+    def test_pressure_halves_once_for_the_calls_under_way_and_leaves_one(self):
+        window, numbers = self.filled(32)
+        for number in numbers:
+            window.pressed(number)
+        assert (window.limit, window.in_flight) == (16, 0)
+        for expected in (8, 4, 2, 1, 1):
+            window.pressed(window.begin())
+            assert window.limit == expected
+
+    def test_a_window_of_successes_at_the_limit_adds_one(self):
+        window, numbers = self.filled(8)
+        window.pressed(numbers[0])
+        for _ in range(3):
+            window.ended()
+        assert (window.limit, window.in_flight) == (4, 4)
+        for expected in (4, 4, 4, 5, *[5] * 4, 6):
+            window.succeeded()
+            assert window.limit == expected
+            while window.has_room:
+                window.begin()
+        for _ in range(200):
+            window.succeeded()
+            while window.has_room:
+                window.begin()
+        assert window.limit == 8, "and never more than the maximum"
+
+    def test_successes_below_the_limit_add_nothing(self):
+        window, numbers = self.filled(8)
+        for number in numbers:
+            window.pressed(number)
+        for _ in range(100):
+            window.begin()
+            window.succeeded()
+        assert window.limit == 4
+
+
+def opened() -> tuple[Breaker, StillClock]:
+    clock = StillClock()
+    breaker = Breaker("p", clock)
+    for _ in range(WINDOW):
+        if not breaker.is_open:
+            breaker.failed(breaker.begin(), DOWN)
+    assert breaker.is_open
+    return breaker, clock
+
+
+def test_opens_when_nearly_all_of_the_last_requests_failed():
+    breaker = Breaker("p", StillClock())
+    for _ in range(WINDOW - FAILED_OF_WINDOW):
+        breaker.succeeded(breaker.begin())
+    permits = [breaker.begin() for _ in range(FAILED_OF_WINDOW)]
+    for permit in permits[:-1]:
+        breaker.failed(permit, DOWN)
+    assert not breaker.is_open
+    breaker.failed(permits[-1], DOWN)
+    assert breaker.is_open
+    assert breaker.cause is DOWN
+
+
+def test_a_share_of_failures_does_not_open_it():
+    breaker = Breaker("p", StillClock())
+    for number in range(500):
+        permit = breaker.begin()
+        breaker.failed(permit, DOWN) if number % 5 else breaker.succeeded(permit)
+        assert not breaker.is_open
+
+
+def test_probes_come_at_a_quarter_of_the_outage_within_bounds():
+    breaker, clock = opened()
+    began, waits = clock.seconds, []
+    while clock.seconds < began + 600:
+        waits.append(breaker.wait_s)
+        clock.seconds += waits[-1]
+        assert not breaker.is_open
+        breaker.failed(breaker.begin(), DOWN)
+    assert waits[:3] == [FIRST_COOL_DOWN_S, LEAST_COOL_DOWN_S, LEAST_COOL_DOWN_S]
+    assert waits == sorted(waits)
+    assert waits[-1] == LONGEST_COOL_DOWN_S
+
+
+def test_half_open_lets_one_probe_through():
+    breaker, clock = opened()
+    clock.seconds += FIRST_COOL_DOWN_S
+    probe = breaker.begin()
+    assert probe.probe
+    assert math.isinf(breaker.wait_s)
+    breaker.succeeded(probe)
+    assert not breaker.begin().probe
+
+
+def test_a_cancelled_probe_leaves_room_for_the_next():
+    breaker, clock = opened()
+    clock.seconds += FIRST_COOL_DOWN_S
+    breaker.dropped(breaker.begin())
+    assert breaker.wait_s == 0
+    assert breaker.begin().probe
+
+
+def test_a_refused_key_is_said_at_once_and_asked_about_more_and_more_seldom():
+    clock = StillClock()
+    breaker = Breaker("p", clock)
+    for cool_down in (5, 10, 20, 40, 60, 60):
+        breaker.failed(breaker.begin(), NO_KEY)
+        fault = breaker.refusal()
+        assert fault is not None
+        assert fault is not NO_KEY
+        assert (fault.reason, fault.attempts) == (Reason.PROVIDER_REFUSED_KEY, 0)
+        clock.seconds += cool_down - 0.01
+        assert breaker.refusal() is not None
+        clock.seconds += 0.02
+        assert breaker.refusal() is None
+    breaker.succeeded(breaker.begin())
+    assert breaker.cause is None
+
+
+def test_others_are_refused_while_one_asks_about_the_key():
+    clock = StillClock()
+    breaker = Breaker("p", clock)
+    breaker.failed(breaker.begin(), NO_KEY)
+    clock.seconds += 5.01
+    probe = breaker.begin()
+    assert breaker.refusal() is not None
+    breaker.dropped(probe)
+    assert breaker.refusal() is None
+
+
+def test_calls_from_before_it_opened_change_nothing():
+    clock = StillClock()
+    breaker = Breaker("p", clock)
+    old = [breaker.begin() for _ in range(20)]
+    for permit in old[20 - WINDOW :]:
+        breaker.failed(permit, DOWN)
+    assert breaker.is_open
+    breaker.succeeded(old[0])
+    assert breaker.is_open
+    clock.seconds += FIRST_COOL_DOWN_S
+    probe = breaker.begin()
+    breaker.failed(old[1], DOWN)
+    breaker.dropped(old[2])
+    assert breaker.is_open, "the probe is still out"
+    breaker.succeeded(probe)
+    assert not breaker.is_open
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ok", "down", "key", "drop", "wait"]), st.integers(0, 9)))
+)
+def test_whatever_happens_a_probe_is_alone_and_the_provider_is_asked_again(steps):
+    clock = StillClock()
+    breaker = Breaker("p", clock)
+    out: list[Permit] = []
+    probes: list[Permit] = []
+    for step, place in steps:
+        if step == "wait":
+            clock.seconds += 10.0 * place
+        elif out and place < len(out):
+            permit = out.pop(place)
+            if step == "ok":
+                breaker.succeeded(permit)
+            elif step in {"down", "key"}:
+                breaker.failed(permit, DOWN if step == "down" else NO_KEY)
+            else:
+                breaker.dropped(permit)
+        elif breaker.wait_s == 0 and breaker.refusal() is None:
+            out.append(breaker.begin())
+        probes = [permit for permit in out if permit.probe]
+        assert len({permit.generation for permit in probes}) == len(probes)
+    for permit in out:
+        breaker.dropped(permit)
+    clock.seconds += 61
+    assert breaker.wait_s == 0
+    assert breaker.refusal() is None
+
+
+@pytest.mark.parametrize("fault", [DOWN, NO_KEY])
+def test_a_fault_may_be_final_for_a_while(fault: ProviderFault):
+    breaker = Breaker("p", StillClock())
+    breaker.failed(breaker.begin(), fault, refuse=True)
+    told = breaker.refusal()
+    assert told is not None
+    assert told.message == fault.message
+
+
+class TestRetryAfter:
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [
+            (None, None),
+            ("", None),
+            ("3", 3.0),
+            (" 3 ", 3.0),
+            ("1.5", 1.5),
+            ("-1", None),
+            ("nan", None),
+            ("inf", None),
+            ("1e400", None),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+            (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
+            ("Sun, 01 Mar 2026 01:01:30 +0100", 90.0),
+            ("Sun, 01 Mar 2026 00:01:30", 90.0),
+            ("Sun, 99 Foo 2026", None),
+        ],
+    )
+    def test_forms(self, value, seconds):
+        assert retry_after_s(value, NOW) == seconds
+
+    @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ [\d:]+ [-+A-Z\d]+"))
+    def test_any_text_is_seconds_or_none(self, value):
+        seconds = retry_after_s(value, NOW)
+        assert seconds is None or 0 <= seconds < float("inf")
