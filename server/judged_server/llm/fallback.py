@@ -6,15 +6,12 @@ model that was asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
 
-from judged_server.errors import did_you_mean
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
-from judged_server.llm.config.configured import ModelConfiguration, Structured
-from judged_server.llm.config.file_tables import Place
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.telemetry import logger
@@ -105,38 +102,3 @@ def with_chain(card: ChatModelCard, chain: Sequence[ChatModelCard]) -> ChatModel
         for other in chain
     ]
     return replace(card, conditions=orjson.dumps([card.conditions, behind]).decode())
-
-
-def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> tuple[str, ...]:
-    """Return the names of the models behind one, in order; those behind them included."""
-    chain: dict[str, None] = {}
-    ahead = list(reversed(models[name].fallback))
-    while ahead:
-        other = ahead.pop()
-        if other not in chain:
-            chain[other] = None
-            ahead += reversed(models[other].fallback)
-    return tuple(chain)
-
-
-def refuse_bad_fallbacks(known: Mapping[str, ModelConfiguration], places: Sequence[Place]) -> None:
-    """Refuse models that are not there, circles, and mixed forms. Raises SettingsError."""
-    for model, place in zip(known.values(), places, strict=True):
-        for name in model.fallback:
-            if name not in known:
-                hint = did_you_mean(name, known, "add its [[models]] table")
-                raise place.fault("fallback", f"names no model of this file; {hint}")
-            plain = Structured.NONE
-            if (known[name].structured is plain) != (model.structured is plain):
-                raise place.fault(
-                    "fallback",
-                    f"names {name}; both must take a schema, or neither (structured), since one "
-                    "question is written for both",
-                )
-    for model, place in zip(known.values(), places, strict=True):
-        if model.name in chain_of(model.name, known):
-            raise place.fault(
-                "fallback",
-                "leads back to this model; name a second [[models]] table of the same provider "
-                "and model, without a fallback of its own",
-            )

@@ -23,15 +23,15 @@ from judged_server.llm.chat import (
     FinishReason,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import read_configuration
+from judged_server.llm.config.configuration import chain_of, read_configuration
 from judged_server.llm.config.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import KeyMissing, key_from_environment, key_from_file
-from judged_server.llm.fallback import FallbackModel, chain_of, with_chain
+from judged_server.llm.config.secrets import KeyMissing, key_of
+from judged_server.llm.fallback import FallbackModel, with_chain
 from judged_server.llm.providers import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.transport.clock import Clock
@@ -257,17 +257,11 @@ def _keys(
         if provider.dialect not in DIALECTS:
             continue
         try:
-            keys[provider.name] = _key(provider, environ)
+            keys[provider.name] = key_of(provider, environ)
         except KeyMissing as missing:
             problems[provider.name] = f"{missing}, and start the server again"
             _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
     return keys, problems
-
-
-def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> SecretStr | None:
-    if provider.key_env:
-        return key_from_environment(provider.key_env, environ)
-    return None if provider.key_file is None else key_from_file(provider.key_file)
 
 
 def _card(

@@ -19,20 +19,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import pydantic
+from pydantic import Field
 from pydantic.dataclasses import dataclass as table
 
 from judged_server.address import Address, AddressError
-from judged_server.llm.config.file_tables import (
-    STRICT,
-    Place,
-    number,
-    read_toml,
-    text,
-    whole_number,
-)
+from judged_server.llm.config.file_tables import STRICT, matching, read, read_toml
 from judged_server.settings import SettingsError
 from judged_server.tenant import Allowed, Tenant
 
@@ -44,14 +37,17 @@ MOST_WEIGHT = 100
 _SHARED = re.compile(rf"shared:({_NAME})")
 
 
+_Names = list[str] | None
+
+
 @table(frozen=True, config=STRICT)
 class TenantSocket:
     """A Unix socket on which every call is a tenant's."""
 
-    path: str = text("a path", ".+")
-    owner: str = text("the name of a user", ".*", "")
-    group: str = text("the name of a group", ".*", "")
-    mode: str = text('permissions in octal, like "0660"', "0?[0-7]{3}", "0600")
+    path: str
+    owner: str = ""
+    group: str = ""
+    mode: Annotated[str, matching("0?[0-7]{3}", 'permissions in octal, like "0660"')] = "0600"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +59,25 @@ class Tenants:
     sockets: Mapping[str, tuple[TenantSocket, ...]]
 
 
-def _names(rule: str) -> Any:  # noqa: ANN401 - it stands where a default does
-    return pydantic.Field(None, description=rule)
+@table(frozen=True, config=STRICT)
+class _Table:
+    judges: Annotated[_Names, Field(min_length=1)] = None
+    rubrics: _Names = None
+    models: _Names = None
+    cache: Annotated[
+        str, matching(f"{PRIVATE}|shared:{_NAME}", f'"{PRIVATE}", or "shared:NAME"')
+    ] = PRIVATE
+    per_day: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
+    per_month: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
+    weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT)] = 1
+    tokens_per_second: Annotated[float | None, Field(ge=1, le=1e9)] = None
+    uris: _Names = None
+    sockets: tuple[TenantSocket, ...] = ()
 
 
 @table(frozen=True, config=STRICT)
 class _File:
-    tenants: Any = pydantic.Field({}, description="tables")
-
-
-@table(frozen=True, config=STRICT)
-class _Table:
-    judges: list[str] | None = _names("a list of judges")
-    rubrics: list[str] | None = _names("a list of rubrics, by id")
-    models: list[str] | None = _names("a list of models, by name")
-    cache: str = text(f'"{PRIVATE}", or "shared:NAME"', f"{PRIVATE}|shared:{_NAME}", PRIVATE)
-    per_day: float | None = number(1e-9, 1e9, None)
-    per_month: float | None = number(1e-9, 1e9, None)
-    weight: int = whole_number(1, MOST_WEIGHT, 1)
-    tokens_per_second: float | None = number(1, 1e9, None)
-    uris: list[str] | None = _names("a list of URIs of certificates")
-    sockets: Any = ()
+    tenants: dict[str, _Table] = Field(default_factory=dict)
 
 
 def read_tenants(path: Path, secret: bytes) -> Tenants:
@@ -97,60 +91,49 @@ def read_tenants(path: Path, secret: bytes) -> Tenants:
 
 def parse_tenants(content: object, source: str, secret: bytes) -> Tenants:
     """Return what a TOML document says; `source` is named in errors. Raises SettingsError."""
-    whole = Place(source)
-    inner = whole.inner("tenants")
-    tables = inner.table(whole.read(_File, content).tenants)
+    tables: dict[str, _Table] = read(_File, content, source).tenants
     by_name: dict[str, Tenant] = {}
     by_uri: dict[str, str] = {}
     sockets: dict[str, tuple[TenantSocket, ...]] = {}
     paths: set[str] = set()
-    read_tables: dict[str, _Table] = {}
+    # The largest is 1 for those who share by it: nobody's turn is longer than without weights.
+    largest = max((given.weight for given in tables.values()), default=1)
     for name, given in tables.items():
         if not NAME.fullmatch(name):
-            raise inner.fault("a name", f"must be {NAME_RULE}")
-        read_tables[name] = inner.inner(name).read(_Table, given)
-    # The largest is 1 for those who share by it: nobody's turn is longer than without weights.
-    largest = max((read.weight for read in read_tables.values()), default=1)
-    for name, read in read_tables.items():
-        place = inner.inner(name)
+            raise SettingsError(f"{source}: tenants: a name must be {NAME_RULE}")
+        place = f"{source}: tenants: {name}"
+        names = (
+            None if each is None else tuple(each)
+            for each in (given.judges, given.rubrics, given.models)
+        )
         by_name[name] = Tenant(
             name,
-            _allowed(read, place),
-            _domain_key(secret, name, read.cache),
-            read.per_day,
-            read.per_month,
-            read.weight / largest,
-            read.tokens_per_second,
+            Allowed(*names),
+            _domain_key(secret, name, given.cache),
+            given.per_day,
+            given.per_month,
+            given.weight / largest,
+            given.tokens_per_second,
         )
-        for uri in read.uris or ():
+        for uri in given.uris or ():
             if by_uri.setdefault(uri, name) != name:
-                raise place.fault("uris", f"has one of {by_uri[uri]} too; it can be of one only")
-        own = []
-        for at, socket in place.tables(tables[name], "sockets"):
-            own.append(_socket(at, socket, paths))
-        sockets[name] = tuple(own)
+                raise SettingsError(
+                    f"{place}: uris has one of {by_uri[uri]} too; it can be of one only"
+                )
+        for at, socket in enumerate(given.sockets):
+            _check_path(socket.path, f"{place}: sockets[{at}]", paths)
+        sockets[name] = given.sockets
     return Tenants(by_name, by_uri, sockets)
 
 
-def _allowed(read: _Table, place: Place) -> Allowed:
-    if read.judges is not None and not read.judges:
-        raise place.fault("judges", "must name one at least; leave it out for all")
-    given = (
-        None if each is None else tuple(each) for each in (read.judges, read.rubrics, read.models)
-    )
-    return Allowed(*given)
-
-
-def _socket(place: Place, given: dict[str, Any], taken: set[str]) -> TenantSocket:
-    socket = place.read(TenantSocket, given)
+def _check_path(given: str, place: str, taken: set[str]) -> None:
     try:
-        path = str(Address.parse(f"unix:{socket.path}"))
+        path = str(Address.parse(f"unix:{given}"))
     except AddressError as error:
-        raise place.fault("path", str(error).removeprefix("listen: ")) from None
+        raise SettingsError(f"{place}: path {str(error).removeprefix('listen: ')}") from None
     if path in taken:
-        raise place.fault("path", "is that of another socket of this file")
+        raise SettingsError(f"{place}: path is that of another socket of this file")
     taken.add(path)
-    return socket
 
 
 def _domain_key(secret: bytes, tenant: str, cache: str) -> bytes:

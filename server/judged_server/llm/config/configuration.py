@@ -5,7 +5,8 @@
     [[models]]     name, provider, model, structured, prices, quirks, fallback
     [budget]       per_request, per_day, prices of models without any, file
 
-Keys of providers never stand in the file: it names where they are (`secrets`).
+`configured` has what each table may say; here is what one says of another. Keys of providers never
+stand in the file: it names where they are.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-from pydantic.dataclasses import dataclass as table
 
 from judged_server.errors import did_you_mean
 from judged_server.llm.config.configured import (
@@ -27,9 +26,9 @@ from judged_server.llm.config.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
+    Structured,
 )
-from judged_server.llm.config.file_tables import STRICT, Place, read_toml, text
-from judged_server.llm.fallback import refuse_bad_fallbacks
+from judged_server.llm.config.file_tables import place_of, read, read_toml
 from judged_server.llm.providers import CAPABILITIES, FAKE
 from judged_server.settings import SettingsError
 
@@ -52,70 +51,69 @@ def read_configuration(path: Path) -> Configuration:
     return parse_configuration(read_toml(raw, str(path), _place), str(path), path.parent)
 
 
-def parse_configuration(content: object, source: str, folder: Path = Path()) -> Configuration:
+def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Configuration:  # noqa: ANN401 - anything
     """Return what a TOML document says; `source` is named in errors. Raises SettingsError.
 
     All files that it names are looked for in `folder`, unless their paths are absolute.
     """
-    place = Place(source)
-    whole = place.read(_File, content)
-    known: dict[str, ProviderConfiguration] = {}
-    for inner, table_content in place.tables(content, "providers"):
-        provider = _provider(table_content, inner, folder)
-        if provider.name in known:
-            raise _taken(inner)
-        known[provider.name] = provider
-    models: dict[str, ModelConfiguration] = {}
-    places = []
-    for inner, table_content in place.tables(content, "models"):
-        model = _model(table_content, inner, known)
-        if model.name in models:
-            raise _taken(inner)
-        if model.default and any(other.default for other in models.values()):
-            raise inner.fault("default", "is true for another model already")
-        models[model.name] = model
-        places.append(inner)
-    if not models:
+    found: Configuration = read(Configuration, content, source, _HINTS)
+    if not found.models:
         raise SettingsError(f"{source}: there is no [[models]] table; add one, or drop llm_config")
-    refuse_bad_fallbacks(models, places)
-    budget = BudgetConfiguration()
-    if whole.budget is not None:
-        budget = _budget(whole.budget, place.inner("budget"), models.values(), folder)
-    default_first = sorted(
-        (_with_prices(model, budget) for model in models.values()),
-        key=lambda model: not model.default,
-    )
-    return Configuration(whole.currency, tuple(known.values()), tuple(default_first), budget)
+    at: tuple[str | int, ...] = ()
+    try:
+        providers: dict[str, ProviderConfiguration] = {}
+        for number, provider in enumerate(found.providers):
+            at = "providers", number
+            _refuse_taken(provider.name, providers)
+            given = content["providers"][number]
+            providers[provider.name] = _provider(provider, given, folder)
+        models: dict[str, ModelConfiguration] = {}
+        for number, model in enumerate(found.models):
+            at = "models", number
+            _refuse_taken(model.name, models)
+            models[model.name] = _model(model, content["models"][number], providers)
+            _refuse_second_default(models)
+        for number, model in enumerate(models.values()):
+            at = "models", number
+            _check_fallback(model, models)
+        budget = found.budget
+        if "budget" in content:
+            at = ("budget",)
+            budget = _budget(budget, models, folder)
+            models = {name: _with_prices(model, budget) for name, model in models.items()}
+    except ValueError as error:
+        raise SettingsError(f"{place_of(source, content, at)}: {error}") from None
+    default_first = sorted(models.values(), key=lambda model: not model.default)
+    return Configuration(found.currency, tuple(providers.values()), tuple(default_first), budget)
 
 
-@table(frozen=True, config=STRICT)
-class _File:
-    currency: str = text("three capital letters, like USD", "[A-Z]{3}", "USD")
-    providers: Any = ()
-    models: Any = ()
-    budget: Any = None
+def _refuse_taken(name: str, known: Mapping[str, object]) -> None:
+    if name in known:
+        raise ValueError("name is taken by an earlier table; choose another")
 
 
-def _provider(content: dict[str, Any], place: Place, folder: Path) -> ProviderConfiguration:
-    dialect = content.get("dialect", "openai")
-    if dialect not in tuple(CAPABILITIES):
-        raise place.fault("dialect", "must be one of " + ", ".join(CAPABILITIES))
-    has = CAPABILITIES[dialect]
-    _refuse(content, place, dialect)
-    provider = place.read(ProviderConfiguration, {"auth": has.auth[0], **content}, _HINTS)
-    if provider.auth not in has.auth:
-        raise place.fault("auth", "must be one of " + ", ".join(has.auth))
-    if dialect == FAKE:
-        if provider.replies is None:
-            raise place.fault("replies", "is missing; it must be the path of a file of replies")
-    else:
-        _check_base_url(provider, place)
+def _refuse_second_default(models: Mapping[str, ModelConfiguration]) -> None:
+    if sum(model.default for model in models.values()) > 1:
+        raise ValueError("default is true for another model already")
+
+
+def _provider(
+    provider: ProviderConfiguration, given: Mapping[str, Any], folder: Path
+) -> ProviderConfiguration:
+    _one_of("dialect", provider.dialect, CAPABILITIES)
+    _refuse(given, provider.dialect)
+    has = CAPABILITIES[provider.dialect]
+    auth = given.get("auth", has.auth[0])
+    _one_of("auth", auth, has.auth)
+    if provider.dialect != FAKE:
+        _check_base_url(provider)
         if provider.replies is not None:
-            raise place.fault("replies", f'is for dialect = "{FAKE}" only')
-    if provider.key_env and provider.key_file:
-        raise place.fault("key_file", "and key_env are both there; keep one")
+            raise ValueError(f'replies is for dialect = "{FAKE}" only')
+    elif provider.replies is None:
+        raise ValueError("replies is missing; it must be the path of a file of replies")
     return replace(
         provider,
+        auth=auth,
         base_url=provider.base_url.rstrip("/"),
         key_file=_in(folder, provider.key_file),
         ca_file=_in(folder, provider.ca_file),
@@ -124,62 +122,84 @@ def _provider(content: dict[str, Any], place: Place, folder: Path) -> ProviderCo
 
 
 def _model(
-    content: dict[str, Any], place: Place, providers: Mapping[str, ProviderConfiguration]
+    model: ModelConfiguration,
+    given: Mapping[str, Any],
+    providers: Mapping[str, ProviderConfiguration],
 ) -> ModelConfiguration:
-    provider = providers.get(str(content.get("provider")))
+    provider = providers.get(model.provider)
     if provider is None:
-        model = place.read(ModelConfiguration, content)
         hint = did_you_mean(model.provider, providers, "add its [[providers]] table")
-        raise place.fault("provider", f"names no provider of this file; {hint}")
+        raise ValueError(f"provider names no provider of this file; {hint}")
     has = CAPABILITIES[provider.dialect]
-    _refuse(content, place, provider.dialect)
-    defaults = {
+    _refuse(given, provider.dialect)
+    defaults: dict[str, Any] = {
         "structured": has.structured[0],
         "send_temperature": has.send_temperature,
         "send_seed": "send_seed" not in has.refused,
     }
-    model = place.read(ModelConfiguration, defaults | content)
-    if model.structured not in has.structured:
-        raise place.fault("structured", "must be one of " + ", ".join(has.structured))
+    model = replace(model, **{key: each for key, each in defaults.items() if key not in given})
+    _one_of("structured", model.structured, has.structured)
     pattern, rule = has.model_name
     if not re.fullmatch(pattern, model.model):
-        raise place.fault("model", f"must be {rule}")
-    _refuse_half(place, model, "input_per_million", "output_per_million")
+        raise ValueError(f"model must be {rule}")
     return model
 
 
-def _refuse(content: dict[str, Any], place: Place, dialect: str) -> None:
+def _one_of(key: str, value: str, allowed: Mapping[str, object] | tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{key} must be one of " + ", ".join(allowed))
+
+
+def _refuse(given: Mapping[str, Any], dialect: str) -> None:
     """Refuse keys that make no sense for a dialect, each with the reason why."""
     for key, why in CAPABILITIES[dialect].refused.items():
-        if key in content:
-            raise place.fault(key, f'is not for dialect = "{dialect}": {why}')
+        if key in given:
+            raise ValueError(f'{key} is not for dialect = "{dialect}": {why}')
 
 
-def _refuse_half(place: Place, table: ModelConfiguration | BudgetConfiguration, *pair: str) -> None:
-    """Refuse a price of input without one of output, and the other way round."""
-    missing = [key for key in pair if getattr(table, key) is None]
-    if len(missing) == 1:
-        (given,) = {*pair} - {*missing}
-        raise place.fault(missing[0], f"is missing beside {given}; set both, to 0 what is free")
+def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> tuple[str, ...]:
+    """Return the names of the models behind one, in order; those behind them included."""
+    chain: dict[str, None] = {}
+    ahead = list(reversed(models[name].fallback))
+    while ahead:
+        other = ahead.pop()
+        if other not in chain:
+            chain[other] = None
+            ahead += reversed(models[other].fallback)
+    return tuple(chain)
 
 
-def _taken(place: Place) -> SettingsError:
-    return place.fault("name", "is taken by an earlier table; choose another")
+def _check_fallback(model: ModelConfiguration, known: Mapping[str, ModelConfiguration]) -> None:
+    """Refuse models that are not there, circles, and mixed forms."""
+    for name in model.fallback:
+        if name not in known:
+            hint = did_you_mean(name, known, "add its [[models]] table")
+            raise ValueError(f"fallback names no model of this file; {hint}")
+        plain = Structured.NONE
+        if (known[name].structured is plain) != (model.structured is plain):
+            raise ValueError(
+                f"fallback names {name}; both must take a schema, or neither (structured), since "
+                "one question is written for both"
+            )
+    everyone_is_there = all(name in known for each in known.values() for name in each.fallback)
+    if everyone_is_there and model.name in chain_of(model.name, known):
+        raise ValueError(
+            "fallback leads back to this model; name a second [[models]] table of the same "
+            "provider and model, without a fallback of its own"
+        )
 
 
 def _budget(
-    content: object, place: Place, models: Iterable[ModelConfiguration], folder: Path
+    budget: BudgetConfiguration, models: Mapping[str, ModelConfiguration], folder: Path
 ) -> BudgetConfiguration:
-    """Read what may be spent. Without its price, what a model spends can't be known."""
-    budget = place.read(BudgetConfiguration, content)
+    """Check what may be spent. Without its price, what a model spends can't be known."""
     named = budget.unpriced_input_per_million is not None
-    _refuse_half(place, budget, "unpriced_input_per_million", "unpriced_output_per_million")
     if budget.per_request is None and budget.per_day is None and not named:
-        raise place.fault("per_request", "and per_day are both missing; set one, or drop [budget]")
-    for model in models:
+        raise ValueError("per_request and per_day are both missing; set one, or drop [budget]")
+    for model in models.values():
         if model.prices is None and not named:
-            raise SettingsError(
-                f"{place.where}: model {model.name} has no prices, so nobody can tell what it "
+            raise ValueError(
+                f"model {model.name} has no prices, so nobody can tell what it "
                 "spends; set input_per_million and output_per_million of it, 0 where it is free, "
                 "or unpriced_input_per_million and unpriced_output_per_million here, by which all "
                 "models without prices count"
@@ -202,7 +222,7 @@ def _in(folder: Path, path: Path | None) -> Path | None:
     return None if path is None else folder / path
 
 
-def _check_base_url(provider: ProviderConfiguration, place: Place) -> None:
+def _check_base_url(provider: ProviderConfiguration) -> None:
     """Refuse what is no URL of an API, or leads where prompts and the key travel in the open.
 
     Plain HTTP only goes to this machine, unless the operator allows it. Messages don't quote the
@@ -213,45 +233,28 @@ def _check_base_url(provider: ProviderConfiguration, place: Place) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise place.fault("base_url", "is not a URL") from None
+        raise ValueError("base_url is not a URL") from None
     if parts.scheme not in {"https", "http"} or not host:
-        raise place.fault("base_url", "must begin with https:// and name a host")
+        raise ValueError("base_url must begin with https:// and name a host")
     if "@" in parts.netloc or "\\" in url:
-        raise place.fault("base_url", "must not hold a user name or password; use key_env")
+        raise ValueError("base_url must not hold a user name or password; use key_env")
     if parts.query or parts.fragment or "?" in url or "#" in url:
-        raise place.fault("base_url", "must end with its path, without ? or #")
-    if _is_odd_number(host):
-        raise place.fault(
-            "base_url", "has a number for a host; write the address as a.b.c.d, or a name"
-        )
-    if parts.scheme == "http" and not provider.allow_http and not _is_loopback(host):
-        raise place.fault(
-            "base_url",
-            "must be https, since prompts and key would travel in the open; "
-            "allow_http = true permits it in a network you trust",
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+        raise ValueError("base_url must end with its path, without ? or #")
     try:
-        return ipaddress.ip_address(host).is_loopback
+        is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
-
-
-def _is_odd_number(host: str) -> bool:
-    """Return whether a host is an address in other words than the usual, as 127.1 is.
-
-    What it leads to depends on who reads it. No name ends in a number, so none is taken for one.
-    """
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
+        is_loopback = host == "localhost"
+        # As 127.1 is an address in other words: what it leads to depends on who reads it.
         last = host.rstrip(".").rpartition(".")[2]
-        return re.fullmatch(r"[0-9]+|0[xX][0-9a-fA-F]*", last) is not None
-    return False
+        if re.fullmatch(r"[0-9]+|0[xX][0-9a-fA-F]*", last):
+            raise ValueError(
+                "base_url has a number for a host; write the address as a.b.c.d, or a name"
+            ) from None
+    if parts.scheme == "http" and not provider.allow_http and not is_loopback:
+        raise ValueError(
+            "base_url must be https, since prompts and key would travel in the open; "
+            "allow_http = true permits it in a network you trust"
+        )
 
 
 def _place(error: tomllib.TOMLDecodeError) -> str:

@@ -1,12 +1,10 @@
 """What the operator has configured of providers and models, as frozen values.
 
-`configuration` reads them from a file, `providers` spells requests by them. The descriptions are
-the rules that errors state.
+`configuration` reads them from a file, `providers` spells requests by them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,33 +13,29 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass as table
 
 from judged_server.llm.chat import Prices
-from judged_server.llm.config.file_tables import (
-    STRICT,
-    flag,
-    number,
-    one_of,
-    text,
-    whole_number,
-)
+from judged_server.llm.config.file_tables import STRICT, matching
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}"
-_NAME_RULE = "a name of letters, digits and . _ : / - that begins with a letter or a digit"
-
-
-def _once_each(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        raise ValueError("a name is there twice")
-    return names
+Name = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}",
+        "a name of letters, digits and . _ : / - that begins with a letter or a digit",
+    ),
+]
+Id = Annotated[str, matching(r"[\w.-]{0,100}", "an id")]
+PerMillion = Annotated[float, Field(ge=0, le=1e9)]
+Money = Annotated[float, Field(ge=1e-9, le=1e9)]
 
 
-def _as_path(path: object) -> object:
-    if isinstance(path, str) and "\0" not in path:
-        return Path(path) if path else None
+def _no_zero_byte(path: Path | None) -> Path | None:
+    if "\0" in str(path):
+        raise ValueError("must be a path")
     return path
 
 
-_Name = Annotated[str, Field(pattern=f"^{_NAME}$", description=_NAME_RULE)]
-_OptionalPath = Annotated[Path | None, BeforeValidator(_as_path), Field(description="a path")]
+FilePath = Annotated[
+    Path | None, BeforeValidator(lambda path: path or None), AfterValidator(_no_zero_byte)
+]
 
 
 class Structured(StrEnum):
@@ -62,25 +56,32 @@ class ProviderConfiguration:
     name in its URL lead into a private network, `allow_http` lets prompts travel in the open.
     """
 
-    name: _Name
-    base_url: str = text("a URL, like https://api.openai.com/v1", r"[!-~]{0,2000}", "")
+    name: Name
+    base_url: Annotated[
+        str, matching(r"[!-~]{0,2000}", "a URL, like https://api.openai.com/v1")
+    ] = ""
     dialect: str = "openai"
-    key_env: str | None = text(
-        "the name of an environment variable, in capitals", r"([A-Z_][A-Z0-9_]{0,99})?", None
-    )
-    key_file: _OptionalPath = None
-    auth: str = text("a text", ".*", "bearer")
-    organization: str = text("an id", r"[\w.-]{0,100}", "")
-    project: str = text("an id", r"[\w.-]{0,100}", "")
-    ca_file: _OptionalPath = None
-    max_concurrency: int = whole_number(1, 4096, 32)
-    requests_per_minute: float | None = number(1, 1e9, None)
-    tokens_per_minute: float | None = number(1, 1e12, None)
-    timeout_s: float = number(0.1, 3600, 25.0)
-    min_bytes_per_s: float = number(0, 1e9, 1000.0)
-    allow_private: bool = flag(default=False)
-    allow_http: bool = flag(default=False)
-    replies: Annotated[_OptionalPath, Field(description="the path of a file of replies")] = None
+    key_env: Annotated[
+        str,
+        matching(r"([A-Z_][A-Z0-9_]{0,99})?", "the name of an environment variable, in capitals"),
+    ] = ""
+    key_file: FilePath = None
+    auth: str = "bearer"
+    organization: Id = ""
+    project: Id = ""
+    ca_file: FilePath = None
+    max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 32
+    requests_per_minute: Annotated[float | None, Field(ge=1, le=1e9)] = None
+    tokens_per_minute: Annotated[float | None, Field(ge=1, le=1e12)] = None
+    timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 25.0
+    min_bytes_per_s: Annotated[float, Field(ge=0, le=1e9)] = 1000.0
+    allow_private: bool = False
+    allow_http: bool = False
+    replies: FilePath = None
+
+    def __post_init__(self) -> None:
+        if self.key_env and self.key_file:
+            raise ValueError("key_file and key_env are both there; keep one")
 
 
 @table(frozen=True, slots=True, config=STRICT)
@@ -90,23 +91,26 @@ class ModelConfiguration:
     `fallback` names the models that are asked in its place when its provider fails, in order.
     """
 
-    name: _Name
-    provider: str = text("the name of a provider", _NAME)
-    model: str = text("the provider's name of the model", r"[!-~]([ -~]{0,198}[!-~])?")
-    structured: Structured = one_of(tuple(Structured), Structured.JSON_SCHEMA)
-    logprobs: bool = flag(default=False)
-    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = one_of(
-        ("max_tokens", "max_completion_tokens"), "max_tokens"
-    )
-    send_temperature: bool = flag(default=True)
-    send_seed: bool = flag(default=True)
-    schema_bounds: bool = flag(default=True)
-    input_per_million: float | None = number(0, 1e9, None)
-    output_per_million: float | None = number(0, 1e9, None)
-    fallback: Annotated[tuple[_Name, ...], AfterValidator(_once_each)] = Field(
-        default=(), strict=False, description="an array of names of models, each one once"
-    )
-    default: bool = flag(default=False)
+    name: Name
+    provider: Name
+    model: Annotated[
+        str, matching(r"[!-~]([ -~]{0,198}[!-~])?", "the provider's name of the model")
+    ]
+    structured: Structured = Structured.JSON_SCHEMA
+    logprobs: bool = False
+    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    send_temperature: bool = True
+    send_seed: bool = True
+    schema_bounds: bool = True
+    input_per_million: PerMillion | None = None
+    output_per_million: PerMillion | None = None
+    fallback: tuple[Name, ...] = ()
+    default: bool = False
+
+    def __post_init__(self) -> None:
+        _refuse_half("", self.input_per_million, self.output_per_million)
+        if len(set(self.fallback)) < len(self.fallback):
+            raise ValueError("fallback names a model twice")
 
     @property
     def prices(self) -> Prices | None:
@@ -124,18 +128,32 @@ class BudgetConfiguration:
     prices of their own count by the unpriced ones, where these are given.
     """
 
-    per_request: float | None = number(1e-9, 1e9, None)
-    per_day: float | None = number(1e-9, 1e9, None)
-    unpriced_input_per_million: float | None = number(0, 1e9, None)
-    unpriced_output_per_million: float | None = number(0, 1e9, None)
-    file: _OptionalPath = None
+    per_request: Money | None = None
+    per_day: Money | None = None
+    unpriced_input_per_million: PerMillion | None = None
+    unpriced_output_per_million: PerMillion | None = None
+    file: FilePath = None
+
+    def __post_init__(self) -> None:
+        _refuse_half("unpriced_", self.unpriced_input_per_million, self.unpriced_output_per_million)
 
 
-@dataclass(frozen=True, slots=True)
+@table(frozen=True, slots=True, config=STRICT)
 class Configuration:
     """All providers and models; the default model stands first."""
 
-    currency: str
-    providers: tuple[ProviderConfiguration, ...]
-    models: tuple[ModelConfiguration, ...]
-    budget: BudgetConfiguration = field(default_factory=BudgetConfiguration)
+    currency: Annotated[str, matching("[A-Z]{3}", "three capital letters, like USD")] = "USD"
+    providers: tuple[ProviderConfiguration, ...] = ()
+    models: tuple[ModelConfiguration, ...] = ()
+    budget: BudgetConfiguration = Field(default_factory=BudgetConfiguration)
+
+
+def _refuse_half(prefix: str, price_in: float | None, price_out: float | None) -> None:
+    """Refuse a price of input without one of output, and the other way round."""
+    if (price_in is None) == (price_out is None):
+        return
+    missing, given = ("input", "output") if price_in is None else ("output", "input")
+    raise ValueError(
+        f"{prefix}{missing}_per_million is missing beside {prefix}{given}_per_million; set both, "
+        "to 0 what is free"
+    )

@@ -1,22 +1,18 @@
-"""Tables of files that an operator writes, as pydantic dataclasses; errors say what to do where.
+"""Files that an operator writes, read into pydantic dataclasses; errors say where what is wrong.
 
-A class of such a table is a pydantic dataclass with the configuration `STRICT`. The description of
-a field is its rule, so that a message reads "FILE: TABLE: KEY must be RULE". Messages never quote a
-value: it may be a key that was put in the wrong place.
+A class of such a table has the configuration `STRICT`. Messages never quote a value: it may be a
+key that was put in the wrong place.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from datetime import date, time
-from enum import Enum
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pydantic
-from pydantic_core import ErrorDetails
 
 from judged_server.errors import did_you_mean
 from judged_server.settings import SettingsError
@@ -24,93 +20,87 @@ from judged_server.settings import SettingsError
 STRICT = pydantic.ConfigDict(strict=True, extra="forbid")
 """Nothing is taken for another type: "5" is no number, and true is not 1."""
 
-T = TypeVar("T")
+_UNKNOWN = "unexpected_keyword_argument"
+_WORDS = {
+    "bool_type": "must be true or false",
+    "float_type": "must be a number, without quotes",
+    "int_type": "must be a whole number, without quotes",
+    "string_type": "must be a text, in quotes",
+    "dataclass_type": "must be a table",
+    "dict_type": "must be a table",
+    "list_type": "must be an array",
+    "tuple_type": "must be an array",
+}
+"""What pydantic's kinds of errors say here."""
 
 
-def text(rule: str, pattern: str, default: object = ..., longest: int | None = None) -> Any:  # noqa: ANN401 - it stands where a default does
-    """Return the field of a string that matches `pattern` as a whole."""
-    return pydantic.Field(default, pattern=f"^(?:{pattern})$", max_length=longest, description=rule)
+def matching(pattern: str, rule: str) -> pydantic.AfterValidator:
+    """Return the check that a string matches a pattern as a whole; `rule` says what it must be."""
 
-
-def number(lowest: float, highest: float, default: float | None) -> Any:  # noqa: ANN401
-    """Return the field of a number from `lowest` to `highest`."""
-    rule = f"a number from {lowest:.12g} to {highest:.12g}"
-    return pydantic.Field(default, ge=lowest, le=highest, description=rule)
-
-
-def whole_number(lowest: int, highest: int, default: object = ...) -> Any:  # noqa: ANN401
-    """Return the field of a whole number from `lowest` to `highest`."""
-    rule = f"a whole number from {lowest} to {highest}"
-    return pydantic.Field(default, ge=lowest, le=highest, description=rule)
-
-
-def flag(default: bool) -> Any:  # noqa: ANN401
-    """Return the field of a truth value."""
-    return pydantic.Field(default, description="true or false")
-
-
-def one_of(words: Collection[str], default: object) -> Any:  # noqa: ANN401
-    """Return the field of one of some words, of an enumeration or a literal."""
-    # An enumeration in strict mode takes its members alone, not their words.
-    strict = False if isinstance(default, Enum) else None
-    return pydantic.Field(default, strict=strict, description="one of " + ", ".join(words))
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a table stands: the file, and the way to it. All errors of it begin with that."""
-
-    where: str
-
-    def fault(self, key: str, rule: str) -> SettingsError:
-        """Return the error of a key that breaks a rule."""
-        return SettingsError(f"{self.where}: {key} {rule}")
-
-    def inner(self, key: str) -> Place:
-        """Return the place of the table under a key."""
-        return Place(f"{self.where}: {key}")
-
-    def tables(self, content: object, key: str) -> list[tuple[Place, dict[str, Any]]]:
-        """Return the tables of an array of tables under a key, each with its place and name."""
-        items = self.table(content).get(key, [])
-        if not isinstance(items, list):
-            raise self.fault(key, f"must be tables; begin each with [[{key}]]")
-        places = [self.inner(f"{key}[{at}]{_named(item)}") for at, item in enumerate(items)]
-        return [(place, place.table(item)) for place, item in zip(places, items, strict=True)]
-
-    def table(self, content: object) -> dict[str, Any]:
-        """Return what should be a table. Raises SettingsError."""
-        if not isinstance(content, dict):
-            raise SettingsError(f"{self.where} must be a table")
-        return content
-
-    def read(
-        self, form: Callable[..., T], content: object, hints: Mapping[str, str] | None = None
-    ) -> T:
-        """Return what a table says, as a value of a class made as the module says.
-
-        `hints` say of unknown keys why they are not here. Raises SettingsError.
-        """
-        content = self.table(content)
-        fields: dict[str, pydantic.fields.FieldInfo] = form.__pydantic_fields__  # type: ignore[attr-defined]
-        try:
-            value = form(**{key: content[key] for key in fields if key in content})
-        except pydantic.ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = str(first["loc"][0])
-            rule = fields[key].description or ""
-            raise self.fault(key, _broken(first, rule)) from None
-        for key in content:
-            if key not in fields:
-                raise self._unknown(key, fields, hints or {})
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {rule}")
         return value
 
-    def _unknown(self, key: str, known: Collection[str], hints: Mapping[str, str]) -> SettingsError:
-        rendered = key if re.fullmatch(r"[\w-]{1,40}", key) else "a key"
-        if key in hints:
-            return self.fault(rendered, hints[key])
-        hint = did_you_mean(key, known, "known: " + ", ".join(known))
-        return self.fault(rendered, f"is not known; {hint}")
+    return pydantic.AfterValidator(check)
+
+
+def read(form: Any, content: object, source: str, hints: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401 - an instance of `form`
+    """Return what a table says, those inside it included. Raises SettingsError.
+
+    `hints` say of unknown keys why they are not here.
+    """
+    if not isinstance(content, dict):
+        raise SettingsError(f"{source} must be a table")
+    adapter = pydantic.TypeAdapter(form)
+    try:
+        # As JSON, where a list may be a tuple and a text a path, and nothing else is converted.
+        return adapter.validate_json(json.dumps(content, default=_no_json))
+    except pydantic.ValidationError as error:
+        found = error.errors(include_url=False)
+    except ValueError as error:
+        raise SettingsError(f"{source}: {error}") from None
+    first = min(found, key=lambda each: each["type"] != _UNKNOWN)  # it may be what is missing
+    kind, way = first["type"], list(first["loc"])
+    if kind in {_UNKNOWN, "missing"}:
+        *way, key = way
+        says = "is missing" if kind == "missing" else (hints or {}).get(str(key))
+        says = says or _unknown(str(key), adapter)
+        shown = key if re.fullmatch(r"[\w-]{1,40}", str(key)) else "a key"
+        raise SettingsError(f"{place_of(source, content, way)}: {shown} {says}")
+    if kind == "value_error":
+        says = str(first["ctx"]["error"])
+    else:
+        says = _WORDS.get(kind) or re.sub(r"^\w+ should", "must", first["msg"])
+    place = place_of(source, content, way)
+    gap = " " if says.startswith(("must", "has")) else ": "
+    raise SettingsError(f"{place}{gap}{says}")
+
+
+def place_of(source: str, content: Any, way: Iterable[str | int]) -> str:  # noqa: ANN401 - anything
+    """Return how errors call a part of a file, such as "FILE: models[0] (small)"."""
+    for part in way:
+        if isinstance(part, int):
+            content = content[part]
+            name = content.get("name") if isinstance(content, dict) else None
+            shown = isinstance(name, str) and re.fullmatch(r"[\w.:/-]{1,60}", name)
+            source = f"{source}[{part}]" + (f" ({name})" if shown else "")
+        elif isinstance(content, dict) and part in content:  # else it is the tag of a union
+            content = content[part]
+            source = f"{source}: {part}"
+    return source
+
+
+def _unknown(key: str, adapter: pydantic.TypeAdapter[Any]) -> str:
+    """Return what is said of a key that is not in its table: a hint at one of the file's keys."""
+    schema = adapter.json_schema()
+    tables = (schema, *schema.get("$defs", {}).values())
+    known = {name for table in tables for name in table.get("properties", ())} - {key}
+    return f"is not known here; {did_you_mean(key, sorted(known), 'leave it out')}"
+
+
+def _no_json(value: object) -> None:
+    raise ValueError(f"it holds {type(value).__name__}s, which nothing here is; use quotes")
 
 
 def read_toml(
@@ -141,37 +131,3 @@ def text_of(raw: bytes, source: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SettingsError(f"{source}: the file is not UTF-8; save it as that") from None
-
-
-def _broken(error: ErrorDetails, rule: str) -> str:
-    """Return what is wrong with a key, by pydantic's first error about it."""
-    kind, value = error["type"], error["input"]
-    if kind == "missing":
-        return f"is missing; it must be {rule}"
-    if kind == "string_too_long":
-        return f"has {len(value):,} characters; make it {error['ctx']['max_length']:,} at most"
-    hint = ""
-    if isinstance(value, str) and kind in {"int_type", "float_type", "bool_type"}:
-        hint = ", without quotes"
-    elif len(error["loc"]) == 1 and kind in {"string_type", "literal_error"}:
-        hint = _quote_hint(value)
-    return f"must be {rule}{hint}"
-
-
-def _quote_hint(value: object) -> str:
-    """Return what to add where a text was wanted and something else was read."""
-    if isinstance(value, bool):
-        read = "true or false"
-    elif isinstance(value, int | float):
-        read = "a number"
-    elif isinstance(value, date | time):
-        read = "a date or a time"
-    else:
-        return ""
-    return f"; put it in quotes, for without them it is read as {read}"
-
-
-def _named(item: object) -> str:
-    """Return the name of a table in brackets, where it has one that can be shown."""
-    name = item.get("name") if isinstance(item, dict) else None
-    return f" ({name})" if isinstance(name, str) and re.fullmatch(r"[\w.:/-]{1,60}", name) else ""

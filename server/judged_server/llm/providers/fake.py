@@ -15,7 +15,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field
@@ -30,7 +30,7 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.config.configured import Structured
-from judged_server.llm.config.file_tables import STRICT, Place, number, one_of, text
+from judged_server.llm.config.file_tables import STRICT, read
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities
 from judged_server.llm.transport.clock import Clock
@@ -43,16 +43,6 @@ _BLOCK = re.compile(r'<data-(\w+) name="(\w+)">\n(.*)\n</data-\1>')
 """A text in a prompt, as `rubrics.prompt` writes it: its name, and itself as JSON."""
 
 _CHARACTERS_A_TOKEN = 4
-
-_ERRORS = (
-    Reason.TIMEOUT,
-    Reason.RATE_LIMITED,
-    Reason.PROVIDER_UNREACHABLE,
-    Reason.PROVIDER_ERROR,
-    Reason.PROVIDER_REFUSED_KEY,
-    Reason.BREAKER_OPEN,
-)
-_FINISH = ("stop", "length", "refusal", "safety")
 
 _OF_A_NETWORK = (
     "allow_http", "allow_private", "auth", "base_url", "ca_file", "key_env", "key_file",
@@ -156,7 +146,7 @@ def read_script(path: Path) -> Script:
     if len(content) > MAX_FILE_BYTES:
         raise SettingsError(f"replies {path} is larger than {MAX_FILE_BYTES >> 20} MiB")
     lines = tuple(
-        _line(raw, Place(f"{path}: line {at}"))
+        _line(raw, f"{path}: line {at}")
         for at, raw in enumerate(content.splitlines(), 1)
         if raw.strip()
     )
@@ -170,29 +160,36 @@ _Texts = str | list[str]
 
 @table(frozen=True, config=STRICT)
 class _LineTable:
-    contains: _Texts | dict[str, _Texts] = Field(
-        default_factory=list[str],
-        description="a text, an array of texts, or an object of either by the names of fields",
-    )
-    rubric: str = text("the id of a rubric", "(?s).*", "")
-    reply: str | dict[str, Any] = Field(default="", description="a text or an object")
-    finish_reason: Literal["stop", "length", "refusal", "safety"] = one_of(_FINISH, "stop")
-    delay_ms: float = number(0, 1000 * LONGEST_DELAY_S, 0)
-    error: Reason = one_of(_ERRORS, Reason.PROVIDER_ERROR)
+    contains: _Texts | dict[str, _Texts] = Field(default_factory=list[str])
+    rubric: str = ""
+    reply: str | dict[str, Any] | None = None
+    finish_reason: Literal["stop", "length", "refusal", "safety"] = "stop"
+    delay_ms: Annotated[float, Field(ge=0, le=1000 * LONGEST_DELAY_S)] = 0
+    error: (
+        Literal[
+            "TIMEOUT",
+            "RATE_LIMITED",
+            "PROVIDER_UNREACHABLE",
+            "PROVIDER_ERROR",
+            "PROVIDER_REFUSED_KEY",
+            "BREAKER_OPEN",
+        ]
+        | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if (self.reply is None) == (self.error is None):
+            raise ValueError("needs either reply or error")
 
 
-def _line(raw: bytes, place: Place) -> Line:
+def _line(raw: bytes, source: str) -> Line:
     try:
         content: Any = orjson.loads(raw)
     except orjson.JSONDecodeError:
         content = None
     if not isinstance(content, dict):
-        raise SettingsError(f"{place.where} is not a JSON object")
-    said = place.read(_LineTable, content)
-    if ("reply" in content) == ("error" in content):
-        raise SettingsError(f"{place.where}: needs either reply or error")
-    if said.error not in _ERRORS:
-        raise place.fault("error", "must be one of " + ", ".join(_ERRORS))
+        raise SettingsError(f"{source} is not a JSON object")
+    said: _LineTable = read(_LineTable, content, source)
     by_field = said.contains if isinstance(said.contains, dict) else {"": said.contains}
     needles = [
         (name, needle)
@@ -205,7 +202,7 @@ def _line(raw: bytes, place: Place) -> Line:
         said.reply if isinstance(said.reply, str) else orjson.dumps(said.reply).decode(),
         FinishReason[said.finish_reason.upper()],
         said.delay_ms / 1000,
-        said.error if "error" in content else None,
+        None if said.error is None else Reason(said.error),
     )
 
 

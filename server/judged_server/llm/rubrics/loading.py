@@ -5,27 +5,18 @@ Whether templates and words fit the form is up to `checking`. docs/rubrics.md sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass as table
 
-from judged_server.llm.config.file_tables import (
-    STRICT,
-    Place,
-    flag,
-    number,
-    read_toml,
-    text,
-    whole_number,
-)
+from judged_server.llm.config.file_tables import STRICT, matching, read, read_toml
 from judged_server.llm.rubrics.checking import check
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.settings import SettingsError
@@ -35,32 +26,9 @@ MAX_DIMENSIONS = 16
 MAX_GRADES = 11
 
 _SUFFIX = ".toml"
-
-_ID = "[a-z][a-z0-9_]*"
-_ID_RULE = "a name of a-z, 0-9 and _ that begins with a letter"
-_LONGEST_ID = 64
-_LONGEST_ID_OF_CLAIMS = 48
-"""Shorter, as each step has its own name behind it."""
-_LONGEST_NAME = 32
-_GRADE = re.compile("[A-Za-z0-9]{1,32}")
-_LONGEST_DESCRIPTION = 1000
-_LONGEST_PROSE = 1 << 16
 _MIN_SCORE, _MIN_SCORE_OF_VERDICT = 0.7, 0.5
 _TAKEN = {"reasoning", "overall"}
 """Keys of a reply that no dimension can have."""
-
-_HINTS = {
-    "scored": 'is for form = "verdict" only',
-    "grades": 'is for form = "grade" only',
-    "dimensions": 'is for form = "dimensions" only',
-    "extraction": 'is for form = "claims" only',
-    "verification": 'is for form = "claims" only',
-    "plain_answer": "is not for this form, whose replies are JSON from every model; leave it out",
-}
-
-
-def _prose() -> Any:  # noqa: ANN401 - it stands where a default does
-    return text("a text that is not empty", r"(?s).*\S.*", longest=_LONGEST_PROSE)
 
 
 @cache
@@ -97,111 +65,132 @@ def parse(raw: bytes, source: str) -> Rubric:
 
     Raises SettingsError.
     """
-    place = Place(source)
-    content = place.table(read_toml(raw, source))
-    form = content.get("form", "verdict")
-    if not isinstance(form, str) or form not in _TABLES:
-        raise place.fault("form", "must be one of " + ", ".join(_TABLES))
-    chosen = _TABLES[form]
-    said = place.read(chosen, content, _HINTS | chosen.hints)
-    threshold = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
-    head = Rubric(
-        id=said.id,
-        version=said.version,
-        description=said.description,
-        min_score=threshold if said.min_score is None else said.min_score,
-        fails_closed=said.fails_closed,
-        scored=isinstance(said, _Verdict) and said.scored,
-        system="",
-        user="",
-        structured_answer="",
-        plain_answer="",
-        form=said.form,
-    )
-    if isinstance(said, _Claims):
-        return replace(
-            head,
-            extraction=_step(head, said.extraction, place, "extraction"),
-            verification=_step(head, said.verification, place, "verification"),
-        )
-    if isinstance(said, _Grade):
-        head = replace(head, grades=_grades(said.grades, place))
+    content = read_toml(raw, source)
+    form = content.get("form", "verdict") if isinstance(content, dict) else "verdict"
+    if not isinstance(form, str) or form not in _FORMS:
+        raise SettingsError(f"{source}: form must be one of {', '.join(_FORMS)}")
+    said = read(_FORMS[form], content, source)
+    given = _values(said)
+    if said.min_score is None:
+        given["min_score"] = _MIN_SCORE_OF_VERDICT if said.form == "verdict" else _MIN_SCORE
     if isinstance(said, _Dimensions):
-        head = _with_dimensions(head, content, place)
-    if isinstance(said, _Templates):
-        head = _with_templates(head, said, place)
-    return head
+        given["dimensions"] = tuple((each.name, each.weight) for each in said.dimensions)
+        need_contexts = (each.name for each in said.dimensions if each.needs_contexts)
+        given["need_contexts"] = tuple(need_contexts)
+    if not isinstance(said, _Claims):
+        return _checked(given, source)
+    templates = {form: given.pop(form) for form in ("extraction", "verification")}
+    steps: dict[str, Any] = {
+        form: _checked(
+            given | _values(own) | {"id": f"{said.id}_{form}", "form": form}, f"{source}: {form}"
+        )
+        for form, own in templates.items()
+    }
+    return Rubric(**given, **steps, system="", user="", structured_answer="", plain_answer="")
+
+
+def _values(read_table: Any) -> dict[str, Any]:  # noqa: ANN401 - any table
+    return {field.name: getattr(read_table, field.name) for field in fields(read_table)}
+
+
+def _checked(given: dict[str, Any], source: str) -> Rubric:
+    # JSON is asked for in the same words, whether or not the model is held to it.
+    rubric = Rubric(**{"plain_answer": given["structured_answer"], **given})
+    try:
+        check(rubric)
+    except ValueError as error:
+        raise SettingsError(f"{source}: {error}") from None
+    return rubric
+
+
+def _name(longest: int) -> Any:  # noqa: ANN401 - a type
+    rule = "a name of a-z, 0-9 and _ that begins with a letter"
+    return Annotated[str, Field(max_length=longest), matching("[a-z][a-z0-9_]*", rule)]
+
+
+def _is_scale(words: tuple[str, ...]) -> tuple[str, ...]:
+    if len({word.lower() for word in words}) < len(words):
+        raise ValueError("must be different words, the lowest grade first")
+    return words
+
+
+_Prose = Annotated[
+    str, Field(max_length=1 << 16), matching(r"(?s).*\S.*", "a text that is not empty")
+]
+_Line = Annotated[str, Field(max_length=1000), matching(r".*\S.*", "one line of text, no more")]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Grade = Annotated[str, matching("[A-Za-z0-9]{1,32}", "a word of letters and digits")]
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
 class _Head:
     """What rubrics of all forms have."""
 
-    hints: ClassVar[dict[str, str]] = {}
-
-    id: str = text(_ID_RULE, _ID, longest=_LONGEST_ID)
-    version: int = whole_number(1, 1_000_000)
-    description: str = text("one line of text, no more", r".*\S.*", longest=_LONGEST_DESCRIPTION)
+    id: _name(64)  # type: ignore[valid-type]
+    version: Annotated[int, Field(ge=1, le=1_000_000)]
+    description: _Line
     form: Literal["verdict", "score", "grade", "dimensions", "claims"] = "verdict"
-    min_score: float | None = number(0, 1, None)
-    fails_closed: Literal["yes", "no"] = Field(description="yes or no")
+    min_score: _Share | None = None
+    fails_closed: Literal["yes", "no"]
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
 class _Templates:
-    system: str = _prose()
-    user: str = _prose()
-    structured_answer: str = _prose()
+    system: _Prose
+    user: _Prose
+    structured_answer: _Prose
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
-class _PlainTemplates(_Templates):
-    plain_answer: str = _prose()
+class _Verdict(_Templates, _Head):
+    plain_answer: _Prose
+    scored: bool = False
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
-class _Verdict(_PlainTemplates, _Head):
-    scored: bool = flag(default=False)
+class _Score(_Templates, _Head):
+    plain_answer: _Prose
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
-class _Score(_PlainTemplates, _Head):
-    pass
-
-
-@table(frozen=True, kw_only=True, config=STRICT)
-class _Grade(_PlainTemplates, _Head):
-    grades: Any = ()
-
-
-@table(frozen=True, kw_only=True, config=STRICT)
-class _Dimensions(_Templates, _Head):
-    dimensions: Any = ()
+class _Graded(_Templates, _Head):
+    plain_answer: _Prose
+    grades: Annotated[
+        tuple[_Grade, ...], Field(min_length=2, max_length=MAX_GRADES), AfterValidator(_is_scale)
+    ]
 
 
 @table(frozen=True, config=STRICT)
 class _Dimension:
-    name: str = text(_ID_RULE, _ID, longest=_LONGEST_NAME)
-    weight: float = number(0, 1000, 1.0)
-    needs_contexts: bool = flag(default=False)
+    name: _name(32)  # type: ignore[valid-type]
+    weight: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    needs_contexts: bool = False
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Dimensions(_Templates, _Head):
+    dimensions: Annotated[tuple[_Dimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)]
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in self.dimensions]
+        taken = _TAKEN.intersection(names) or {name for name in names if names.count(name) > 1}
+        if taken:
+            raise ValueError(f"dimensions: name {min(taken)} is taken; choose another")
+        if not any(each.weight for each in self.dimensions):
+            raise ValueError("dimensions must have a weight above 0 somewhere")
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
 class _Claims(_Head):
-    hints: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("system", "user", "structured_answer", "plain_answer"),
-        "belongs into [extraction] and [verification], each with its own",
-    )
-
-    id: str = text(_ID_RULE, _ID, longest=_LONGEST_ID_OF_CLAIMS)
-    extraction: Any = None
-    verification: Any = None
+    id: _name(48)  # type: ignore[valid-type]  # each step has its own name behind it
+    extraction: _Templates
+    verification: _Templates
 
 
-_TABLES: dict[str, type[_Head]] = {
+_FORMS = {
     "verdict": _Verdict,
     "score": _Score,
-    "grade": _Grade,
+    "grade": _Graded,
     "dimensions": _Dimensions,
     "claims": _Claims,
 }
@@ -251,60 +240,3 @@ def _content(path: Path) -> bytes:
     if len(raw) > MAX_FILE_BYTES:
         raise SettingsError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
     return raw
-
-
-def _step(
-    head: Rubric, content: object, place: Place, form: Literal["extraction", "verification"]
-) -> Rubric:
-    """Return one step of a rubric of claims, which is a table of its own."""
-    if content is None:
-        raise place.fault(form, f"must be a table; begin it with [{form}]")
-    inner = place.inner(form)
-    said = inner.read(_Templates, content, _HINTS)
-    return _with_templates(replace(head, id=f"{head.id}_{form}", form=form), said, inner)
-
-
-def _with_templates(head: Rubric, said: _Templates, place: Place) -> Rubric:
-    # JSON is asked for in the same words, whether or not the model is held to it.
-    plain = said.plain_answer if isinstance(said, _PlainTemplates) else said.structured_answer
-    rubric = replace(
-        head,
-        system=said.system,
-        user=said.user,
-        structured_answer=said.structured_answer,
-        plain_answer=plain,
-    )
-    check(rubric, place)
-    return rubric
-
-
-def _grades(content: object, place: Place) -> tuple[str, ...]:
-    """Return the words of a scale. Raises SettingsError."""
-    rule = (
-        f"must be 2 to {MAX_GRADES} different words of letters and digits, the lowest grade first, "
-        'as in grades = ["0", "1", "2", "3"]'
-    )
-    if not isinstance(content, list) or not 2 <= len(content) <= MAX_GRADES:
-        raise place.fault("grades", rule)
-    words = [word for word in content if isinstance(word, str) and _GRADE.fullmatch(word)]
-    if len({word.lower() for word in words}) < len(content):
-        raise place.fault("grades", rule)
-    return tuple(words)
-
-
-def _with_dimensions(head: Rubric, content: object, place: Place) -> Rubric:
-    dimensions: dict[str, float] = {}
-    need_contexts: list[str] = []
-    entries = place.tables(content, "dimensions")
-    if not 1 <= len(entries) <= MAX_DIMENSIONS:
-        raise place.fault("dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]]")
-    for inner, inner_content in entries:
-        entry = inner.read(_Dimension, inner_content)
-        if entry.name in dimensions or entry.name in _TAKEN:
-            raise inner.fault("name", "is taken; choose another")
-        dimensions[entry.name] = entry.weight
-        if entry.needs_contexts:
-            need_contexts.append(entry.name)
-    if not any(dimensions.values()):
-        raise place.fault("dimensions", "must have a weight above 0 somewhere")
-    return replace(head, dimensions=tuple(dimensions.items()), need_contexts=tuple(need_contexts))

@@ -85,11 +85,11 @@ class Rubric:
     description: str
     min_score: float
     fails_closed: Literal["yes", "no"]
-    scored: bool
     system: str
     user: str
     structured_answer: str
     plain_answer: str
+    scored: bool = False
     form: Form = "verdict"
     grades: tuple[str, ...] = ()
     dimensions: tuple[tuple[str, float], ...] = ()

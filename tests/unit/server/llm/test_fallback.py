@@ -17,8 +17,9 @@ from judged_server.llm.chat import (
     FinishReason,
     TokenUsage,
 )
+from judged_server.llm.config.configuration import chain_of
 from judged_server.llm.config.configured import ModelConfiguration
-from judged_server.llm.fallback import FallbackModel, chain_of, passes_on, with_chain
+from judged_server.llm.fallback import FallbackModel, passes_on, with_chain
 from judged_server.llm.faults import ProviderFault, Reason
 
 from tests.fakes.still_clock import StillClock
