@@ -1,12 +1,14 @@
 """The language models of one server, as the operator named them.
 
-A model whose key is missing is listed all the same, with what to do.
+A model whose key is missing is listed all the same, with what to do. Of a model with fallbacks, the
+reply says who gave it, so that it is paid by its own prices and not taken for an answer of the
+model that was asked.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -31,7 +33,7 @@ from judged_server.llm.config.configured import (
     Structured,
 )
 from judged_server.llm.config.secrets import KeyMissing, key_of
-from judged_server.llm.fallback import FallbackModel, with_chain
+from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.transport.clock import Clock
@@ -48,62 +50,62 @@ MOST_OUTPUT_SHARE = 10
 """Output tokens over `max_tokens` from which, beside those, a count is not believed: some providers
 do not count what a model thinks among them."""
 
+_OF_THE_PROVIDER = {
+    Reason.TIMEOUT,
+    Reason.RATE_LIMITED,
+    Reason.PROVIDER_UNREACHABLE,
+    Reason.PROVIDER_REFUSED_KEY,
+    Reason.BREAKER_OPEN,
+}
+
+OWN_SHARE = 0.5
+"""What a model may take of the time that is left, while others stand behind it."""
+
 _MAY_BE_CUT = (FinishReason.STOP, FinishReason.OTHER, FinishReason.UNTOLD)
 
 _log = logger("llm")
 
 
+@dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """A model of the configuration; implements chat.ChatModel."""
+    """A model of the configuration; implements chat.ChatModel.
 
-    def __init__(
-        self,
-        card: ChatModelCard,
-        model: ModelConfiguration,
-        dialect: Dialect,
-        headers: Mapping[str, str],
-        endpoint: Endpoint,
-        clock: Clock,
-        *,
-        waits: bool = True,
-    ) -> None:
-        """Ask `endpoint`; wait while it is unhealthy, unless `waits` is false."""
-        self._model = model
-        self._dialect = dialect
-        self._path = dialect.path(model)
-        self._headers = headers
-        self._endpoint = endpoint
-        self._clock = clock
-        self._waits = waits
-        self.card = card
-        self.cards = (card,)
-        self.problem = ""
+    One whose key is missing has a `problem`, and stands for its kept replies. One that does not
+    wait while its provider is unhealthy has another one behind it.
+    """
 
-    def before_fallback(self) -> ConfiguredModel:
-        """Return the same model, which gives up sooner: another one stands behind it."""
-        return ConfiguredModel(
-            self.card,
-            self._model,
-            self._dialect,
-            self._headers,
-            self._endpoint,
-            self._clock,
-            waits=False,
-        )
+    card: ChatModelCard
+    model: ModelConfiguration
+    dialect: Dialect
+    headers: Mapping[str, str]
+    endpoint: Endpoint
+    clock: Clock
+    problem: str = ""
+    waits: bool = True
+
+    @property
+    def cards(self) -> tuple[ChatModelCard, ...]:
+        """Its own card."""
+        return (self.card,)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
-        """Return the reply within `timeout_s` seconds, retries included. Raises ProviderFault."""
-        began = self._clock.now()
-        body = orjson.dumps(self._dialect.write_request(self._model, request))
+        """Return the reply within `timeout_s` seconds, retries included.
+
+        Raises ProviderFault, and ModelNotConfigured where the key is missing.
+        """
+        if self.problem:
+            raise ModelNotConfigured(self.card.name, self.problem)
+        began = self.clock.now()
+        body = orjson.dumps(self.dialect.write_request(self.model, request))
         call = Call(
-            self._path,
-            self._headers,
+            self.dialect.path(self.model),
+            self.headers,
             body,
-            self._dialect.read_reply,
+            self.dialect.read_reply,
             len(body) // BYTES_A_TOKEN + request.max_tokens,
             request.receipt,
         )
-        reply, attempts = await self._endpoint.ask(call, timeout_s, waits=self._waits)
+        reply, attempts = await self.endpoint.ask(call, timeout_s, waits=self.waits)
         usage = reply.usage
         most_output = request.max_tokens * MOST_OUTPUT_SHARE + MOST_HIDDEN_TOKENS
         if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:
@@ -112,27 +114,81 @@ class ConfiguredModel:
         elif usage.output_tokens >= request.max_tokens and reply.finish_reason in _MAY_BE_CUT:
             # Whatever it says: some servers say "stop" of a reply that they cut.
             reply = reply._replace(finish_reason=FinishReason.LENGTH)
-        return Completed(reply, attempts, self._clock.now() - began)
+        return Completed(reply, attempts, self.clock.now() - began)
 
 
-class MissingKeyModel:
-    """A model whose key is missing; implements chat.ChatModel.
+class FallbackModel:
+    """A model with others behind it, in order; implements chat.ChatModel."""
 
-    It stands for its kept replies. `problem` says what to do to have it asked.
-    """
-
-    def __init__(self, card: ChatModelCard, problem: str) -> None:
+    def __init__(self, card: ChatModelCard, models: Sequence[ChatModel], clock: Clock) -> None:
+        """Ask the first of `models` first; `card` is its card, with the chain in its conditions."""
         self.card = card
-        self.cards = (card,)
-        self.problem = problem
+        self.cards = tuple(model.card for model in models)
+        self.problem = ""
+        self._models = models
+        self._clock = clock
 
-    async def complete(
-        self,
-        request: ChatRequest,  # noqa: ARG002 - of the protocol
-        timeout_s: float,  # noqa: ARG002
-    ) -> Completed:
-        """Raise ModelNotConfigured."""
-        raise ModelNotConfigured(self.card.name, self.problem)
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+        """Return the first reply within `timeout_s` seconds, of which each model leaves a share.
+
+        Raises the ProviderFault of the model that was asked when none can answer, with the attempts
+        of all.
+        """
+        began = self._clock.now()
+        attempts = 0
+        fault: ProviderFault | None = None
+        first, *others = self._models
+        chain = [first, *(m for m in others if m.card.logprobs or not request.logprobs)]
+        for place, model in enumerate(chain):
+            left_s = timeout_s - (self._clock.now() - began)
+            if fault is not None:
+                if left_s <= 0:
+                    break
+                _log.warning(
+                    "llm fallback",
+                    model=self.card.name,
+                    fallback=model.card.name,
+                    reason=str(fault.reason),
+                )
+            if place < len(chain) - 1:
+                left_s *= OWN_SHARE
+            try:
+                done = await model.complete(request, left_s)
+            except ProviderFault as failed:
+                attempts += failed.attempts
+                fault = fault or failed
+                if not passes_on(failed):
+                    break
+                continue
+            return Completed(
+                done.reply,
+                attempts + done.attempts,
+                self._clock.now() - began,
+                None if fault is None else model.card,
+            )
+        if fault is None:
+            raise RuntimeError("a chain holds one model at least")
+        fault.attempts = attempts
+        raise fault
+
+
+def passes_on(fault: ProviderFault) -> bool:
+    """Return whether another provider may do better.
+
+    A request that this one turned down as such, too long say, is not sent to another.
+    """
+    return fault.reason in _OF_THE_PROVIDER or fault.retryable or fault.unsent
+
+
+def with_chain(card: ChatModelCard, chain: Sequence[ChatModelCard]) -> ChatModelCard:
+    """Return the card of a model whose replies may be those of a chain as well."""
+    if not chain:
+        return card
+    behind = [
+        [other.name, other.provider, other.dialect, other.model, other.conditions]
+        for other in chain
+    ]
+    return replace(card, conditions=orjson.dumps([card.conditions, behind]).decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,45 +223,40 @@ class ChatModels:
             for provider in configuration.providers
             if provider.replies is not None
         }
-        keys, problems = _keys(configuration.providers, environ)
         providers = {provider.name: provider for provider in configuration.providers}
         named = {model.name: model for model in configuration.models}
-        cards: dict[str, ChatModelCard] = {}
-        alone: dict[str, ChatModel] = {}
+        keys = {name: _key(provider, environ) for name, provider in providers.items()}
+        alone: dict[str, ConfiguredModel | FakeModel] = {}
         for model in configuration.models:
             provider = providers[model.provider]
             script = scripts.get(provider.name)
-            card = cards[model.name] = _card(model, provider, script)
+            card = _card(model, provider, script)
             if script is not None:
                 alone[model.name] = FakeModel(card, script, clock)
-            elif provider.name in keys:
-                dialect = DIALECTS[provider.dialect]
-                alone[model.name] = ConfiguredModel(
-                    card,
-                    model,
-                    dialect,
-                    dialect.headers(provider, keys[provider.name]),
-                    self._endpoints[provider.name],
-                    clock,
-                )
-        self._listed: dict[str, ListedModel] = {}
-        self._models: dict[str, ChatModel] = {}
-        for model in configuration.models:
-            chain = chain_of(model.name, named)
-            card = with_chain(cards[model.name], [cards[name] for name in chain])
-            self._listed[model.name] = ListedModel(card, problems.get(model.provider, ""))
-            if model.name not in alone:
-                self._models[model.name] = MissingKeyModel(card, problems[model.provider])
                 continue
-            # Those behind it whose key is missing are left out; that was logged above.
-            able = [alone[name] for name in (model.name, *chain) if name in alone]
-            able[:-1] = [
-                one.before_fallback() if isinstance(one, ConfiguredModel) else one
-                for one in able[:-1]
-            ]
-            self._models[model.name] = (
-                FallbackModel(card, able, clock) if chain else alone[model.name]
+            key, problem = keys[provider.name]
+            dialect = DIALECTS[provider.dialect]
+            headers = dialect.headers(provider, key)
+            endpoint = self._endpoints[provider.name]
+            alone[model.name] = ConfiguredModel(
+                card, model, dialect, headers, endpoint, clock, problem
             )
+        self._models: dict[str, ChatModel] = {}
+        for name, own in alone.items():
+            chain = [alone[other] for other in chain_of(name, named)]
+            card = with_chain(own.card, [other.card for other in chain])
+            # Those behind it whose key is missing are left out; that was logged.
+            able = [own, *(other for other in chain if not other.problem)]
+            if isinstance(own, ConfiguredModel) and (own.problem or not chain):
+                self._models[name] = replace(own, card=card)
+            elif not chain:
+                self._models[name] = own
+            else:
+                hasty = [
+                    replace(each, waits=False) if isinstance(each, ConfiguredModel) else each
+                    for each in able[:-1]
+                ]
+                self._models[name] = FallbackModel(card, [*hasty, able[-1]], clock)
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
@@ -214,31 +265,27 @@ class ChatModels:
 
     def listed(self) -> tuple[ListedModel, ...]:
         """Return the models as they are now, the default first, those that can't be asked too."""
-        return tuple(
-            replace(listed, problem=listed.problem or self._refused_key(listed.card))
-            for listed in self._listed.values()
-        )
+        listed = []
+        for model in self._models.values():
+            problem = model.problem
+            if isinstance(model, ConfiguredModel):  # of another one a fallback may answer
+                problem = problem or model.endpoint.problem
+            listed.append(ListedModel(model.card, problem))
+        return tuple(listed)
 
     def open_breakers(self) -> dict[str, float]:
         """Return 1 for each provider that is not asked until it answers again, 0 for the others."""
         return {name: float(each.is_unhealthy) for name, each in self._endpoints.items()}
-
-    def _refused_key(self, card: ChatModelCard) -> str:
-        """Return what to do about a model's key, "" while a fallback may answer."""
-        endpoint = self._endpoints.get(card.provider)
-        if endpoint is None or isinstance(self._models[card.name], FallbackModel):
-            return ""
-        return endpoint.problem
 
     def get(self, name: str) -> ChatModel:
         """Return a model by name, "" for the default; one without its key has a `problem`.
 
         Raises ModelNotConfigured with the next step when there is none.
         """
-        name = name or next(iter(self._listed))
+        name = name or next(iter(self._models))
         model = self._models.get(name)
         if model is None:
-            raise ModelNotConfigured(name, "this server knows " + ", ".join(self._listed))
+            raise ModelNotConfigured(name, "this server knows " + ", ".join(self._models))
         return model
 
     async def close(self) -> None:
@@ -247,21 +294,15 @@ class ChatModels:
             await endpoint.close()
 
 
-def _keys(
-    providers: tuple[ProviderConfiguration, ...], environ: Mapping[str, str]
-) -> tuple[dict[str, SecretStr | None], dict[str, str]]:
-    """Return the keys of the providers that can be asked, and the problems of the others."""
-    keys: dict[str, SecretStr | None] = {}
-    problems: dict[str, str] = {}
-    for provider in providers:
-        if provider.dialect not in DIALECTS:
-            continue
-        try:
-            keys[provider.name] = key_of(provider, environ)
-        except KeyMissing as missing:
-            problems[provider.name] = f"{missing}, and start the server again"
-            _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
-    return keys, problems
+def _key(
+    provider: ProviderConfiguration, environ: Mapping[str, str]
+) -> tuple[SecretStr | None, str]:
+    """Return the key of a provider, and what to do where it is missing."""
+    try:
+        return key_of(provider, environ), ""
+    except KeyMissing as missing:
+        _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
+        return None, f"{missing}, and start the server again"
 
 
 def _card(

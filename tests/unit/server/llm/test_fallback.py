@@ -19,8 +19,8 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configuration import chain_of
 from judged_server.llm.config.configured import ModelConfiguration
-from judged_server.llm.fallback import FallbackModel, passes_on, with_chain
 from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.models import FallbackModel, passes_on, with_chain
 
 from tests.fakes.still_clock import StillClock
 
