@@ -22,10 +22,17 @@ from judged_server.api.convert.judging import read_asking, read_groups, read_spe
 from judged_server.api.convert.scoring import read_answers, read_rubrics
 from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
-from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
+from judged_server.llm.chat import (
+    ChatReply,
+    ClaimCheck,
+    Claims,
+    Dimensions,
+    FinishReason,
+    ParsedReply,
+    ProviderFault,
+    TokenUsage,
+)
 from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.faults import ProviderFault
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.providers import DIALECTS
 from judged_server.llm.reply_cache import from_payload, to_payload

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
+from judged_server.llm.chat import ChatReply, ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.rubric import Rubric
 

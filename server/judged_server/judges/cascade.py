@@ -46,7 +46,7 @@ from judged_server.domain import (
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.judges.base import Caller, Judge, Parameter, Profile, PureJudge
 from judged_server.judges.calibrated import CalibratedJudge
-from judged_server.llm.budget.pricing import estimate_calls
+from judged_server.llm.budget.budgets import estimate_calls
 from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration.cascade import (
     BUCKETS,

@@ -36,7 +36,7 @@ from judged_server.domain import (
     VerdictSample,
 )
 from judged_server.judges.base import Caller, Judge, Profile
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import Reason
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.concurrency import fan_out
 

@@ -30,13 +30,14 @@ from judged_server.llm.chat import (
     ChatReply,
     ChatRequest,
     Completed,
+    ModelFault,
+    ParsedReply,
     Prices,
+    ProviderFault,
+    Reason,
     missing_key_fault,
 )
-from judged_server.llm.faults import ModelFault, ProviderFault, Reason
-from judged_server.llm.parsing.parsed_reply import ParsedReply
-from judged_server.llm.parsing.probabilities import weighed
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.parsing.reply import read, weighed
 from judged_server.llm.question import PlannedCall, Question, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.prompt import new_nonce

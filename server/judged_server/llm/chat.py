@@ -1,4 +1,10 @@
-"""The words between judges and language models: a request, a reply, a model.
+"""The words between judges and language models: a request, a reply, a model, what can go wrong.
+
+    ModelFault               reason, message, whether asking again may help
+      ProviderFault          ... the provider failed, or could not be reached
+
+A fault becomes the status of one verdict, never a failed call. Messages never quote a prompt, a
+reply or a key.
 
 Values that every question makes are tuples: a dataclass takes twice as long to make. How a provider
 spells them is in `providers`, what is asked in `rubrics`.
@@ -8,12 +14,83 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import NamedTuple, Protocol
 
-from judged.values.choices import CacheMode
+from judged.values.choices import CacheMode, ClaimVerdict, Status
 
 from judged_server.errors import ModelNotConfigured
+
+
+class Reason(StrEnum):
+    """Why there is no verdict; the names are those of ErrorReason on the wire."""
+
+    TIMEOUT = "TIMEOUT"
+    RATE_LIMITED = "RATE_LIMITED"
+    PROVIDER_UNREACHABLE = "PROVIDER_UNREACHABLE"
+    PROVIDER_ERROR = "PROVIDER_ERROR"
+    PROVIDER_REFUSED_KEY = "PROVIDER_REFUSED_KEY"
+    BREAKER_OPEN = "BREAKER_OPEN"
+    REFUSED = "REFUSED"
+    UNPARSABLE = "UNPARSABLE"
+    SCHEMA = "SCHEMA"
+    REPLY_TRUNCATED = "REPLY_TRUNCATED"
+    NO_QUORUM = "NO_QUORUM"
+    NOT_CACHED = "NOT_CACHED"
+    BUDGET = "BUDGET"
+    EMPTY_ANSWER = "EMPTY_ANSWER"
+    NO_CONTEXT = "NO_CONTEXT"
+    NO_CLAIMS = "NO_CLAIMS"
+    MARKER_REPEATED = "MARKER_REPEATED"
+
+
+class ModelFault(Exception):
+    """One call gave no verdict. `retryable` says whether sending the context again may help.
+
+    `in_doubt` is what was sent of it may have cost all the same, in nano-units.
+    """
+
+    def __init__(self, reason: Reason, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.retryable = retryable
+        self.in_doubt = 0
+
+
+class ProviderFault(ModelFault):
+    """The provider failed, or could not be reached.
+
+    `status` is its HTTP status, None when there was no reply. `retry_after_s` is how long it asked
+    to be left alone, None when it named no time. `attempts` is the number of requests sent in all;
+    0 says that this server held the call back. `unsent` says that it was not reached: there was no
+    connection, or something before it answered.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        retryable: bool,
+        status: int | None = None,
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(reason, message, retryable=retryable)
+        self.status = status
+        self.retry_after_s: float | None = None
+        self.attempts = attempts
+        self.unsent = False
+
+    def of_provider(self, name: str) -> None:
+        """Let the message say who failed."""
+        self.message = f"provider {name}: {self.message}"
+        self.args = (self.message,)
+
+    @property
+    def turned_down(self) -> bool:
+        """Whether the last request was not accepted: no connection, or an HTTP error."""
+        return self.unsent or (self.status is not None and self.status >= 400)
 
 
 class FinishReason(Enum):
@@ -102,6 +179,52 @@ class ChatReply(NamedTuple):
     logprobs: tuple[TokenLogprob, ...] = ()
     left_out: tuple[str, ...] = ()
     unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Scores in [0, 1] by dimension, in the rubric's order, and the model's own overall number."""
+
+    scores: tuple[tuple[str, float], ...]
+    reported_overall: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The claims of a text, in its order."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """What the contexts say of one claim, and where."""
+
+    verdict: ClaimVerdict
+    evidence: str
+
+
+class ParsedReply(NamedTuple):
+    """What one sample says.
+
+    `yes` and `score` (in [0, 1]) mean something only when `status` is OK, and only for rubrics that
+    ask for a verdict or a score; other rubrics put what was said into `content`. `reason` is set
+    only when the status is not OK; `retryable` says of a failure whether asking again may help.
+    """
+
+    status: Status
+    yes: bool = False
+    score: float = 0.0
+    reasoning: str = ""
+    reason: Reason | None = None
+    message: str = ""
+    retryable: bool = False
+    content: Dimensions | Claims | ClaimCheck | None = None
+
+
+REFUSED = ParsedReply(
+    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     FinishReason,
+    ProviderFault,
+    Reason,
     TokenUsage,
 )
 from judged_server.llm.config.configuration import chain_of, read_configuration
@@ -33,7 +35,6 @@ from judged_server.llm.config.configured import (
     Structured,
 )
 from judged_server.llm.config.secrets import KeyMissing, key_of
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.transport.clock import Clock

@@ -15,7 +15,7 @@ from judged_server.domain.usage import to_amount
 from judged_server.judges.base import Judge
 from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer
-from judged_server.llm.budget.pricing import estimate_calls
+from judged_server.llm.budget.budgets import estimate_calls
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint

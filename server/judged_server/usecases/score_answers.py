@@ -33,8 +33,7 @@ from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledR
 from judged_server.judges.llm.scoring_session import Asking, fault
 from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, nothing
-from judged_server.llm.chat import check_api_keys, missing_key_fault
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import Reason, check_api_keys, missing_key_fault
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.scheduling.concurrency import choose_class, fan_out
 from judged_server.telemetry import logger

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.llm.transport.request_queue import RequestQueue, Turn
+from judged_server.llm.transport.endpoint import RequestQueue, Turn
 from judged_server.tenant import current_sender
 
 from tests.fakes.providers.scripted_provider import (

@@ -11,9 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from judged_server.llm.chat import ChatRequest
+from judged_server.llm.chat import ChatRequest, ProviderFault
 from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.faults import ProviderFault
 from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.clock import Clock
 

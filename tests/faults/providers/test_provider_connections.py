@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import Reason
 
 from tests.fakes.providers.faulty_http import (
     Connection,

@@ -10,9 +10,8 @@ from random import Random
 
 import pytest
 from judged_server.errors import ModelNotConfigured
-from judged_server.llm.chat import Completed
+from judged_server.llm.chat import Completed, Reason
 from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.faults import Reason
 from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.clock import Clock
 

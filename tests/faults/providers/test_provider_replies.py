@@ -9,9 +9,8 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from judged_server.llm.chat import TokenUsage
+from judged_server.llm.chat import ProviderFault, Reason, TokenUsage
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import read_reply
 from judged_server.llm.transport.http import MAX_BODY_BYTES, HttpTransport
 

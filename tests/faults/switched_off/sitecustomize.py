@@ -105,7 +105,7 @@ def characters_of_keys() -> None:
 
 def words_of_others() -> None:
     """Quote what a library says of a failed request."""
-    from judged_server.llm.faults import Reason
+    from judged_server.llm.chat import Reason
     from judged_server.llm.transport.http import HttpTransport
 
     def classify(self: Any, error: Exception) -> Any:

@@ -42,8 +42,7 @@ from judged_server.judges.llm.scoring_session import (
     find_by_vote,
 )
 from judged_server.llm.caller import ModelCaller, nothing
-from judged_server.llm.chat import ChatModel, prices_of
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import ChatModel, Reason, prices_of
 from judged_server.llm.question import PlannedCall, Question
 from judged_server.llm.rubrics.prompt import holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric

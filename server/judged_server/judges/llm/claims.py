@@ -21,9 +21,8 @@ from judged_server.judges.llm.scoring_session import (
     fault,
     fault_of,
 )
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import ClaimCheck, Claims, ParsedReply, Reason
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out
 

@@ -27,9 +27,7 @@ from judged_server.judges.llm.scoring_session import (
     source_of,
 )
 from judged_server.llm.caller import Answer
-from judged_server.llm.chat import ChatReply
-from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.chat import ChatReply, ParsedReply, Reason
 from judged_server.llm.rubrics.prompt import holds_reserved
 
 

@@ -19,7 +19,7 @@ from judged_server.judges.llm.scoring_session import (
     by_threshold,
     voted,
 )
-from judged_server.llm.parsing.parsed_reply import Dimensions, ParsedReply
+from judged_server.llm.chat import Dimensions, ParsedReply
 from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 
 

@@ -12,9 +12,7 @@ from judged.values.choices import Source, Status
 from judged_server.domain import TIE_TOLERANCE, VerdictFault
 from judged_server.domain.answers import DimensionScore, VerifiedClaim
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
-from judged_server.llm.chat import ChatModel, ChatReply
-from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.chat import ChatModel, ChatReply, ParsedReply, Reason
 from judged_server.llm.question import Question
 from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out

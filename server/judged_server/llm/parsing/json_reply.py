@@ -16,12 +16,12 @@ from typing import Any
 
 from judged.values.choices import ClaimVerdict, Status
 
-from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import (
+from judged_server.llm.chat import (
     ClaimCheck,
     Claims,
     Dimensions,
     ParsedReply,
+    Reason,
 )
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
 

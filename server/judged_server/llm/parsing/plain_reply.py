@@ -12,9 +12,8 @@ from functools import lru_cache
 
 from judged.values.choices import Status
 
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import REFUSED, ParsedReply, Reason
 from judged_server.llm.parsing.json_reply import has_tags, shortened
-from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply
 from judged_server.llm.rubrics.rubric import Rubric
 
 MAX_CHARACTERS = 1 << 15

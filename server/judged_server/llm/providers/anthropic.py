@@ -12,12 +12,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
+from judged_server.llm.chat import (
+    ChatReply,
+    ChatRequest,
+    FinishReason,
+    ProviderFault,
+    Reason,
+    ReplySchema,
+    TokenUsage,
+)
 from judged_server.llm.config.configured import (
     ModelConfiguration,
     Structured,
 )
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     NO_MONEY,

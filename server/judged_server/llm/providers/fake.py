@@ -27,11 +27,12 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     FinishReason,
+    ProviderFault,
+    Reason,
     TokenUsage,
 )
 from judged_server.llm.config.configured import Structured
 from judged_server.llm.config.file_tables import STRICT, read
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError

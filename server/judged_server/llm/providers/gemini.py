@@ -15,6 +15,8 @@ from judged_server.llm.chat import (
     ChatReply,
     ChatRequest,
     FinishReason,
+    ProviderFault,
+    Reason,
     ReplySchema,
     TokenUsage,
 )
@@ -22,7 +24,6 @@ from judged_server.llm.config.configured import (
     ModelConfiguration,
     Structured,
 )
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     BAD_KEY,

@@ -16,9 +16,15 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import SecretStr
 
-from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.chat import (
+    ChatReply,
+    FinishReason,
+    ProviderFault,
+    Reason,
+    TokenLogprob,
+    TokenUsage,
+)
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
 
 TOO_LONG = "the texts are longer than the model's window; send shorter ones"
 NO_MONEY = "the account has no money or quota left"

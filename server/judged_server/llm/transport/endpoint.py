@@ -6,28 +6,49 @@ up to 8 s (full jitter, so that callers turned away together do not come back to
 a provider in trouble from being finished off is not a number of tries: the breaker stops all
 requests to it but a probe, see `limits`. A provider that did not answer in its time is asked once
 more at most, and one that another model stands behind three times.
+
+Senders take turns by the tokens of their requests, interactive requests before those of batch work
+(`scheduling.round_robin`), so that nobody who has much to ask takes all places from the others.
+Those of one sender go in the order they came.
+
+A request goes when three agree: the breaker, the rate, and the window of calls under
+way. Until then it waits, which costs no request, and fails only when its time can't suffice, when
+the key is refused, or when a fallback stands ready (`waits` is false).
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from judged_server.llm.chat import ChatReply, Receipt
+from judged_server.llm.chat import ChatReply, ProviderFault, Reason, Receipt
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
-from judged_server.llm.transport.limits import retry_after_s
-from judged_server.llm.transport.request_queue import RequestQueue
+from judged_server.llm.transport.limits import Breaker, Permit, Rate, Window, retry_after_s
+from judged_server.scheduling.round_robin import FairQueue
 from judged_server.telemetry import logger
+from judged_server.tenant import current_sender
 
 MAX_TRIES_BEFORE_FALLBACK = 3
 MAX_TIMEOUTS = 2
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
-_FORBIDDEN = 403
 _LOG_EVERY_S = 60.0
+LEAST_PAUSE_S = 1.0
+"""The pause after a 429 that names a shorter one, or none."""
+UNREACHED_S = 30.0
+"""How long a provider that nobody has reached yet is tried: its address may be wrong."""
+
+TURN_TOKENS, REQUEST_TOKENS = 4_096, 512
+"""What a sender may use in its turn: a handful of usual questions. A request counts for so many
+tokens more, since it takes a place however short it is."""
+
+_JUST_OVER_S = 0.1
+"""How long after a pause it is still what a call has waited for."""
+_FORBIDDEN, _TOO_MANY = 403, 429
 
 _log = logger("llm")
 
@@ -172,3 +193,221 @@ class Endpoint:
         if now >= self._logged.get(kind, now):
             self._logged[kind] = now + _LOG_EVERY_S
             _log.warning("llm provider failed", provider=self._provider.name, reason=fault.message)
+
+
+class Turn(NamedTuple):
+    """Leave to send one request; handed back by exactly one method of the queue."""
+
+    number: int
+    permit: Permit
+    tokens: int
+
+
+class _Waiting(NamedTuple):
+    """A call that waits for its turn until `ends`."""
+
+    turn: asyncio.Future[Turn]
+    tokens: int
+    ends: float
+    waits: bool
+
+
+class RequestQueue:
+    """The requests to one provider; used on one event loop."""
+
+    def __init__(self, provider: ProviderConfiguration, clock: Clock) -> None:
+        self._name = f"provider {provider.name}"
+        self._clock = clock
+        self._breaker = Breaker(provider.name, clock)
+        self._window = Window(provider.max_concurrency)
+        self._rate = Rate(provider.requests_per_minute, provider.tokens_per_minute, clock)
+        self._limited_until = -math.inf
+        self._waiting: FairQueue[_Waiting] = FairQueue(TURN_TOKENS)
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = math.inf
+        self._reached = False
+        self._unreached_since: float | None = None
+
+    def __len__(self) -> int:
+        """Return how many calls wait."""
+        return sum(not waiting.turn.done() for waiting in self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return self._window.in_flight
+
+    @property
+    def room(self) -> int:
+        """How many requests may be under way."""
+        return self._window.limit
+
+    @property
+    def key_problem(self) -> str:
+        """What to do about the key that the provider refused, "" when it did not."""
+        cause = self._breaker.cause
+        refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
+        return cause.message if cause is not None and refused else ""
+
+    @property
+    def is_unhealthy(self) -> bool:
+        """Whether all requests wait for the provider to recover."""
+        return self._breaker.is_open
+
+    async def turn(self, tokens: int, ends: float, *, waits: bool = True) -> Turn:
+        """Return once a request of so many tokens may be sent, before `ends` of the clock.
+
+        Raises ProviderFault, of no attempt, when it may not.
+        """
+        if (fault := self._hopeless(ends, waits)) is not None:
+            raise fault
+        future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        self._waiting.put(_Waiting(future, tokens, ends, waits), current_sender())
+        self._wake()
+        try:
+            async with asyncio.timeout(ends - self._clock.now()):
+                return await future
+        except BaseException as error:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.dropped(future.result())  # the turn came together with the end
+            if isinstance(error, TimeoutError):
+                raise self._out_of_time() from None
+            raise
+
+    def answered(self, turn: Turn, tokens: int) -> None:
+        """End a request with a reply that took so many tokens, 0 when it doesn't say."""
+        self._reached = True
+        self._window.succeeded()
+        self._breaker.succeeded(turn.permit)
+        if tokens:
+            self._rate.pay(0, tokens - turn.tokens)
+        self._wake()
+
+    def failed(self, turn: Turn, fault: ProviderFault, *, full_time: bool) -> None:
+        """End a request with a fault; the provider had all its time when `full_time`.
+
+        A time-out counts only then: a caller's short deadline is no news of the provider. A
+        request that was understood and turned down shows that it works; so does a 429.
+        """
+        late = fault.reason is Reason.TIMEOUT
+        limited = fault.status == _TOO_MANY
+        if fault.retryable and (limited or fault.retry_after_s is not None):
+            least_s = LEAST_PAUSE_S if limited else 0.0
+            self._rate.pause(max(fault.retry_after_s or 0.0, least_s))
+        if (late and full_time) or limited:
+            self._window.pressed(turn.number)
+        else:
+            self._window.ended()
+        self._reached = self._reached or not (late or fault.reason is Reason.PROVIDER_UNREACHABLE)
+        if late and not full_time:
+            self._breaker.dropped(turn.permit)
+        elif fault.reason in {Reason.RATE_LIMITED, Reason.PROVIDER_ERROR} and (
+            limited or not (fault.retryable or fault.status == _FORBIDDEN)
+        ):
+            self._breaker.succeeded(turn.permit)
+        else:
+            self._breaker.failed(turn.permit, fault, refuse=self._never_reached(fault))
+        if self._breaker.is_open:
+            for waiting in self._waiting:
+                if not waiting.waits and not waiting.turn.done():
+                    waiting.turn.set_exception(self._unhealthy())
+        self._wake()
+
+    def dropped(self, turn: Turn, *, was_sent: bool = True) -> None:
+        """End a request that says nothing of the provider: its caller has left, say."""
+        if not was_sent:
+            self._rate.pay(-1, -turn.tokens)
+        self._window.ended()
+        self._breaker.dropped(turn.permit)
+        self._wake()
+
+    @property
+    def _wait_s(self) -> float:
+        """The seconds until the next request may go, were there room for it."""
+        limited_s = self._rate.wait_s
+        if limited_s:
+            self._limited_until = self._clock.now() + limited_s
+        return max(self._breaker.wait_s, limited_s)
+
+    def _hopeless(self, ends: float, waits: bool) -> ProviderFault | None:
+        """Return why a call need not wait at all."""
+        if (refusal := self._breaker.refusal()) is not None:
+            return refusal
+        if self._breaker.is_open and not waits:
+            return self._unhealthy()
+        wait_s = self._wait_s
+        if math.isinf(wait_s) or self._clock.now() + wait_s <= ends:
+            return None
+        return self._out_of_time()
+
+    def _wake(self) -> None:
+        """Give their turns to those who may go now; come back when the next one may."""
+        while (head := self._waiting.first()) is not None:
+            if head.turn.done():  # it was cancelled, or turned away
+                self._waiting.take(0)
+                continue
+            fault = self._breaker.refusal()
+            if fault is None and head.ends <= self._clock.now():
+                fault = self._out_of_time()
+            if fault is not None:
+                self._waiting.take(0)
+                head.turn.set_exception(fault)
+                continue
+            if not self._window.has_room:
+                return
+            if (wait_s := self._wait_s) > 0:
+                self._wake_in(wait_s)
+                return
+            self._waiting.take(head.tokens + REQUEST_TOKENS)
+            self._rate.pay(1, head.tokens)
+            head.turn.set_result(Turn(self._window.begin(), self._breaker.begin(), head.tokens))
+
+    def _wake_in(self, seconds: float) -> None:
+        at = self._clock.now() + seconds  # infinite where the outcome of a request wakes
+        if at >= self._timer_at or math.isinf(at):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._clock.call_later(seconds, self._timer_ends)
+
+    def _timer_ends(self) -> None:
+        self._timer_at = math.inf
+        self._wake()
+
+    def _never_reached(self, fault: ProviderFault) -> bool:
+        """Whether nobody has reached the provider for so long that its address may be wrong."""
+        if self._reached or fault.reason is not Reason.PROVIDER_UNREACHABLE:
+            return False
+        now = self._clock.now()
+        if self._unreached_since is None:
+            self._unreached_since = now
+        return now - self._unreached_since >= UNREACHED_S or not fault.retryable
+
+    def _unhealthy(self) -> ProviderFault:
+        return _held_back(
+            Reason.BREAKER_OPEN, f"{self._name} keeps failing and is asked again in some seconds"
+        )
+
+    def _out_of_time(self) -> ProviderFault:
+        """Return the fault of a call whose time is over, or can't suffice."""
+        if self._breaker.is_open:
+            return _held_back(
+                Reason.BREAKER_OPEN, f"{self._name} kept failing for as long as the call could wait"
+            )
+        if self._rate.wait_s or self._clock.now() - self._limited_until < _JUST_OVER_S:
+            return _held_back(
+                Reason.RATE_LIMITED,
+                f"{self._name}: it asked to be left alone, or its requests_per_minute or "
+                "tokens_per_minute are used up, for longer than the call may take",
+            )
+        what = (
+            "nobody could be asked within the call's time"
+            if self._window.has_room
+            else "its max_concurrency is used up for longer than the call may take"
+        )
+        return _held_back(Reason.TIMEOUT, f"{self._name}: {what}")
+
+
+def _held_back(reason: Reason, message: str) -> ProviderFault:
+    return ProviderFault(reason, message, retryable=True, attempts=0)

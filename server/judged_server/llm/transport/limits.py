@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.telemetry import logger
 

@@ -9,7 +9,7 @@ from google.rpc import error_details_pb2, status_pb2
 from judged.v1 import error_reason_pb2
 from judged_server import errors
 from judged_server.api.status import TABLE, internal_fault, to_wire
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import Reason
 
 EXAMPLES: list[errors.JudgedError] = [
     errors.InvalidField("groups[0].query", "too odd"),

@@ -31,8 +31,8 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.span import SpanKind
-from judged_server.llm.budget import pricing
-from judged_server.llm.budget.pricing import CallEstimate
+from judged_server.llm.budget import budgets as pricing
+from judged_server.llm.budget.budgets import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
 

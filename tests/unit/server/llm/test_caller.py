@@ -17,9 +17,10 @@ from judged_server.llm.chat import (
     Completed,
     FinishReason,
     Prices,
+    ProviderFault,
+    Reason,
     TokenUsage,
 )
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.question import Question
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin

@@ -15,11 +15,12 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     FinishReason,
+    ProviderFault,
+    Reason,
     TokenUsage,
 )
 from judged_server.llm.config.configuration import chain_of
 from judged_server.llm.config.configured import ModelConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.models import FallbackModel, passes_on, with_chain
 
 from tests.fakes.still_clock import StillClock

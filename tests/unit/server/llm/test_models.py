@@ -5,9 +5,16 @@ from typing import Any
 
 import pytest
 from judged_server.errors import ModelNotConfigured
-from judged_server.llm.chat import ChatRequest, FinishReason, Prices, ReplySchema, TokenUsage
+from judged_server.llm.chat import (
+    ChatRequest,
+    FinishReason,
+    Prices,
+    ProviderFault,
+    Reason,
+    ReplySchema,
+    TokenUsage,
+)
 from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.models import ChatModels
 from judged_server.settings import SettingsError
 

@@ -73,7 +73,10 @@ def test_a_secret_is_in_no_repr():
         ("[tenants.Search]", r"t.toml: tenants: a name must be small letters"),
         ("tenants = 1", r"t.toml: tenants must be a table"),
         ("[tenants.a]\nweight = 0", r"tenants: a: weight must be greater than or equal to 1"),
-        ("[tenants.a]\ntokens_per_second = 0", r"tokens_per_second must be greater than or equal to 1"),
+        (
+            "[tenants.a]\ntokens_per_second = 0",
+            r"tokens_per_second must be greater than",
+        ),
         ("[tenant.search]", r"t.toml: tenant is not known here; did you mean tenants\?"),
         ("[tenants.a]\njudges = []", r"t.toml: tenants: a: judges must have at least 1 item"),
         ("[tenants.a]\njudges = 'exact'", r"t.toml: tenants: a: judges must be an array"),

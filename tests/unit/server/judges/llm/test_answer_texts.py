@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain.answers import AnswerItem
 from judged_server.judges.llm.answers import MissingInput, RenderedText, show, texts_of, within
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import Reason
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRICS = load_builtin()

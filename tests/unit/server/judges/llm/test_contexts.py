@@ -15,9 +15,7 @@ from judged_server.judges.llm.contexts import (
 )
 from judged_server.judges.llm.scoring_session import CODES, MAX_RAW_REPLY_BYTES
 from judged_server.llm.caller import Answer
-from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, Reason, TokenUsage
 
 YES = ParsedReply(Status.OK, yes=True, score=1.0, reasoning="it says so")
 NO = ParsedReply(Status.OK, yes=False, score=0.0, reasoning="it does not")

@@ -8,8 +8,7 @@ from math import ceil, isclose
 import pytest
 from judged.values.choices import Status
 from judged_server.judges.llm.scoring_session import count
-from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.chat import ParsedReply, Reason
 
 YES = ParsedReply(Status.OK, yes=True, score=1.0)
 NO = ParsedReply(Status.OK, yes=False, score=0.0)

@@ -17,10 +17,12 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     FinishReason,
+    ModelFault,
     Prices,
+    ProviderFault,
+    Reason,
     TokenUsage,
 )
-from judged_server.llm.faults import ModelFault, ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import Drawn, Ledger
 

@@ -13,10 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import ClaimVerdict, Status
-from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import (
+    ChatReply,
+    ClaimCheck,
+    Claims,
+    Dimensions,
+    FinishReason,
+    ParsedReply,
+    Reason,
+    TokenUsage,
+)
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import ChatReply, FinishReason, Reason, TokenUsage
 from judged_server.llm.parsing import plain_reply, reply
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.rubrics.loading import load_builtin

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import ParsedReply, Reason
 from judged_server.llm.parsing import plain_reply
-from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]

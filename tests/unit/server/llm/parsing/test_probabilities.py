@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
-from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ParsedReply
-from judged_server.llm.parsing.probabilities import probability_of_yes, weighed
+from judged_server.llm.chat import (
+    ChatReply,
+    FinishReason,
+    ParsedReply,
+    Reason,
+    TokenLogprob,
+    TokenUsage,
+)
+from judged_server.llm.parsing.reply import probability_of_yes, weighed
 
 Top = dict[str, float]
 """Tokens with their probabilities."""

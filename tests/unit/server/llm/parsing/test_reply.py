@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
+from judged_server.llm.chat import ChatReply, FinishReason, Reason, TokenUsage
 from judged_server.llm.config.configured import Structured
-from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin

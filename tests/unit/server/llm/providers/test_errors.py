@@ -10,7 +10,7 @@ import pytest
 from anthropic.types.shared import ErrorResponse
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.providers import DIALECTS
 
 FIELDS = {

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.chat import ChatModelCard, ChatRequest, FinishReason, ReplySchema
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.chat import (
+    ChatModelCard,
+    ChatRequest,
+    FinishReason,
+    ProviderFault,
+    Reason,
+    ReplySchema,
+)
 from judged_server.llm.providers.fake import FakeModel, read_script, texts_of
 from judged_server.llm.rubrics.prompt import data_block, new_nonce
 from judged_server.settings import SettingsError

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_server.llm.faults import Reason
+from judged_server.llm.chat import Reason
 from judged_server.llm.providers.reading import fault_of
 
 

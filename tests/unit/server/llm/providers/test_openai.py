@@ -13,6 +13,8 @@ from judged_server.llm.chat import (
     ChatReply,
     ChatRequest,
     FinishReason,
+    ProviderFault,
+    Reason,
     ReplySchema,
     TokenLogprob,
     TokenUsage,
@@ -22,7 +24,6 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import headers, read_reply, write_request
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming

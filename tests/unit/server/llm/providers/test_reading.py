@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.providers.reading import (
     UnreadableReply,
     error_object,

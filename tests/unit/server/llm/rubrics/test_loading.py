@@ -209,7 +209,7 @@ BAD_OF_FORMS = [
     (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :], '[[dimensions]]\nname = "tone"\nweight = 0',
      "dimensions must have a weight above 0"),
     (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :],
-     "".join(f'[[dimensions]]\nname = "d{n}"\n' for n in range(17)), "dimensions must have at most"),
+     "".join(f'[[dimensions]]\nname = "d{n}"\n' for n in range(17)), "dimensions must have at"),
     (CLAIMS, CLAIMS[CLAIMS.index("[ver") :], "", "verification is missing"),
     (CLAIMS, "[extraction]", "[extractoin]", "is not known here; did you mean extraction?"),
     (CLAIMS, "version = 1", 'version = 1\nsystem = "x"', "system is not known here"),

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import read_reply
 from judged_server.llm.transport.endpoint import (
     LONGEST_BACKOFF_S,

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.transport.limits import (
     FAILED_OF_WINDOW,
     FIRST_COOL_DOWN_S,

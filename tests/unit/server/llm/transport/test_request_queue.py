@@ -6,15 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.faults import ProviderFault, Reason
-from judged_server.llm.transport.limits import FAILED_OF_WINDOW
-from judged_server.llm.transport.request_queue import (
+from judged_server.llm.transport.endpoint import (
     REQUEST_TOKENS,
     TURN_TOKENS,
     RequestQueue,
     Turn,
 )
+from judged_server.llm.transport.limits import FAILED_OF_WINDOW
 from judged_server.tenant import Sender, send_as
 
 from tests.fakes.still_clock import StillClock
