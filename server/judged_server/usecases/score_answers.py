@@ -30,7 +30,7 @@ from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
-from judged_server.judges.llm.scoring_session import Asking, fault
+from judged_server.judges.llm.scoring import Asking, fault
 from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, nothing
 from judged_server.llm.chat import Reason, check_api_keys, missing_key_fault

@@ -22,28 +22,29 @@ from judged_server.domain import (
 from judged_server.domain.answers import AnswerItem, AnswerScore
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Parameter, Profile
-from judged_server.judges.llm.claims import find_claims, most_asked
-from judged_server.judges.llm.dimensions import assessable, find_dimensions
 from judged_server.judges.llm.judge import (
     MODEL,
     NO_CONFIGURATION,
     TEMPERATURE,
     VOTES_ABOVE_ZERO,
     AskableModels,
-    key_parts,
     samples_of,
-    signature_parts,
 )
-from judged_server.judges.llm.scoring_session import (
+from judged_server.judges.llm.scoring import (
+    AskedRubric,
     Asking,
     SampleResult,
     ScoringSession,
+    assessable,
     fault,
     find_by_vote,
+    find_claims,
+    find_dimensions,
+    most_asked,
 )
 from judged_server.llm.caller import ModelCaller, nothing
-from judged_server.llm.chat import ChatModel, Reason, prices_of
-from judged_server.llm.question import PlannedCall, Question
+from judged_server.llm.chat import ChatModel, Reason
+from judged_server.llm.question import PlannedCall
 from judged_server.llm.rubrics.prompt import holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.statistics.calibration.reliability import Platt
@@ -120,10 +121,13 @@ class AnswerScorer:
         self.model = model
         """Who is asked."""
         self._settled = settled
-        self._temperature = float(given["temperature"])
-        self.samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if self._temperature else 1)
+        temperature = float(given["temperature"])
+        self.samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature else 1)
         """How often each question is asked."""
         self._max_tokens = int(given["max_tokens"])
+        self._asked = AskedRubric(self.rubric, model, self.samples, temperature, self._max_tokens)
+        self.priced = self._asked.priced
+        """Whether the prices of all models that may answer are known."""
         self._max_context_tokens = int(given["max_context_tokens"])
         self.bare_identity = self._identity()
         self.identity = self.bare_identity
@@ -134,11 +138,6 @@ class AnswerScorer:
         """Return all of the item that can change its score."""
         return texts_of(self.rubric, item)
 
-    @property
-    def priced(self) -> bool:
-        """Whether the prices of all models that may answer are known."""
-        return bool(prices_of(self.model))
-
     def planned_calls(self, item: AnswerItem) -> Iterator[PlannedCall]:
         """Yield all that `score` may ask of the item.
 
@@ -148,18 +147,16 @@ class AnswerScorer:
         if isinstance(rendered, MissingInput):
             return
         times = 1
+        step, fields = self.rubric, rendered.fields
         if self.rubric.form == "claims":
-            listing, check = most_asked(self.rubric, rendered.fields, self._max_tokens)
-            yield PlannedCall(self.model, self._question(*listing, 0))
-            asked, times = check, MAX_CLAIMS
-        else:
-            asked = self.rubric, rendered.fields
+            (extraction, texts), (step, fields) = most_asked(
+                self.rubric, rendered.fields, self._max_tokens
+            )
+            yield PlannedCall(self.model, self._asked.question(texts, 0, extraction))
+            times = MAX_CLAIMS
         for number in range(self.samples):
-            question = self._question(*asked, number)
+            question = self._asked.question(fields, number, step)
             yield PlannedCall(self.model, question, times, settled=times == 1)
-
-    def _question(self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int) -> Question:
-        return Question(rubric, fields, number, self._temperature, self._max_tokens)
 
     async def score(self, item: AnswerItem, asking: Asking) -> AnswerScore:
         """Return the score of the item, whatever comes of it, in time for the caller.
@@ -170,11 +167,13 @@ class AnswerScorer:
         if isinstance(rendered, MissingInput):
             why = fault(rendered.reason, rendered.message)
             return self.missing(item, why, Status.NOT_ASSESSABLE)
-        session = ScoringSession(
-            asking, self.model, temperature=self._temperature, max_tokens=self._max_tokens
-        )
+        session = ScoringSession(asking, self._asked)
         finding = await self._find(session, rendered)
-        ok = finding.status is Status.OK
+        answers, ok = session.answers, finding.status is Status.OK
+        warnings = []
+        if answers.fallbacks:
+            names = ", ".join(sorted(set(answers.fallbacks.values())))
+            warnings.append(f"answered by a fallback: {names}")
         threshold, calibrator = self._settled.min_score, self._settled.calibrator
         score, platt = np.array([finding.score]), None
         if ok and calibrator is not None:
@@ -189,17 +188,17 @@ class AnswerScorer:
             passed=finding.yes and finding.score + TIE_TOLERANCE >= threshold if ok else None,
             reasoning=finding.reasoning,
             raw_replies=session.raw_replies(),
-            usage=session.usage,
+            usage=answers.usage,
             samples=self.samples,
             agreement=finding.agreement if ok else None,
-            source=session.source,
+            source=answers.source,
             dimensions=finding.dimensions,
             reported_overall=finding.reported_overall,
             claims=finding.claims,
             fault=finding.fault,
-            warnings=rendered.warnings + finding.warnings + session.warnings,
-            model=session.model,
-            system_fingerprint=session.system_fingerprint,
+            warnings=(*rendered.warnings, *finding.warnings, *warnings),
+            model=answers.model,
+            system_fingerprint=answers.system_fingerprint,
         )
 
     def missing(
@@ -245,8 +244,7 @@ class AnswerScorer:
         return await find_by_vote(session, rubric, rendered.fields, samples, threshold)
 
     def _identity(self) -> JudgeIdentity:
-        rubric, card = self.rubric, self.model.card
-        parts = signature_parts(rubric, card, self.samples, self._temperature, self._max_tokens)
+        rubric, parts = self.rubric, self._asked.signature_parts()
         if "contexts" in rubric.fields:
             parts.append(("max_context_tokens", str(self._max_context_tokens)))
         if rubric.dimensions:
@@ -255,7 +253,7 @@ class AnswerScorer:
             printed = ",".join(f"{name}={share:.12g}" for name, share in shares.items())
             parts.append(("weights", printed))
         return JudgeIdentity.build(
-            KIND, "", self._settled.min_score, parts, VERSION, key_parts(rubric, card)
+            KIND, "", self._settled.min_score, parts, VERSION, self._asked.key_parts()
         )
 
 

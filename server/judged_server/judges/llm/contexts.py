@@ -18,16 +18,16 @@ from judged_server.domain import (
     VerdictFault,
     VerdictSample,
 )
-from judged_server.judges.llm.scoring_session import (
+from judged_server.judges.llm.scoring import (
     CODES,
     NO_QUORUM,
+    Answers,
     Vote,
     count,
     raw_text,
-    source_of,
 )
 from judged_server.llm.caller import Answer
-from judged_server.llm.chat import ChatReply, ParsedReply, Reason
+from judged_server.llm.chat import ParsedReply, Reason
 from judged_server.llm.rubrics.prompt import holds_reserved
 
 
@@ -45,39 +45,20 @@ class TextContext(NamedTuple):
         return {"query": query, "expected_text": expected, "retrieved_text": retrieved}
 
 
-class ContextVotes:
-    """The samples of one context, and what they took."""
+class ContextVotes(Answers):
+    """The samples of one context."""
 
-    __slots__ = ("_fallbacks", "_parsed", "_replies", "_sources", "keeps", "usage")
+    __slots__ = ("_parsed",)
 
     def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
         """Expect as many samples; `nothing` is the usage of no call at all."""
+        super().__init__(nothing, keep_replies)
         self._parsed: list[ParsedReply | None] = [None] * samples
-        self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
-        self.keeps = keep_replies
-        self._sources: set[Source] = set()
-        self._fallbacks: dict[int, str] | None = None
-        self.usage = nothing
 
     def put(self, number: int, answer: Answer) -> None:
         """Note a sample by its number; the reply is kept for details only."""
         self._parsed[number] = answer.parsed
-        self._sources.add(answer.source)
-        self.usage += answer.usage
-        if self.keeps:
-            self._replies[number] = answer.reply
-        if answer.fallback:
-            self._fallbacks = {**(self._fallbacks or {}), number: answer.fallback}
-
-    @property
-    def by_fallback(self) -> bool:
-        """Whether another model than the one that was asked gave a sample."""
-        return self._fallbacks is not None
-
-    @property
-    def source(self) -> Source:
-        """Where the verdict came from."""
-        return source_of(self._sources)
+        self.note(number, answer)
 
     @property
     def parsed_replies(self) -> list[ParsedReply]:
@@ -92,14 +73,24 @@ class ContextVotes:
         if not self.keeps:
             return None
         parsed_replies = self.parsed_replies
-        answered = next((reply for reply in self._replies if reply is not None), None)
         decisive = vote.status is Status.OK and vote.decisive is not None
-        named = self._fallbacks or {}
-        fallbacks = [named.get(number, "") for number in range(len(parsed_replies))]
+        in_order = (self.replies.get(number) for number in range(len(parsed_replies)))
+        answered = next((reply for reply in in_order if reply is not None), None)
         return VerdictDetail(
             index,
             parsed_replies[vote.decisive or 0].reasoning if decisive else "",
-            tuple(map(_sample, parsed_replies, self._replies, fallbacks)),
+            tuple(
+                VerdictSample(
+                    parsed.status,
+                    parsed.yes,
+                    parsed.score,
+                    parsed.reason or "",
+                    parsed.reasoning,
+                    raw_text(self.replies.get(number)),
+                    fallback=self.fallbacks.get(number, ""),
+                )
+                for number, parsed in enumerate(parsed_replies)
+            ),
             self.usage,
             answered.model if answered else "",
             answered.system_fingerprint if answered else "",
@@ -131,7 +122,7 @@ def flags_of(
 ) -> ByteArray | None:
     """Return what is to be said of each context: its texts, its model. None without any flag."""
     reserved = [any(map(holds_reserved, context)) for context in contexts]
-    fallback = [context_votes.by_fallback for context_votes in all_votes]
+    fallback = [bool(context_votes.fallbacks) for context_votes in all_votes]
     if not (any(reserved) or any(fallback)):
         return None
     bits = zip(reserved, fallback, strict=True)
@@ -182,15 +173,3 @@ def _fault(index: int, vote: Vote, context_votes: ContextVotes) -> VerdictFault:
         return VerdictFault(index, CODES[reason], reason, NO_QUORUM)
     parsed = context_votes.parsed_replies[vote.decisive]
     return VerdictFault(index, CODES[reason], reason, parsed.message, parsed.retryable)
-
-
-def _sample(parsed: ParsedReply, reply: ChatReply | None, fallback: str) -> VerdictSample:
-    return VerdictSample(
-        parsed.status,
-        parsed.yes,
-        parsed.score,
-        parsed.reason or "",
-        parsed.reasoning,
-        raw_text(reply),
-        fallback=fallback,
-    )

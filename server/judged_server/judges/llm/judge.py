@@ -25,18 +25,15 @@ from judged_server.judges.llm.contexts import (
     number_contexts,
     to_columns,
 )
+from judged_server.judges.llm.scoring import AskedRubric
 from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import (
     ChatModel,
-    ChatModelCard,
     check_api_keys,
     missing_key_fault,
-    prices_of,
 )
-from judged_server.llm.parsing.reply import PARSER_VERSION
-from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
-from judged_server.llm.rubrics.prompt import PROMPT_VERSION
+from judged_server.llm.question import MAX_SAMPLES, PlannedCall
 from judged_server.llm.rubrics.rubric import EXPECTED_TEXT, Rubric
 from judged_server.scheduling.concurrency import choose_class, fan_out, run_by_size
 
@@ -65,34 +62,6 @@ def samples_of(what: str) -> Parameter:
     """Return the parameter of how many samples vote on each of what is judged."""
     description = f"Votes on each {what}; 0 stands for 1 at temperature 0 and for 3 above."
     return Parameter("samples", 0, description, 0, MAX_SAMPLES)
-
-
-def signature_parts(
-    rubric: Rubric, card: ChatModelCard, samples: int, temperature: float, max_tokens: int
-) -> list[tuple[str, str]]:
-    """Return the parts of a signature that say what is asked, of whom and how often."""
-    return [
-        ("rubric", f"{rubric.id}@{rubric.version}"),
-        ("sha", rubric.sha256[:8]),
-        ("model", card.name),
-        ("structured", str(card.structured).lower()),
-        ("samples", str(samples)),
-        ("temperature", card.shown_temperature(temperature)),
-        ("max_tokens", str(max_tokens)),
-    ]
-
-
-def key_parts(rubric: Rubric, card: ChatModelCard) -> list[tuple[str, str]]:
-    """Return what else can change a reply or its meaning, as parts of a key."""
-    return [
-        ("provider", card.provider),
-        ("dialect", card.dialect),
-        ("provider_model", card.model),
-        ("conditions", card.conditions),
-        ("rubric_sha256", rubric.sha256),
-        ("prompt_version", str(PROMPT_VERSION)),
-        ("parser_version", str(PARSER_VERSION)),
-    ]
 
 
 class AskableModels(Protocol):
@@ -165,16 +134,16 @@ class LlmKind:
         model = self._models.get(name)
         if logprobs:
             _check_logprobs(model, rubric, samples)
-        return LlmJudge(
-            self._model_caller,
+        # Where a reply is a score, the threshold says what is a yes.
+        asked = AskedRubric(
+            replace(rubric, min_score=min_score),
             model,
-            replace(rubric, min_score=min_score),  # where a reply is a score, it says what is a yes
-            samples=samples,
-            temperature=temperature,
-            max_tokens=int(given.get("max_tokens", 256)),
-            min_score=min_score,
-            logprobs=logprobs,
+            samples,
+            temperature,
+            int(given.get("max_tokens", 256)),
+            logprobs,
         )
+        return LlmJudge(self._model_caller, asked, min_score)
 
 
 def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:
@@ -202,67 +171,37 @@ class LlmJudge:
     wants_embeddings = False
     wants_spans = False
 
-    def __init__(
-        self,
-        model_caller: ModelCaller,
-        model: ChatModel,
-        rubric: Rubric,
-        *,
-        samples: int,
-        temperature: float,
-        max_tokens: int,
-        min_score: float,
-        logprobs: bool = False,
-    ) -> None:
+    def __init__(self, model_caller: ModelCaller, asked: AskedRubric, min_score: float) -> None:
         self._model_caller = model_caller
-        self._model = model
-        self._rubric = rubric
-        self.needs_expected = EXPECTED_TEXT in rubric.fields
-        self._samples = samples
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._logprobs = logprobs
-        card = model.card
-        identity = JudgeIdentity.build(
-            LlmKind.kind,
-            "",
-            min_score,
-            [
-                *signature_parts(rubric, card, samples, temperature, max_tokens),
-                *([("scoring", LOGPROBS)] if logprobs else []),
-            ],
-            VERSION,
-            key_parts(rubric, card),
-        )
-        self.identity = replace(identity, max_grade=rubric.max_grade)
-
-    @property
-    def priced(self) -> bool:
+        self._asked = asked
+        self.needs_expected = EXPECTED_TEXT in asked.rubric.fields
+        self.priced = asked.priced
         """Whether the prices of all models that may answer are known."""
-        return bool(prices_of(self._model))
+        parts = asked.signature_parts()
+        if asked.logprobs:
+            parts.append(("scoring", LOGPROBS))
+        identity = JudgeIdentity.build(
+            LlmKind.kind, "", min_score, parts, VERSION, asked.key_parts()
+        )
+        self.identity = replace(identity, max_grade=asked.rubric.max_grade)
 
     @property
     def unavailable(self) -> str:
         """Why its model can't be asked, "" when it can."""
-        fault = missing_key_fault(self._model)
+        fault = missing_key_fault(self._asked.model)
         return "" if fault is None else fault.message
 
     def check_api_keys(self, cache: CacheMode) -> None:
         """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
-        check_api_keys(self._model, cache)
+        check_api_keys(self._asked.model, cache)
 
     def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
         """Yield all that `judge` would ask of the groups."""
         contexts, _ = number_contexts(groups, with_expected=self.needs_expected)
         for context in contexts:
             fields = context.fields
-            for number in range(self._samples):
-                yield PlannedCall(self._model, self._question(fields, number))
-
-    def _question(self, fields: Mapping[str, str], number: int) -> Question:
-        return Question(
-            self._rubric, fields, number, self._temperature, self._max_tokens, self._logprobs
-        )
+            for number in range(self._asked.samples):
+                yield PlannedCall(self._asked.model, self._asked.question(fields, number))
 
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return the vote on each context, with what asking took; each distinct one is asked once.
@@ -277,26 +216,27 @@ class LlmJudge:
         call_options = CallOptions.of(
             caller.deadline, caller.cost_tracker, caller.cache, LlmKind.kind
         )
-        none = nothing(self._model.card.prices)
+        asked = self._asked
+        none = nothing(asked.model.card.prices)
 
         def prepare() -> tuple[list[TextContext], list[ContextVotes], IntArray]:
             contexts, places = number_contexts(groups, with_expected=self.needs_expected)
-            all_votes = [ContextVotes(self._samples, none, caller.wants_details) for _ in contexts]
+            all_votes = [ContextVotes(asked.samples, none, caller.wants_details) for _ in contexts]
             return contexts, all_votes, places
 
         contexts, all_votes, places = await run_by_size(size, prepare)
 
         async def sample(job: tuple[int, int]) -> None:
             place, number = job
-            question = self._question(contexts[place].fields, number)
-            answer = await self._model_caller.ask(self._model, question, call_options)
+            question = asked.question(contexts[place].fields, number)
+            answer = await self._model_caller.ask(asked.model, question, call_options)
             all_votes[place].put(number, answer)
 
-        choose_class(len(contexts) * self._samples)
+        choose_class(len(contexts) * asked.samples)
         jobs = (
-            (place, number) for place in range(len(contexts)) for number in range(self._samples)
+            (place, number) for place in range(len(contexts)) for number in range(asked.samples)
         )
-        await fan_out(sample, jobs, min(MAX_IN_WORK, len(contexts) * self._samples))
+        await fan_out(sample, jobs, min(MAX_IN_WORK, len(contexts) * asked.samples))
         reasons = (
             parsed.reason for context_votes in all_votes for parsed in context_votes.parsed_replies
         )
@@ -304,4 +244,4 @@ class LlmJudge:
         columns = await run_by_size(size, to_columns, all_votes, places, none)
         columns.flags = await run_by_size(size, flags_of, contexts, all_votes, places)
         # One reply is no vote: its probability decides alone, under whatever threshold.
-        return replace(columns, majorities=None, agreements=None) if self._logprobs else columns
+        return replace(columns, majorities=None, agreements=None) if asked.logprobs else columns

@@ -14,7 +14,7 @@ from judged.values.choices import Source, Status
 from judged_server import errors
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
-from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Asking
+from judged_server.judges.llm.scoring import MAX_RAW_REPLIES_BYTES, Asking
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.usecases.score_answers import Scoring

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from judged.values.choices import ClaimVerdict, Status
-from judged_server.judges.llm.claims import find_claims, most_asked
+from judged_server.judges.llm.scoring import find_claims, most_asked
 from judged_server.llm.chat import ClaimCheck, Claims, ParsedReply, Reason
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import FieldValue, Rubric

@@ -13,7 +13,7 @@ from judged_server.judges.llm.contexts import (
     number_contexts,
     to_columns,
 )
-from judged_server.judges.llm.scoring_session import CODES, MAX_RAW_REPLY_BYTES
+from judged_server.judges.llm.scoring import CODES, MAX_RAW_REPLY_BYTES
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, Reason, TokenUsage
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.judges.llm.dimensions import assessable
+from judged_server.judges.llm.scoring import assessable
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["answer_quality"]

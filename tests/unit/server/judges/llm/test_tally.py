@@ -7,7 +7,7 @@ from math import ceil, isclose
 
 import pytest
 from judged.values.choices import Status
-from judged_server.judges.llm.scoring_session import count
+from judged_server.judges.llm.scoring import count
 from judged_server.llm.chat import ParsedReply, Reason
 
 YES = ParsedReply(Status.OK, yes=True, score=1.0)

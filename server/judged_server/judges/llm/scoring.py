@@ -1,0 +1,536 @@
+"""What rubrics find: the questions behind one score, and the vote of several samples.
+
+Scores by claims: those of a text are listed once, and each is checked in a call of its own. A check
+that fails is no verdict: it never counts as a claim without support, and the score is then missing.
+Scores of several dimensions are weighed into one here, and never taken from the model, whose own
+number is only passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum
+from typing import NamedTuple
+
+from judged.values.choices import ClaimVerdict, Source, Status
+
+from judged_server.domain import TIE_TOLERANCE, Usage, VerdictFault
+from judged_server.domain.answers import DimensionScore, VerifiedClaim
+from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
+from judged_server.llm.chat import (
+    ChatModel,
+    ChatReply,
+    ClaimCheck,
+    Claims,
+    Dimensions,
+    ParsedReply,
+    Reason,
+    prices_of,
+)
+from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
+from judged_server.llm.parsing.reply import PARSER_VERSION
+from judged_server.llm.question import Question
+from judged_server.llm.rubrics.prompt import PROMPT_VERSION
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
+from judged_server.scheduling.concurrency import fan_out
+
+MAX_RAW_REPLIES_BYTES = 1 << 20
+"""The replies kept of one score, together; those that come later are left out."""
+MAX_RAW_REPLY_BYTES = 64 << 10
+
+CODES = {
+    Reason.TIMEOUT: 4,
+    Reason.RATE_LIMITED: 8,
+    Reason.PROVIDER_UNREACHABLE: 14,
+    Reason.PROVIDER_ERROR: 14,
+    Reason.PROVIDER_REFUSED_KEY: 9,
+    Reason.BREAKER_OPEN: 14,
+    Reason.REFUSED: 2,
+    Reason.UNPARSABLE: 2,
+    Reason.SCHEMA: 13,
+    Reason.REPLY_TRUNCATED: 13,
+    Reason.NO_QUORUM: 2,
+    Reason.NOT_CACHED: 9,
+    Reason.BUDGET: 8,
+    Reason.EMPTY_ANSWER: 9,
+    Reason.NO_CONTEXT: 9,
+    Reason.NO_CLAIMS: 9,
+    Reason.MARKER_REPEATED: 2,
+}
+"""gRPC's codes: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION, INTERNAL;
+UNKNOWN for a model that answered, but not with a verdict."""
+CHECKED_AT_ONCE = 8
+"""Checks of one score that are under way at once."""
+NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"
+
+_CLAIM_LETTERS_A_TOKEN = 8
+"""Letters that weigh as much as a token of a reply can: two letters count as one token, and a token
+of a usual text holds four bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRubric:
+    """A rubric, the model that is asked by it, and how."""
+
+    rubric: Rubric
+    model: ChatModel
+    samples: int
+    temperature: float
+    max_tokens: int
+    logprobs: bool = False
+
+    @property
+    def priced(self) -> bool:
+        """Whether the prices of all models that may answer are known."""
+        return bool(prices_of(self.model))
+
+    def question(
+        self, fields: Mapping[str, FieldValue], number: int, step: Rubric | None = None
+    ) -> Question:
+        """Return sample `number` of the rubric, or of one of its steps, about some texts."""
+        rubric = step or self.rubric
+        return Question(rubric, fields, number, self.temperature, self.max_tokens, self.logprobs)
+
+    def signature_parts(self) -> list[tuple[str, str]]:
+        """Return the parts of a signature that say what is asked, of whom and how often."""
+        rubric, card = self.rubric, self.model.card
+        return [
+            ("rubric", f"{rubric.id}@{rubric.version}"),
+            ("sha", rubric.sha256[:8]),
+            ("model", card.name),
+            ("structured", str(card.structured).lower()),
+            ("samples", str(self.samples)),
+            ("temperature", card.shown_temperature(self.temperature)),
+            ("max_tokens", str(self.max_tokens)),
+        ]
+
+    def key_parts(self) -> list[tuple[str, str]]:
+        """Return what else can change a reply or its meaning, as parts of a key."""
+        card = self.model.card
+        return [
+            ("provider", card.provider),
+            ("dialect", card.dialect),
+            ("provider_model", card.model),
+            ("conditions", card.conditions),
+            ("rubric_sha256", self.rubric.sha256),
+            ("prompt_version", str(PROMPT_VERSION)),
+            ("parser_version", str(PARSER_VERSION)),
+        ]
+
+
+class Answers:
+    """What the questions of one verdict took, and their replies by number where they are kept."""
+
+    __slots__ = (
+        "_sources", "fallbacks", "keeps", "model", "replies", "system_fingerprint", "usage",
+    )  # fmt: skip
+
+    def __init__(self, nothing: Usage, keep_replies: bool) -> None:
+        """Begin with `nothing`, the usage of no call at all."""
+        self.usage = nothing
+        self.replies: dict[int, ChatReply | None] = {}
+        self.fallbacks: dict[int, str] = {}
+        """The names of other models that answered in place of the one that was asked."""
+        self.keeps = keep_replies
+        self.model = self.system_fingerprint = ""
+        self._sources: set[Source] = set()
+
+    def note(self, number: int, answer: Answer) -> None:
+        """Note what came of a question."""
+        self.usage += answer.usage
+        self._sources.add(answer.source)
+        if answer.reply is not None:
+            self.model = self.model or answer.reply.model
+            self.system_fingerprint = self.system_fingerprint or answer.reply.system_fingerprint
+        if answer.fallback:
+            self.fallbacks[number] = answer.fallback
+        if self.keeps:
+            self.replies[number] = answer.reply
+
+    @property
+    def source(self) -> Source:
+        """COMPUTED when a question was put for this, else CACHE, or SHARED where one was."""
+        if Source.COMPUTED in self._sources or not self._sources:
+            return Source.COMPUTED
+        return Source.SHARED if Source.SHARED in self._sources else Source.CACHE
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How the questions of a call are asked: by whom, on which terms, how many at once."""
+
+    model_caller: ModelCaller
+    call_options: CallOptions
+    places: asyncio.Semaphore
+    keep_replies: bool = False
+
+
+class ScoringSession:
+    """Asks the questions of one score; `answers` has what they took so far."""
+
+    def __init__(self, asking: Asking, asked: AskedRubric) -> None:
+        self._asking = asking
+        self._asked = asked
+        self.answers = Answers(nothing(asked.model.card.prices), asking.keep_replies)
+
+    async def ask(
+        self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
+    ) -> ParsedReply:
+        """Return what sample `number` says; `place` is where its reply stands among all."""
+        question = self._asked.question(fields, number, rubric)
+        asking = self._asking
+        async with asking.places:
+            answer = await asking.model_caller.ask(self._asked.model, question, asking.call_options)
+        self.answers.note(place, answer)
+        return answer.parsed
+
+    def raw_replies(self) -> tuple[str, ...]:
+        """Return the replies in their order, each within its bound, and all within theirs."""
+        kept: list[str] = []
+        left = MAX_RAW_REPLIES_BYTES
+        for _, reply in sorted(self.answers.replies.items()):
+            raw = raw_text(reply)
+            left -= len(raw.encode())
+            kept.append(raw if left >= 0 else "")
+        return tuple(kept)
+
+
+def raw_text(reply: ChatReply | None) -> str:
+    """Return a reply as it came, or as much of it as may be sent on.
+
+    UTF-8 can't carry lone surrogates: each becomes a question mark.
+    """
+    text = (reply.text or reply.refusal or "") if reply is not None else ""
+    raw = text.encode(errors="replace")
+    return raw[:MAX_RAW_REPLY_BYTES].decode(errors="ignore")
+
+
+class Vote(NamedTuple):
+    """What all samples say together.
+
+    `score`, `agreement` (both in [0, 1]) and `yes` (a strict majority) mean something only when
+    `status` is OK. `decisive` is the place of the sample whose reasoning, or whose failure, stands
+    for the vote; None when no single one does.
+    """
+
+    status: Status
+    score: float = 0.0
+    yes: bool = False
+    agreement: float = 0.0
+    reason: Reason | None = None
+    decisive: int | None = None
+
+
+def count(parsed_replies: Sequence[ParsedReply]) -> Vote:
+    """Return the vote of all samples that were asked for, of which there is at least one.
+
+    Without a valid sample the first failure counts; if nothing failed, the first abstention.
+    Raises ValueError when there are no samples.
+    """
+    if not parsed_replies:
+        raise ValueError("a vote needs at least one sample")
+    first = parsed_replies[0]
+    if len(parsed_replies) == 1 and first.status is Status.OK:  # the usual case
+        return Vote(Status.OK, first.score, first.yes, 1.0, decisive=0)
+    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
+    if len(valid) < len(parsed_replies):
+        for place, parsed in enumerate(parsed_replies):
+            if parsed.reason is Reason.NOT_CACHED:
+                return Vote(Status.ERROR, reason=parsed.reason, decisive=place)
+    if not valid:
+        return _without_votes(parsed_replies)
+    yes_votes = sum(parsed.yes for parsed in valid)
+    noes = len(valid) - yes_votes
+    if yes_votes == noes or 2 * len(valid) < len(parsed_replies):
+        return Vote(Status.ABSTAINED, reason=Reason.NO_QUORUM)
+    yes = yes_votes > noes
+    return Vote(
+        Status.OK,
+        score=sum(parsed.score for parsed in valid) / len(valid),
+        yes=yes,
+        agreement=max(yes_votes, noes) / len(valid),
+        decisive=next(
+            place
+            for place, parsed in enumerate(parsed_replies)
+            if parsed.status is Status.OK and parsed.yes == yes
+        ),
+    )
+
+
+def _without_votes(parsed_replies: Sequence[ParsedReply]) -> Vote:
+    for status in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE):
+        for place, parsed in enumerate(parsed_replies):
+            if parsed.status is status:
+                return Vote(status, reason=parsed.reason, decisive=place)
+    raise ValueError("a sample that is not OK has the status ERROR, ABSTAINED or NOT_ASSESSABLE")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """What is known once all questions of a score are answered; `yes` is the majority's word."""
+
+    status: Status
+    score: float = 0.0
+    yes: bool = True
+    agreement: float = 1.0
+    reasoning: str = ""
+    fault: VerdictFault | None = None
+    dimensions: tuple[DimensionScore, ...] = ()
+    reported_overall: float | None = None
+    claims: tuple[VerifiedClaim, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def fault(reason: Reason, message: str, *, retryable: bool = False) -> VerdictFault:
+    """Return why a score is missing, with the code that fits the reason."""
+    return VerdictFault(0, CODES[reason], reason, message, retryable)
+
+
+def fault_of(parsed: ParsedReply) -> VerdictFault:
+    """Return why a parsed reply that is not OK makes a score missing."""
+    reason = parsed.reason or Reason.UNPARSABLE
+    return fault(reason, parsed.message, retryable=parsed.retryable)
+
+
+async def find_by_vote(
+    session: ScoringSession,
+    rubric: Rubric,
+    fields: Mapping[str, FieldValue],
+    samples: int,
+    min_score: float,
+) -> SampleResult:
+    """Return the vote of all samples; a score that meets the threshold is a yes."""
+    parsed_replies = await ask_samples(session, rubric, fields, samples)
+    if rubric.form in {"score", "grade"}:
+        parsed_replies = by_threshold(parsed_replies, min_score, lambda parsed: parsed.score)
+    return voted(parsed_replies)
+
+
+async def ask_samples(
+    session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
+) -> list[ParsedReply]:
+    """Return what each sample says, in order."""
+    parsed_replies: dict[int, ParsedReply] = {}
+
+    async def ask(number: int) -> None:
+        parsed_replies[number] = await session.ask(rubric, fields, number, place=number)
+
+    if samples == 1:
+        await ask(0)
+    else:
+        await fan_out(ask, range(samples), samples)
+    return [parsed_replies[number] for number in range(samples)]
+
+
+def by_threshold(
+    parsed_replies: list[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
+) -> list[ParsedReply]:
+    """Return the parsed replies scored by `score`, with a yes where that meets the threshold."""
+    return [
+        _by_threshold(parsed, min_score, score(parsed)) if parsed.status is Status.OK else parsed
+        for parsed in parsed_replies
+    ]
+
+
+def _by_threshold(parsed: ParsedReply, min_score: float, score: float) -> ParsedReply:
+    return parsed._replace(score=score, yes=score + TIE_TOLERANCE >= min_score)
+
+
+def voted(parsed_replies: list[ParsedReply]) -> SampleResult:
+    """Return what the parsed replies come to together."""
+    vote = count(parsed_replies)
+    if vote.status is not Status.OK:
+        reason = vote.reason or Reason.NO_QUORUM
+        missing = fault(reason, NO_QUORUM)
+        if vote.decisive is not None:
+            missing = fault_of(parsed_replies[vote.decisive])
+        return SampleResult(vote.status, fault=missing)
+    reasoning = "" if vote.decisive is None else parsed_replies[vote.decisive].reasoning
+    return SampleResult(Status.OK, vote.score, vote.yes, vote.agreement, reasoning)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What the samples of one claim's check come to; `fault` is set unless the status is OK."""
+
+    status: Status
+    claim: VerifiedClaim | None = None
+    agreement: float = 0.0
+    fault: VerdictFault | None = None
+
+
+async def find_claims(
+    session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
+) -> SampleResult:
+    """Return the share of supported claims; without any claim there is none to assess.
+
+    Claims are listed by one sample, and each check has as many as were asked for; a claim is what
+    more than half of the valid ones say. Where checks have no outcome, the first failure stands for
+    the score, and the claims that were checked are told all the same.
+    """
+    extraction, verification = rubric.steps
+    listed = await session.ask(extraction, _of(extraction, fields), 0, place=0)
+    if listed.status is not Status.OK:
+        return SampleResult(listed.status, fault=fault_of(listed))
+    if not isinstance(listed.content, Claims):
+        raise TypeError("a list of claims has none")
+    texts = listed.content.texts
+    if not texts:
+        missing = fault(Reason.NO_CLAIMS, "the text makes no claim")
+        return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=missing)
+    rendered = _of(verification, fields)
+    parsed_replies: dict[tuple[int, int], ParsedReply] = {}
+
+    async def check(job: tuple[int, int]) -> None:
+        claim, number = job
+        parsed_replies[job] = await session.ask(
+            verification, {**rendered, "claim": texts[claim]}, number, 1 + claim * samples + number
+        )
+
+    jobs = [(claim, number) for claim in range(len(texts)) for number in range(samples)]
+    await fan_out(check, jobs, min(CHECKED_AT_ONCE, len(jobs)))
+    checked = [
+        _decide(text, [parsed_replies[claim, number] for number in range(samples)])
+        for claim, text in enumerate(texts)
+    ]
+    return _together(checked, listed.reasoning)
+
+
+def most_asked(
+    rubric: Rubric, fields: Mapping[str, FieldValue], max_tokens: int
+) -> tuple[tuple[Rubric, dict[str, FieldValue]], tuple[Rubric, dict[str, FieldValue]]]:
+    """Return what `find_claims` asks first, and what it asks of a claim that is as long as any.
+
+    All claims together are no longer than the reply of `max_tokens` that lists them, so that each
+    of as many as there can be stands for its share of that.
+    """
+    extraction, verification = rubric.steps
+    share = -(-_CLAIM_LETTERS_A_TOKEN * max_tokens // MAX_CLAIMS)
+    claim = "x" * min(MAX_CLAIM_CHARACTERS, share)
+    return (
+        (extraction, _of(extraction, fields)),
+        (verification, {**_of(verification, fields), "claim": claim}),
+    )
+
+
+def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+    """Return what a step shows of the fields of its rubric."""
+    return {name: fields[name] for name in step.fields if name in fields}
+
+
+def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> _Checked:
+    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
+    lacks = next((each for each in parsed_replies if each.reason is Reason.NOT_CACHED), None)
+    if lacks is not None or not valid:
+        first = lacks or next(
+            (each for each in parsed_replies if each.status is Status.ERROR),
+            parsed_replies[0],
+        )
+        return _Checked(first.status, fault=fault_of(first))
+    checks = [parsed.content for parsed in valid]
+    tally = Counter(check.verdict for check in checks if isinstance(check, ClaimCheck))
+    if tally.total() < len(valid):
+        raise TypeError("the check of a claim has no verdict")
+    verdict, votes = tally.most_common(1)[0]
+    if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
+        return _Checked(Status.ABSTAINED, fault=fault(Reason.NO_QUORUM, NO_QUORUM))
+    evidence = next(
+        check.evidence
+        for check in checks
+        if isinstance(check, ClaimCheck) and check.verdict is verdict
+    )
+    return _Checked(Status.OK, VerifiedClaim(claim, verdict, evidence), votes / len(valid))
+
+
+def _together(checked: Sequence[_Checked], reasoning: str) -> SampleResult:
+    claims = tuple(each.claim for each in checked if each.claim is not None)
+    for status in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE):
+        for each in checked:
+            if each.status is status:
+                return SampleResult(status, reasoning=reasoning, fault=each.fault, claims=claims)
+    supported = sum(claim.verdict is ClaimVerdict.SUPPORTED for claim in claims)
+    return SampleResult(
+        Status.OK,
+        score=supported / len(claims),
+        agreement=sum(each.agreement for each in checked) / len(checked),
+        reasoning=reasoning,
+        claims=claims,
+    )
+
+
+def assessable(
+    rubric: Rubric, weights: Mapping[str, float], *, has_contexts: bool
+) -> dict[str, float]:
+    """Return the dimensions that can be assessed, with weights that sum to 1.
+
+    Empty when all of them have no weight: then there is no whole.
+    """
+    left_out = () if has_contexts else rubric.need_contexts
+    kept = {name: weights.get(name, 0.0) for name, _ in rubric.dimensions if name not in left_out}
+    # Divided by the largest first: a sum of huge weights would be infinite.
+    largest = max(kept.values(), default=0.0)
+    if largest <= 0:
+        return {}
+    shares = {name: weight / largest for name, weight in kept.items()}
+    whole = fsum(shares.values())
+    return {name: share / whole for name, share in shares.items()}
+
+
+async def find_dimensions(
+    session: ScoringSession,
+    rubric: Rubric,
+    fields: Mapping[str, FieldValue],
+    samples: int,
+    min_score: float,
+    weights: Mapping[str, float],
+    *,
+    has_contexts: bool,
+) -> SampleResult:
+    """Return the weighed mean of the dimensions, each the mean of the samples that scored it.
+
+    The samples vote as scores do: each says yes when its own whole meets the threshold. Without
+    contexts the dimensions that need them have no score and no weight.
+    """
+    shares = assessable(rubric, weights, has_contexts=has_contexts)
+
+    def whole(parsed: ParsedReply) -> float:
+        scores = dict(_content(parsed).scores)
+        return min(1.0, fsum(shares[name] * scores[name] for name in shares))
+
+    parsed_replies = await ask_samples(session, rubric, fields, samples)
+    finding = voted(by_threshold(parsed_replies, min_score, whole))
+    if finding.status is not Status.OK:
+        return finding
+    contents = [_content(parsed) for parsed in parsed_replies if parsed.status is Status.OK]
+    reported = [each.reported_overall for each in contents if each.reported_overall is not None]
+    missing = [name for name, _ in rubric.dimensions if name not in shares]
+    warning = (
+        f"without contexts there is no score of {', '.join(missing)}; "
+        "the other dimensions carry the whole"
+    )
+    return replace(
+        finding,
+        dimensions=tuple(
+            DimensionScore(
+                name,
+                _mean([dict(each.scores)[name] for each in contents]) if name in shares else None,
+                shares.get(name, 0.0),
+            )
+            for name, _ in rubric.dimensions
+        ),
+        reported_overall=_mean(reported) if reported else None,
+        warnings=(warning,) if missing else (),
+    )
+
+
+def _content(parsed: ParsedReply) -> Dimensions:
+    if not isinstance(parsed.content, Dimensions):
+        raise TypeError("a sample of dimensions has none")
+    return parsed.content
+
+
+def _mean(values: list[float]) -> float:
+    return fsum(values) / len(values)
