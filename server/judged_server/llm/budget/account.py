@@ -75,8 +75,6 @@ class BudgetAccount:
         self._day = clock.date().toordinal()
         self._now = self._account()
         self._drawing = asyncio.Lock()
-        # How many began, and which of them was the last to get less than it wanted.
-        self._draws = self._last_short = 0
 
     @property
     def held(self) -> int:
@@ -112,13 +110,10 @@ class BudgetAccount:
 
         Raises LedgerFault when it can't be written down.
         """
-        begun = self._draws
         async with self._drawing:
             self._roll_over()
             missing = amount - self._allowance
-            # One that began while this one waited, and got less than it wanted, has got all there
-            # is: of a thousand callers at the end of a budget two look at the file.
-            if missing > 0 and self._last_short <= begun:
+            if missing > 0:
                 wanted = max(missing, self.limit // STEPS)
                 # What is drawn for a caller who leaves is there for the next one.
                 drawing = asyncio.create_task(self._draw(self._now, wanted))
@@ -130,7 +125,6 @@ class BudgetAccount:
         """Put what was spent in the place of what was reserved; `written` says when it is safe."""
         self._roll_over()
         self.ended += 1
-        self._last_short = 0  # there may be more now
         self._held[taken] -= amount
         if not self._held[taken]:
             del self._held[taken]
@@ -152,15 +146,11 @@ class BudgetAccount:
         self._ledger.settle(taken, spent, released)
 
     async def _draw(self, account: Account, wanted: int) -> None:
-        self._draws += 1
-        number = self._draws
         holds = self._allowance + self._held[account]
         drawn = await self._ledger.draw(account, self.limit, wanted, holds)
         if account == self._now:
             self._allowance += drawn.amount
             self._taken = drawn.taken
-            if drawn.amount < wanted:
-                self._last_short = number
         else:
             self._ledger.settle(account, 0, drawn.amount)
 
@@ -177,7 +167,7 @@ class BudgetAccount:
         now = self._account()
         if now != self._now:
             self._ledger.settle(self._now, 0, self._allowance)
-            self._allowance = self._taken = self._last_short = 0
+            self._allowance = self._taken = 0
             self._now = now
 
 

@@ -114,7 +114,7 @@ class Budgets:
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
-        held = await self.reserve(cost_tracker, most, timeout_s, accounts)
+        held = await self.reserve(cost_tracker, most, ends, accounts)
         receipt = _Receipt(self, cost_tracker, most, accounts, [held], ends)
         answered: int | None = None
         replied: Completed | None = None
@@ -170,14 +170,25 @@ class Budgets:
         self,
         cost_tracker: CostTracker,
         amount: int,
-        timeout_s: float,
+        ends: float,
         accounts: Accounts = (),
+        *,
+        waits: bool = True,
     ) -> Reservation:
-        """Return an amount put aside in every budget. Raises ModelFault."""
-        limit = asyncio.get_running_loop().time() + timeout_s
-        while (held := await self._try(cost_tracker, amount, limit, accounts)) is None:
+        """Return an amount put aside in every budget, before a time of the loop's clock.
+
+        Raises ModelFault; where other questions hold what this one needs, at once unless it waits.
+        """
+        while (held := await self._try(cost_tracker, amount, ends, accounts)) is None:
+            if not waits:
+                raise ModelFault(
+                    Reason.BUDGET,
+                    "trying again could overrun a budget while other questions are under way; send "
+                    "it again, or less at once",
+                    retryable=True,
+                )
             try:
-                async with asyncio.timeout_at(limit):
+                async with asyncio.timeout_at(ends):
                     await self._settled.wait()
             except TimeoutError:
                 raise ModelFault(
@@ -188,34 +199,13 @@ class Budgets:
                 ) from None
         return held
 
-    async def reserve_now(
-        self, cost_tracker: CostTracker, amount: int, ends: float, accounts: Accounts = ()
-    ) -> Reservation:
-        """Return an amount put aside in every budget, without waiting for other questions.
-
-        Raises ModelFault, also when the budget's file can't be written until `ends`.
-        """
-        held = await self._try(cost_tracker, amount, ends, accounts)
-        if held is None:
-            raise ModelFault(
-                Reason.BUDGET,
-                "trying again could overrun a budget while other questions are under way; send it "
-                "again, or less at once",
-                retryable=True,
-            )
-        return held
-
     def settle(self, cost_tracker: CostTracker, held: Reservation, spent: int) -> None:
         """Put what a call has cost, in nano-units, in the place of what was put aside for it."""
         cost_tracker.held -= held.amount
         cost_tracker.spent += spent
         for account, taken in held.taken:
             account.settle(taken, held.amount, spent)
-        self._wake()
-
-    def _wake(self) -> None:
-        """Let those who wait look again."""
-        self._settled.set()
+        self._settled.set()  # those who wait look again
         self._settled = asyncio.Event()
 
     async def left_of_tenant(self) -> list[BudgetLeft]:
@@ -338,8 +328,8 @@ class _Receipt:
 
     async def sent(self) -> None:
         if self.in_doubt == len(self.held):
-            more = await self.budgets.reserve_now(
-                self.cost_tracker, self.most, self.ends, self.accounts
+            more = await self.budgets.reserve(
+                self.cost_tracker, self.most, self.ends, self.accounts, waits=False
             )
             self.held.append(more)
         self.in_doubt += 1

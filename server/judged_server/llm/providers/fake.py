@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -59,22 +60,53 @@ CAPABILITIES = Capabilities(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One reply, and what it answers: `needles` are pairs of a field, "" for any, and a text."""
+_Texts = str | list[str]
 
-    needles: tuple[tuple[str, str], ...]
-    rubric: str
-    reply: str
-    finish_reason: FinishReason
-    delay_s: float
-    error: Reason | None
+
+@table(frozen=True, config=STRICT)
+class Line:
+    """One reply, and what it answers: texts that hold each needle in a field, "" for any."""
+
+    contains: _Texts | dict[str, _Texts] = Field(default_factory=list[str])
+    rubric: str = ""
+    reply: str | dict[str, Any] | None = None
+    finish_reason: Literal["stop", "length", "refusal", "safety"] = "stop"
+    delay_ms: Annotated[float, Field(ge=0, le=1000 * LONGEST_DELAY_S)] = 0
+    error: (
+        Literal[
+            "TIMEOUT",
+            "RATE_LIMITED",
+            "PROVIDER_UNREACHABLE",
+            "PROVIDER_ERROR",
+            "PROVIDER_REFUSED_KEY",
+            "BREAKER_OPEN",
+        ]
+        | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if (self.reply is None) == (self.error is None):
+            raise ValueError("needs either reply or error")
+
+    @cached_property
+    def text(self) -> str:
+        """The reply as a model would write it."""
+        return self.reply if isinstance(self.reply, str) else orjson.dumps(self.reply).decode()
+
+    @cached_property
+    def _needles(self) -> list[tuple[str, str]]:
+        by_field = self.contains if isinstance(self.contains, dict) else {"": self.contains}
+        return [
+            (field, needle)
+            for field, needles in by_field.items()
+            for needle in ([needles] if isinstance(needles, str) else needles)
+        ]
 
     def answers(self, texts: list[tuple[str, str]], rubric: str) -> bool:
         """Return whether each needle occurs in a text of its field."""
         return self.rubric in {"", rubric} and all(
             any(field in {"", name} and needle in text for name, text in texts)
-            for field, needle in self.needles
+            for field, needle in self._needles
         )
 
 
@@ -112,16 +144,19 @@ class FakeModel:
                 retryable=False,
                 attempts=0,
             )
-        if line.delay_s:
-            await self._clock.sleep(min(line.delay_s, timeout_s))
-        if line.delay_s > timeout_s or line.error is not None:
+        delay_s = line.delay_ms / 1000
+        if delay_s:
+            await self._clock.sleep(min(delay_s, timeout_s))
+        if delay_s > timeout_s or line.error is not None:
+            reason = Reason(line.error or "TIMEOUT")
             raise ProviderFault(
-                line.error or Reason.TIMEOUT,
+                reason,
                 f"a line of {self._script.file} says so",
-                retryable=line.error is not Reason.PROVIDER_REFUSED_KEY,
+                retryable=line.error is None or reason is not Reason.PROVIDER_REFUSED_KEY,
             )
-        usage = TokenUsage(_tokens(request.system + request.user), _tokens(line.reply))
-        reply = ChatReply(line.reply, line.finish_reason, usage, self.card.model)
+        usage = TokenUsage(_tokens(request.system + request.user), _tokens(line.text))
+        finish = FinishReason[line.finish_reason.upper()]
+        reply = ChatReply(line.text, finish, usage, self.card.model)
         return Completed(reply, 1, self._clock.now() - began)
 
 
@@ -156,33 +191,6 @@ def read_script(path: Path) -> Script:
     return Script(path.name, lines, hashlib.sha256(content).hexdigest())
 
 
-_Texts = str | list[str]
-
-
-@table(frozen=True, config=STRICT)
-class _LineTable:
-    contains: _Texts | dict[str, _Texts] = Field(default_factory=list[str])
-    rubric: str = ""
-    reply: str | dict[str, Any] | None = None
-    finish_reason: Literal["stop", "length", "refusal", "safety"] = "stop"
-    delay_ms: Annotated[float, Field(ge=0, le=1000 * LONGEST_DELAY_S)] = 0
-    error: (
-        Literal[
-            "TIMEOUT",
-            "RATE_LIMITED",
-            "PROVIDER_UNREACHABLE",
-            "PROVIDER_ERROR",
-            "PROVIDER_REFUSED_KEY",
-            "BREAKER_OPEN",
-        ]
-        | None
-    ) = None
-
-    def __post_init__(self) -> None:
-        if (self.reply is None) == (self.error is None):
-            raise ValueError("needs either reply or error")
-
-
 def _line(raw: bytes, source: str) -> Line:
     try:
         content: Any = orjson.loads(raw)
@@ -190,21 +198,8 @@ def _line(raw: bytes, source: str) -> Line:
         content = None
     if not isinstance(content, dict):
         raise SettingsError(f"{source} is not a JSON object")
-    said: _LineTable = read(_LineTable, content, source)
-    by_field = said.contains if isinstance(said.contains, dict) else {"": said.contains}
-    needles = [
-        (name, needle)
-        for name, texts in by_field.items()
-        for needle in ([texts] if isinstance(texts, str) else texts)
-    ]
-    return Line(
-        tuple(needles),
-        said.rubric,
-        said.reply if isinstance(said.reply, str) else orjson.dumps(said.reply).decode(),
-        FinishReason[said.finish_reason.upper()],
-        said.delay_ms / 1000,
-        None if said.error is None else Reason(said.error),
-    )
+    line: Line = read(Line, content, source)
+    return line
 
 
 def _tokens(text: str) -> int:

@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets, default_ledger
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
-from judged_server.store.ledger import LEASE_S, Account, Drawn, Ledger, LedgerFault
+from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
 from judged_server.tenant import Tenant, serve
 
 
@@ -278,24 +277,3 @@ def test_a_file_that_is_none_of_ours_stops_the_start(tmp_path):
 def test_the_usual_place():
     assert default_ledger({"XDG_STATE_HOME": "/state"}) == Path("/state/judged/spending.sqlite")
     assert default_ledger({"XDG_STATE_HOME": "relative"}).is_relative_to(Path.home())
-
-
-async def test_a_thousand_who_find_too_little_look_at_the_file_twice(file: Path):
-    class Counting(Ledger):
-        looks = 0
-
-        async def draw(self, *of: Any) -> Drawn:
-            self.looks += 1
-            return await super().draw(*of)
-
-    ledger = Counting(file)
-    account = BudgetAccount(ledger, "USD", 100, Clock())
-    assert await account.draw(90)
-    held = account.take(90)
-    assert held is not None
-    ledger.looks = 0
-    assert await asyncio.gather(*(account.draw(20) for _ in range(1000))) == [False] * 1000
-    assert ledger.looks <= 2
-    account.settle(held, 90, 10)  # 80 are free again
-    assert await asyncio.gather(*(account.draw(20) for _ in range(3))) == [True] * 3
-    ledger.close()

@@ -25,7 +25,7 @@ def test_a_budget_is_read():
     [
         (document({}), "budget: per_request and per_day are both missing"),
         (document({"per_day": 0}), "budget: per_day must be greater than or equal to"),
-        (document({"per_day": float("nan")}), "budget: per_day must be a number"),
+        (document({"per_day": float("nan")}), "budget: per_day must be less than"),
         (document({"per_month": 1}), "budget: per_month is not known"),
         (document([1]), "budget must be a table"),
         (

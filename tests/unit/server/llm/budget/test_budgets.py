@@ -229,9 +229,10 @@ async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
     budgets = Budgets("USD", ledger=ledger)
     accounts = [BudgetAccount(ledger, "USD", 3 * MOST, Clock())]
     first, second = CostTracker(), CostTracker()
-    one = asyncio.create_task(budgets.reserve(first, 2 * MOST, 9, accounts))
+    ends = asyncio.get_running_loop().time() + 9
+    one = asyncio.create_task(budgets.reserve(first, 2 * MOST, ends, accounts))
     await ledger.has_read.wait()
-    other = budgets.reserve(second, 2 * MOST, 9, accounts)
+    other = budgets.reserve(second, 2 * MOST, ends, accounts)
     if together:  # begun while nothing was reserved yet
         other = asyncio.create_task(other)
         await asyncio.sleep(0)
