@@ -8,29 +8,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import grpc
+from typing import TYPE_CHECKING, Any
 
 from judged_server import errors, recorder, wiring
 from judged_server.address import Address, write_whole
-from judged_server.api.authentication import Authenticator
-from judged_server.api.convert.info import ServerFacts
-from judged_server.api.failed_calls import FailedCalls
+from judged_server.api.admission import Admission
+from judged_server.api.authentication import FailedCalls
 from judged_server.api.health_service import Health
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
-from judged_server.api.listening.admission import Admission
-from judged_server.api.listening.connections import connection_options
-from judged_server.api.listening.listeners import Listeners
-from judged_server.api.listening.receiving import Receiver
-from judged_server.api.registration import CONTRACT, NAMES, Services
+from judged_server.api.listeners import CONTRACT, Listeners, Services, connection_options
+from judged_server.api.requests import Receiver
 from judged_server.api.statistics_service import StatisticsService
 from judged_server.audit import AuditLog
 from judged_server.embedding.models.manifest import DEFAULT_MODEL
@@ -40,11 +34,14 @@ from judged_server.llm.caller import ModelCaller
 from judged_server.process import gc_tuning
 from judged_server.process.memory import MemoryWatch, group_limit
 from judged_server.process.watchdog import Watchdog
-from judged_server.reloading import Reload, ReloadedParts
 from judged_server.scheduling.concurrency import IN_PYTHON, batch_scheduling
 from judged_server.settings import Settings, SettingsError
-from judged_server.telemetry import logger
+from judged_server.store.ledger import LEASE_S
+from judged_server.telemetry import logger, set_level
+from judged_server.tenant import EVERYTHING
+from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.estimate_batch import Estimator
+from judged_server.watched_files import Reload
 
 if TYPE_CHECKING:
     from judged_server.http_api.port import HttpPort
@@ -82,43 +79,40 @@ class App:
         self._ledger = wiring.ledger_of(self._chat_models, settings)
         self._budgets = wiring.budgets_of(self._chat_models, self._ledger)
         self._reply_cache = wiring.reply_cache(settings)
-        self._deadlines = wiring.deadlines(settings)
         self._memory = MemoryWatch(group_limit())
         self._admission = Admission(settings.max_pending_bytes, self._memory)
         self._audit_log = None if settings.audit_log is None else AuditLog(settings.audit_log)
-        self._interceptor = CallInterceptor(
-            self._deadlines,
-            Receiver(self._admission, settings.max_message_bytes),
-            self._audit_log,
-        )
+        receiver = Receiver(self._admission, settings.max_message_bytes)
+        self._interceptor = CallInterceptor(settings, receiver, self._audit_log)
         self._idempotent_calls = IdempotentCalls(
             settings.request_id_memory_bytes, settings.request_id_grace_s
         )
+        self._grace_s = settings.grace_s
         self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
-        self._health = Health(NAMES)
+        self._health = Health(tuple(service.full_name for service in CONTRACT))
         self._listeners: Listeners | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.address = Address.parse(settings.listen)
-        self._http_address = wiring.http_address(settings)
+        self._http_address = None
+        if settings.http_listen is not None:
+            self._http_address = Address.parse(settings.http_listen, "http_listen")
         self._certificates = wiring.certificates(settings, self.address, self._http_address)
         self._model_caller = ModelCaller(self._budgets, self._reply_cache)
         self._offerings = wiring.offerings(
             settings, self._embedders, self._chat_models, self._model_caller
         )
-        self._directory = wiring.directory(settings, self._offerings.check)
+        self._directory = None
+        if settings.tenants is not None:
+            self._directory = FileDirectory(settings.tenants, self._offerings.check)
         self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
-        parts = ReloadedParts(
-            self._certificates,
-            self._directory,
-            self._interceptor,
-            self._admission,
-            self._failed_calls,
-            self._chat_models,
-            self._offerings,
-            self._audit_log,
+        self._reload = Reload(
+            settings,
+            reread or (lambda: settings),
+            self._take_over,
+            self._look_at_files,
+            wiring.unchanged(settings, self._chat_models, self._offerings[EVERYTHING].rubrics),
         )
-        self._reload = Reload(settings, reread or (lambda: settings), parts)
         self._monitoring_port = self._monitoring()
         self._export = wiring.otlp_export(settings)
         self._http_port: HttpPort | None = None
@@ -134,14 +128,20 @@ class App:
         callers = (self._directory, self._certificates, self._failed_calls)
         listeners = wiring.listeners_of(settings, self.address, *callers)
         await self._load_model()
-        services = self._build_services()
+        services = self._services()
         with batch_scheduling():
             options = connection_options(settings.max_message_bytes, settings.max_connection_age_s)
-            self._listeners = Listeners(options, partial(self._register, services))
+            self._listeners = Listeners(services, options)
             await self._listeners.open(listeners)
         if self._http_address is not None:
-            port = self._http(self._http_address, services)
-            self._http_port = self._reload.parts.http_port = port
+            # Imported here: aiohttp costs start-up time.
+            from judged_server.http_api.port import HttpPort  # noqa: PLC0415
+
+            listener = wiring.listener_of(settings, self._http_address, *callers)
+            handlers = services.contract(listener.callers)
+            self._http_port = HttpPort(
+                listener, handlers, settings, lambda: self._health.is_serving
+            )
             await self._http_port.open()
         if self._monitoring_port is not None:
             await self._monitoring_port.open()
@@ -153,14 +153,11 @@ class App:
         if settings.port_file is not None:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
-            self._watches.append(asyncio.create_task(self._reload.watch()))
-        watchdog = Watchdog(settings.stall_dump_s, settings.stall_exit_s)
-        self._watches.append(asyncio.create_task(watchdog.run()))
+            self._watch(self._reload.watch())
+        self._watch(Watchdog(settings.stall_dump_s, settings.stall_exit_s).run())
         if self._ledger is not None:
-            self._watches.append(asyncio.create_task(wiring.renew_leases(self._ledger)))
-        self._watches.append(
-            asyncio.create_task(self._memory.run(lambda: not self._admission.pending_bytes))
-        )
+            self._watch(self._renew_leases())
+        self._watch(self._memory.run(lambda: not self._admission.pending_bytes))
         ports = {"metrics": self._monitoring_port, "http": self._http_port}
         _log.info(
             "ready",
@@ -170,6 +167,10 @@ class App:
             pid=os.getpid(),
             **self._in_force(),
         )
+
+    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for as long as the server runs."""
+        self._watches.append(asyncio.create_task(work))
 
     def _in_force(self) -> dict[str, object]:
         """Return what an operator wants to know of a server that has just begun."""
@@ -211,8 +212,8 @@ class App:
             ends = partial(loop.call_soon_threadsafe, asked.put_nowait, "end of standard input")
             threading.Thread(target=_await_end_of_stdin, args=(ends,), daemon=True).start()
         await self.start()
-        _log.info("draining", signal=await asked.get(), grace_s=self._reload.grace_s)
-        drain = asyncio.create_task(self.stop(self._reload.grace_s))
+        _log.info("draining", signal=await asked.get(), grace_s=self._grace_s)
+        drain = asyncio.create_task(self.stop(self._grace_s))
         again = asyncio.create_task(asked.get())
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
@@ -246,7 +247,7 @@ class App:
             wait.cancel()
         await self._interceptor.cut_short(CUT_SHORT_S)
         if self._listeners is not None:
-            # Those who watch our health are left, and they would watch for ever.
+            # Watchers of health are left, which never finish by themselves.
             await self._listeners.close(DRAIN_TIMEOUT_S)
         if self._http_port is not None:
             await self._http_port.close()
@@ -261,10 +262,9 @@ class App:
         await asyncio.to_thread(self._embedders.close)
         if self._chat_models is not None:
             await self._chat_models.close()
-        if self._reply_cache is not None:
-            await asyncio.to_thread(self._reply_cache.close)
-        if self._ledger is not None:
-            await asyncio.to_thread(self._ledger.close)
+        for part in (self._reply_cache, self._ledger):
+            if part is not None:
+                await asyncio.to_thread(part.close)
         if self._monitoring_port is not None:
             await self._monitoring_port.close()
         if self._audit_log is not None:
@@ -290,7 +290,35 @@ class App:
     def _ask_to_reload(self, _: int, __: object) -> None:
         """Reload soon: on the event loop, once there is one that serves."""
         if self._loop is not None:
+            if self._audit_log is not None:
+                self._loop.call_soon_threadsafe(self._audit_log.reopen)
             self._loop.call_soon_threadsafe(self._reload.begin)
+
+    def _take_over(self, settings: Settings) -> None:
+        """Set what may change while the server runs: `watched_files.RELOADED_SETTINGS`."""
+        self._admission.max_pending_bytes = settings.max_pending_bytes
+        self._failed_calls.per_minute = settings.failed_calls_per_minute
+        self._grace_s = settings.grace_s
+        set_level(settings.log_level)
+
+    async def _look_at_files(self) -> None:
+        """Take over certificates and tenants that changed; calls of revoked credentials end."""
+        try:
+            if self._certificates is not None:
+                await asyncio.to_thread(self._certificates.refresh)
+                if self._http_port is not None:
+                    await self._http_port.refresh()
+            if self._directory is not None:
+                await asyncio.to_thread(self._directory.refresh)
+                self._interceptor.recheck(self._directory)
+        except Exception:  # noqa: BLE001 - it must go on to look: a token revoked later must end
+            _log.exception("files could not be looked at")
+
+    async def _renew_leases(self) -> None:
+        """Keep what this process has drawn of budgets for as long as it runs."""
+        while self._ledger is not None:
+            await asyncio.sleep(LEASE_S / 4)
+            await self._ledger.renew()
 
     async def _load_model(self) -> None:
         try:
@@ -300,20 +328,19 @@ class App:
                 raise
             _log.warning("semantic judge unavailable", reason=error.message)
 
-    def _build_services(self) -> Services:
-        settings = self._settings
-        limits = wiring.request_limits(settings)
+    def _services(self) -> Services:
         judge = JudgeService(
             self._offerings,
             Estimator(self._model_caller, self._budgets.currency),
             self._budgets,
             self._admission,
-            ServerFacts(version("judged"), limits, self._deadlines),
-            settings.max_chunks_in_flight,
+            self._settings,
             self._idempotent_calls,
         )
-        statistics = StatisticsService(self._admission, limits)
-        return Services(judge, statistics, self._health, self._interceptor)
+        statistics = StatisticsService(self._admission, self._settings)
+        return Services(
+            judge, statistics, self._health, self._interceptor, self._settings.reflection
+        )
 
     def _monitoring(self) -> MonitoringPort | None:
         """Return the port that tells metrics, where there is to be one. Raises AddressError."""
@@ -341,28 +368,6 @@ class App:
         recorder.use(metrics)
         address = Address.parse(self._settings.metrics_listen, "metrics_listen")
         return MonitoringPort(address, metrics, lambda: self._health.is_serving)
-
-    def _http(self, address: Address, services: Services) -> HttpPort:
-        """Return the port for calls by HTTP."""
-        # Imported here: aiohttp costs start-up time.
-        from judged_server.http_api.calls import HttpCalls, methods_of  # noqa: PLC0415
-        from judged_server.http_api.port import HttpPort  # noqa: PLC0415
-
-        settings = self._settings
-        callers = (self._directory, self._certificates, self._failed_calls)
-        listener = wiring.listener_of(settings, address, *callers)
-        calls = HttpCalls(settings.max_message_bytes, settings.max_unread_s)
-        services.register_contract(calls, listener.callers)
-        return HttpPort(listener, calls, methods_of(CONTRACT), lambda: self._health.is_serving)
-
-    def _register(
-        self, services: Services, server: grpc.aio.Server, callers: Authenticator | None
-    ) -> None:
-        """Add the handlers of all services to a gRPC server."""
-        services.register_contract(server, callers)
-        services.register_health(server)
-        if self._settings.reflection:
-            services.register_reflection(server, callers)
 
 
 def _await_end_of_stdin(ends: Callable[[], object]) -> None:

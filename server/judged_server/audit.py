@@ -1,13 +1,12 @@
 """The audit log: a line a call, of who asked which judge, and how much. Never a text.
 
-While a call runs, those who work for it write into its `call_notes`, which are None without a log.
+While a call runs, those who work for it write into its `notes`, which are None without a log.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,10 +30,6 @@ class CallNotes:
     def add_judged(self, signature: str, number: int) -> None:
         """Note that a judge was asked for so many contexts or scores."""
         self.judged[signature] = self.judged.get(signature, 0) + number
-
-
-call_notes: ContextVar[CallNotes | None] = ContextVar("call_notes", default=None)
-"""The notes of the call in work; None where no audit log is written."""
 
 
 class AuditLog:

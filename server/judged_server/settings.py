@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -23,7 +23,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from judged_server.errors import did_you_mean
+from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 
 PREFIX = "JUDGED_"
 _OTHER_PREFIX = "VERDICT_"
@@ -34,11 +34,83 @@ _YEAR_S = 365 * 86_400
 _USER = re.compile(r"//[^/@]*@")
 
 
+MAX_ID_BYTES = 1024
+"""The most bytes of UTF-8 in the id of a query, a document or an answer, as in metadata."""
+
+
 class SettingsError(Exception):
     """A setting is unknown, unreadable or out of range. The message names it and the source."""
 
 
-class Settings(BaseSettings):
+class Limits(BaseModel):
+    """The sizes that a request must keep, told by GetServerInfo, and checks that name the field.
+
+    What is checked is up to `api.convert`.
+    """
+
+    max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
+    max_evaluated_contexts: int = Field(
+        50_000_000,
+        ge=1,
+        description="groups and contexts in one StreamEvaluate, which keeps a few bytes of each",
+    )
+    max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
+    max_groups: int = Field(10_000, ge=1, description="groups in one message")
+    max_embedding_dimensions: int = Field(4096, ge=1, description="of vectors callers send")
+    max_message_bytes: int = Field(
+        16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
+    )
+
+    @property
+    def surely_fits(self) -> int:
+        """The characters a text may have to be within max_text_bytes without being encoded."""
+        return self.max_text_bytes // 4  # a character takes at most four bytes
+
+    def check_texts(self, texts: Sequence[str], field: str, first: int = 0) -> None:
+        """Refuse a text above max_text_bytes of UTF-8.
+
+        `field` is the path of the list, `first` the place of the first text in it.
+        """
+        if texts and max(map(len, texts)) > self.surely_fits:
+            for index, text in enumerate(texts, first):
+                self.check_text(text, f"{field}[{index}]")
+
+    def check_text(self, text: str, field: str, most: int = 0) -> None:
+        """Refuse one text above max_text_bytes of UTF-8, or `most`."""
+        most = most or self.max_text_bytes
+        if len(text) > most // 4 and (size := len(text.encode())) > most:
+            raise LimitExceeded(field, "bytes of UTF-8", most, size)
+
+    def check_id(self, name: str, field: str) -> None:
+        """Refuse an id above MAX_ID_BYTES."""
+        self.check_text(name, field, MAX_ID_BYTES)
+
+    def check_ids(self, ids: Sequence[str], field: str, first: int = 0) -> None:
+        """Refuse ids above MAX_ID_BYTES; `first` is the place of the first one in `field`."""
+        if ids and max(map(len, ids)) > MAX_ID_BYTES // 4:
+            for index, name in enumerate(ids, first):
+                self.check_id(name, f"{field}[{index}]")
+
+    def check_groups(self, count: int, field: str, what: str = "group") -> None:
+        """Refuse more groups, or other items, than one message may hold, and none at all."""
+        if count == 0:
+            raise InvalidField(field, f"must hold at least one {what}")
+        if count > self.max_groups:
+            raise LimitExceeded(field, f"{what}s", self.max_groups, count)
+
+    def check_contexts(self, count: int, field: str) -> None:
+        """Refuse more contexts than one request may ask for."""
+        if count > self.max_contexts:
+            raise LimitExceeded(field, "contexts", self.max_contexts, count)
+
+    def check_evaluated(self, count: int, field: str) -> None:
+        """Refuse more groups and contexts than one StreamEvaluate may have."""
+        if count > self.max_evaluated_contexts:
+            what = "groups and contexts"
+            raise LimitExceeded(field, what, self.max_evaluated_contexts, count)
+
+
+class Settings(BaseSettings, Limits):
     """Everything an operator can set. Defaults are safe on a laptop."""
 
     model_config = SettingsConfigDict(
@@ -180,18 +252,6 @@ class Settings(BaseSettings):
     )
     max_unread_s: float = Field(
         30, gt=0, le=_YEAR_S, description="seconds a stream goes on whose replies nobody reads"
-    )
-    max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
-    max_evaluated_contexts: int = Field(
-        50_000_000,
-        ge=1,
-        description="groups and contexts in one StreamEvaluate, which keeps a few bytes of each",
-    )
-    max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
-    max_groups: int = Field(10_000, ge=1, description="groups in one message")
-    max_embedding_dimensions: int = Field(4096, ge=1, description="of vectors callers send")
-    max_message_bytes: int = Field(
-        16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
     )
     max_connection_age_s: int = Field(
         0,

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
-from judged_server.domain.usage import CostTracker, Usage
+from judged_server.domain.usage import Usage
 
 Logger = structlog.typing.FilteringBoundLogger
 
@@ -94,34 +94,29 @@ class AccessLog:
 
     def __init__(self) -> None:
         self._lines: Lines | None = None
-        self._cost_trackers: dict[object, CostTracker] = {}
 
     def open(self, lines: Lines | None) -> None:
         """Write to `lines` from now on, or nowhere."""
         self._lines = lines
 
-    def spends(self, key: object, cost_tracker: CostTracker) -> None:
-        """Let the line of a call that may ask language models tell what they took.
-
-        `key` is any object that stands for the call until it ends.
-        """
-        self._cost_trackers[key] = cost_tracker
-
     def call(
-        self, method: str, code: str, seconds: float, request_id: str, tenant: str, key: object
-    ) -> Usage | None:
+        self,
+        method: str,
+        code: str,
+        seconds: float,
+        request_id: str,
+        tenant: str,
+        spent: Usage | None,
+    ) -> None:
         """Note a call that has ended; `tenant` is "" where there are none.
 
-        Returns what language models took for it, None for nothing.
+        `spent` is what language models took for it, None for nothing.
         """
-        cost_tracker = self._cost_trackers.pop(key, None) if self._cost_trackers else None
-        spent = None if cost_tracker is None else cost_tracker.report()
         if self._lines is not None:
             line = (method, code, seconds, request_id, tenant, time.time(), spent)
             self._lines.later(line)
             if _sink is not None:
                 _sink.log(_fields(line))
-        return spent
 
 
 class LogSink(Protocol):

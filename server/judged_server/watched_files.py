@@ -1,16 +1,22 @@
-"""What some files say, read again when they change."""
+"""Files that a server reads again: those it watches, and those that SIGHUP lets it look at.
+
+What files say that can't be used changes nothing.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from judged_server.settings import SettingsError
+from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger
 
 Said = TypeVar("Said")
+
+_log = logger("server")
 
 
 class WatchedFiles(Generic[Said]):
@@ -80,3 +86,77 @@ class WatchedFiles(Generic[Said]):
             self.now, self._state, self.problem = now, state, ""
             logger(self._what).info(f"{self._what} read")
         return ""
+
+
+RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute", "log_level"}
+"""Settings that SIGHUP takes over. The others are parts of what was built at the start."""
+_LOOK_EVERY_S = 1.0
+
+
+class Reload:
+    """Looks at files now and then; SIGHUP does so at once, and tells what waits for a restart.
+
+    `failures` counts how often something could not be used. Used on one event loop.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        reread: Callable[[], Settings],
+        take_over: Callable[[Settings], object],
+        look: Callable[[], Awaitable[None]],
+        unchanged: Mapping[str, tuple[str, Callable[[], bool]]],
+    ) -> None:
+        """Take the settings of the start, and what returns them anew.
+
+        `take_over` sets those that may change. `look` looks at the files that are watched.
+        `unchanged` says of files that others are built of whether they say the same as at the
+        start: by what they are called when they can't be used, each with what waits else.
+        """
+        self._settings = settings
+        self._reread = reread
+        self._take_over = take_over
+        self._look = look
+        self._unchanged = unchanged
+        self._lock = asyncio.Lock()
+        self._running: asyncio.Task[None] | None = None
+        self.failures = dict.fromkeys(("settings", *unchanged), 0)
+
+    async def watch(self) -> None:
+        """Look at the watched files now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            async with self._lock:
+                await self._look()
+
+    def begin(self) -> None:
+        """Reload all that may change, soon."""
+        self._running = asyncio.create_task(self._all())
+
+    async def _all(self) -> None:
+        async with self._lock:
+            waiting, failed_before = list[str](), dict(self.failures)
+            await self._look()
+            for what in self.failures:
+                try:
+                    waiting += await asyncio.to_thread(self._that_wait, what)
+                except SettingsError as error:
+                    self.failures[what] += 1
+                    _log.error(
+                        f"bad {what}",
+                        problem=str(error),
+                        next_step="mend them and send SIGHUP again; what they said before holds on",
+                    )
+        if waiting:
+            _log.warning("settings wait for a restart", settings=", ".join(waiting))
+        if self.failures == failed_before:
+            _log.info("reloaded by SIGHUP")
+
+    def _that_wait(self, what: str) -> list[str]:
+        """Return what differs from the start and is not taken over. Raises SettingsError."""
+        if what != "settings":
+            name, is_unchanged = self._unchanged[what]
+            return [] if is_unchanged() else [name]
+        settings = self._reread()
+        self._take_over(settings)
+        return sorted(settings.differing(self._settings) - RELOADED_SETTINGS)

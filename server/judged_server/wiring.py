@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from judged_server import tracing
 from judged_server.address import Address, AddressError
-from judged_server.api.authentication import Authenticator
-from judged_server.api.failed_calls import FailedCalls
-from judged_server.api.interceptor import Deadlines
-from judged_server.api.limits import RequestLimits
-from judged_server.api.listening.listeners import Listener
+from judged_server.api.authentication import Authenticator, FailedCalls
+from judged_server.api.certificates import CertificateFiles, Certificates
+from judged_server.api.listeners import Listener
 from judged_server.domain import Calibrator
 from judged_server.domain.usage import nano_within
 from judged_server.embedding.registry import StoredEmbedders
@@ -38,15 +35,13 @@ from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
-from judged_server.store.ledger import LEASE_S, Ledger
+from judged_server.store.ledger import Ledger
 from judged_server.store.replies import KeptReplies, ReplyFile
 from judged_server.telemetry import send_to
-from judged_server.tenant import Tenant
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
-    from judged_server.api.listening.certificates import Certificates
     from judged_server.llm.models import ChatModels
     from judged_server.monitoring.opentelemetry import OtlpExport
 
@@ -84,11 +79,6 @@ def refuse_open_address(settings: Settings, setting: str, address: Address, *, t
         f"{setting}: {address} can be reached from other machines and this server {lacks}; listen "
         "on 127.0.0.1 or unix:PATH, or say --insecure"
     )
-
-
-def directory(settings: Settings, check: Callable[[Tenant], object]) -> FileDirectory | None:
-    """Return the tenants of the settings' file; None where there is no file."""
-    return None if settings.tenants is None else FileDirectory(settings.tenants, check)
 
 
 def listener_of(
@@ -130,35 +120,6 @@ def listeners_of(
     return found
 
 
-def request_limits(settings: Settings) -> RequestLimits:
-    """Return how large requests may be."""
-    return RequestLimits(
-        max_contexts=settings.max_contexts,
-        max_evaluated_contexts=settings.max_evaluated_contexts,
-        max_text_bytes=settings.max_text_bytes,
-        max_groups=settings.max_groups,
-        max_embedding_dimensions=settings.max_embedding_dimensions,
-        max_message_bytes=settings.max_message_bytes,
-    )
-
-
-def deadlines(settings: Settings) -> Deadlines:
-    """Return how long calls may take."""
-    return Deadlines(
-        settings.default_deadline_s,
-        settings.max_unary_deadline_s,
-        settings.max_stream_deadline_s,
-        settings.max_unread_s,
-    )
-
-
-def http_address(settings: Settings) -> Address | None:
-    """Return where calls by HTTP come; None for nowhere. Raises AddressError."""
-    if settings.http_listen is None:
-        return None
-    return Address.parse(settings.http_listen, "http_listen")
-
-
 def certificates(settings: Settings, *addresses: Address | None) -> Certificates | None:
     """Return the certificate that the settings name. Raises SettingsError for one that is bad."""
     pair = certificate_pair(settings)
@@ -168,9 +129,6 @@ def certificates(settings: Settings, *addresses: Address | None) -> Certificates
         raise SettingsError(
             f"certificate: {addresses[0]} is a Unix socket, which has no TLS; listen on HOST:PORT"
         )
-    # Imported here: most servers have no certificate, and reading one takes a library.
-    from judged_server.api.listening.certificates import CertificateFiles, Certificates  # noqa: PLC0415
-
     return Certificates(CertificateFiles(*pair, settings.client_ca))
 
 
@@ -256,11 +214,28 @@ def budgets_of(models: ChatModels | None, ledger: Ledger | None) -> Budgets:
     return Budgets(currency, budget.per_request, day, own, ledger)
 
 
-async def renew_leases(ledger: Ledger) -> None:
-    """Keep what this process has drawn of budgets for as long as it runs."""
-    while True:
-        await asyncio.sleep(LEASE_S / 4)
-        await ledger.renew()
+def unchanged(
+    settings: Settings, models: ChatModels | None, at_start: Sequence[Rubric]
+) -> dict[str, tuple[str, Callable[[], bool]]]:
+    """Return whether files that models and judges are made of say the same as at the start.
+
+    Signatures name rubrics, and budgets hold prices, so that neither is taken over.
+    """
+
+    def models_are() -> bool:
+        # Imported here: it costs start-up time, and was needed to make the models.
+        from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
+
+        path = settings.llm_config
+        return models is None or path is None or read_configuration(path) == models.configuration
+
+    def rubrics_are() -> bool:
+        return settings.rubrics_dir is None or list(rubrics(settings).values()) == list(at_start)
+
+    return {
+        "llm_config": ("llm_config (its file)", models_are),
+        "rubrics": ("rubrics_dir (its files)", rubrics_are),
+    }
 
 
 def reply_cache(settings: Settings) -> ReplyCache | None:

@@ -1,9 +1,12 @@
-"""The limits of requests that a server has by default, whatever the environment says.
+"""The settings that a server has by default, whatever the environment says.
 
-Tests make those smaller that they are about: `replace(LIMITS, max_groups=10)`.
+Tests make those limits smaller that they are about: `limits(max_groups=10)`.
 """
 
-from judged_server.settings import Settings
-from judged_server.wiring import request_limits
+from typing import Any
 
-LIMITS = request_limits(Settings.model_construct())
+from judged_server.settings import Settings
+
+
+def limits(**smaller: Any) -> Settings:
+    return Settings.model_construct(**smaller)

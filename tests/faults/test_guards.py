@@ -21,7 +21,7 @@ UNIT = "tests/unit/server"
 TESTS = {
     "budget_of_a_day": f"{UNIT}/llm/budget/test_budgets.py"
     "::test_a_day_is_held_to_by_all_calls_together",
-    "usable_certificate": f"{UNIT}/api/listening/test_certificates.py"
+    "usable_certificate": f"{UNIT}/api/test_certificates.py"
     "::test_what_can_not_be_used_keeps_the_old_one",
     "rotated_certificates": "tests/integration/access/test_tls.py"
     "::test_a_hundred_rotations_under_load_lose_no_call",
@@ -65,12 +65,12 @@ TESTS = {
     "::test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry",
     "deadlines_of_others": "tests/integration/server/test_interceptor.py"
     "::test_a_call_without_a_deadline_gets_one",
-    "memory_of_requests": f"{UNIT}/api/listening/test_receiving.py"
+    "memory_of_requests": f"{UNIT}/api/test_requests.py"
     "::test_a_message_without_room_is_refused_before_it_is_inflated",
-    "size_when_inflated": f"{UNIT}/api/listening/test_receiving.py"
+    "size_when_inflated": f"{UNIT}/api/test_requests.py"
     "::test_what_inflates_to_too_much_is_not_inflated",
     "end_of_a_drain": "tests/faults/test_drains.py::test_no_call_that_was_received_is_lost",
-    "calls_of_a_connection": f"{UNIT}/api/listening/test_connections.py"
+    "calls_of_a_connection": f"{UNIT}/api/test_listeners.py"
     "::test_a_connection_has_so_many_calls_in_work_and_others_are_served",
     "want_of_memory": f"{UNIT}/embedding/batching/test_workers.py"
     "::TestFaults::test_want_of_memory_is_said_and_may_pass",

@@ -12,7 +12,6 @@ import math
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from google.protobuf.message import DecodeError
@@ -42,7 +41,7 @@ from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.llm.transport.limits import retry_after_s
 from judged_server.settings import SettingsError
 
-from tests.fakes.limits import LIMITS as DEFAULT
+from tests.fakes.limits import limits
 from tests.fakes.providers.prompt_attacks import blocks
 
 Target = Callable[[bytes], None]
@@ -50,8 +49,7 @@ Target = Callable[[bytes], None]
 NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
 ASKED = tuple(step for rubric in load_builtin().values() for step in rubric.steps)
 FINISHES = tuple(FinishReason)
-LIMITS = replace(
-    DEFAULT,
+LIMITS = limits(
     max_contexts=1000,
     max_text_bytes=1 << 16,
     max_groups=100,

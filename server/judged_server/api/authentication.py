@@ -1,22 +1,27 @@
 """Who calls, by what a call shows: a bearer token, a certificate, or the socket it comes by.
 
 Each address that the server listens on has an authenticator of its own, since gRPC does not tell by
-which one a call came.
+which one a call came. Calls without a valid credential are counted by address. At 256 bits guessing
+tokens does not help; the count bounds what those cost who try, or who go on calling with a token
+that has ended: after so many in a minute they are told when to come again, and leave no more lines
+in the logs. A valid credential is always let in, so that nobody is locked out who shares an
+address, for example behind a proxy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import grpc
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from urllib.parse import unquote
 
 from judged_server import errors
-from judged_server.api.failed_calls import FailedCalls
+from judged_server.api.certificates import uris_of
+from judged_server.api.requests import Context, Metadata
+from judged_server.telemetry import logger
 from judged_server.tenants.directory import FileDirectory, Identity
-
-Metadata = Sequence[tuple[str, str | bytes]]
-Context = grpc.aio.ServicerContext[Any, Any]
 
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -31,6 +36,74 @@ _NOT_ONE = (
     "the client's certificate has URIs of several tenants of this server; show one that names one"
 )
 _NOT_VALID = "the token is not valid, or not any more; ask the operator of the server for a new one"
+WINDOW_S = 60.0
+MOST_ADDRESSES = 4096
+"""Addresses that are remembered; those that began to fail longest ago are forgotten first."""
+_NETWORK_BITS = 64
+"""What one caller has of IPv6 addresses."""
+
+_log = logger("tenants")
+
+
+@dataclass(slots=True)
+class _Window:
+    """A minute of an address, from its first failed call on."""
+
+    ends: float
+    failed: int = 0
+
+
+class FailedCalls:
+    """Counts failed calls by address; `per_minute` may change. Used on one event loop."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Let an address make `per_minute` of them; 0 lets it make any number."""
+        self.per_minute = per_minute
+        self._clock = clock
+        self._windows: OrderedDict[str, _Window] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many addresses are remembered."""
+        return len(self._windows)
+
+    def note(self, peer: str) -> None:
+        """Count a failed call of a peer, by gRPC's name of it.
+
+        Raises AuthenticationLimit, which says when to come again, once there were too many.
+        """
+        address = address_of(peer)
+        if not self.per_minute or not address:
+            return
+        now = self._clock()
+        window = self._windows.get(address)
+        if window is None or window.ends <= now:
+            window = self._windows[address] = _Window(now + WINDOW_S)
+            self._windows.move_to_end(address)
+            if len(self._windows) > MOST_ADDRESSES:
+                self._windows.popitem(last=False)
+        window.failed += 1
+        if window.failed <= self.per_minute:
+            return
+        if window.failed == self.per_minute + 1:
+            _log.warning("failed calls limited", address=address, failed=self.per_minute)
+        raise errors.AuthenticationLimit(self.per_minute, window.ends - now)
+
+
+def address_of(peer: str) -> str:
+    """Return the address in gRPC's name of a peer, "" for a Unix socket.
+
+    Of IPv6 it is the network of 64 bits, all of which one caller may have.
+    """
+    family, _, rest = peer.partition(":")
+    if family not in {"ipv4", "ipv6"}:
+        return ""
+    host = unquote(rest).rpartition(":")[0].strip("[]").partition("%")[0]
+    address = ip_address(host)
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), _NETWORK_BITS), strict=False))
 
 
 class Authenticator:
@@ -53,61 +126,49 @@ class Authenticator:
         self._tenant = tenant
         self._asks_certificates = asks_certificates
 
-    def by_metadata(self, metadata: Metadata) -> Identity | errors.Unauthenticated | None:
-        """Return who shows a token, the error of a bad one; None where the call shows none.
+    def identify(self, metadata: Metadata, context: Context) -> Identity:
+        """Return who calls; no message of a stranger is read before this.
 
-        It is known before the message is read, so that those of strangers never are.
-        """
-        for key, value in metadata:
-            if key != _HEADER:
-                continue
-            if not isinstance(value, str) or value[: len(_SCHEME)].lower() != _SCHEME:
-                return errors.Unauthenticated(_NOT_VALID)
-            found = self._directory.by_token(value[len(_SCHEME) :].strip())
-            return errors.Unauthenticated(_NOT_VALID) if found is None else found
-        if self._tenant:
-            return self._directory.by_socket(self._tenant)
-        return None if self._asks_certificates else errors.Unauthenticated(_NOBODY)
-
-    def identify(
-        self, shown: Identity | errors.Unauthenticated | None, context: Context
-    ) -> Identity:
-        """Return who calls. Raises Unauthenticated, also where two credentials disagree.
-
-        And AuthenticationLimit instead, where the caller's address had too many of these.
+        Raises Unauthenticated, also where two credentials disagree, and AuthenticationLimit instead
+        where the caller's address had too many of these.
         """
         try:
-            return self._agreed(shown, context)
+            return self._agreed(metadata, context)
         except errors.Unauthenticated:
             self._failed_calls.note(context.peer())
             raise
 
-    def _agreed(
-        self, shown: Identity | errors.Unauthenticated | None, context: Context
-    ) -> Identity:
-        if isinstance(shown, errors.Unauthenticated):
-            raise shown
-        other = None
+    def _agreed(self, metadata: Metadata, context: Context) -> Identity:
+        shown, other = self._by_token(metadata), None
         if self._tenant:
             other = self._directory.by_socket(self._tenant)
         elif self._asks_certificates:
             other = self._by_certificate(context)
-        if shown is None:
-            if other is None:
-                raise errors.Unauthenticated(_NO_TENANT if self._asks_certificates else _NOBODY)
-            return other
-        if other is not None and other.tenant.name != shown.tenant.name:
+        found = shown or other
+        if found is None:
+            raise errors.Unauthenticated(_NO_TENANT if self._asks_certificates else _NOBODY)
+        if other is not None and other.tenant.name != found.tenant.name:
             raise errors.Unauthenticated(_NOT_VALID)
-        return shown
+        return found
+
+    def _by_token(self, metadata: Metadata) -> Identity | None:
+        """Return whose token the metadata show, None for no token. Raises Unauthenticated."""
+        for key, value in metadata:
+            if key != _HEADER:
+                continue
+            found = None
+            if isinstance(value, str) and value[: len(_SCHEME)].lower() == _SCHEME:
+                found = self._directory.by_token(value[len(_SCHEME) :].strip())
+            if found is None:
+                raise errors.Unauthenticated(_NOT_VALID)
+            return found
+        return None
 
     def _by_certificate(self, context: Context) -> Identity | None:
         """Return whom a certificate names by a URI; gRPC has checked who signed it.
 
         Raises Unauthenticated where it names several.
         """
-        # Imported here: only a server with TLS has loaded it.
-        from judged_server.api.listening.certificates import uris_of  # noqa: PLC0415
-
         shown = context.auth_context().get("x509_pem_cert", ())
         found = [self._directory.by_uri(uri) for pem in shown for uri in uris_of(pem)]
         tenants = {each.tenant.name: each for each in found if each is not None}

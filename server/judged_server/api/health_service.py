@@ -11,14 +11,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2 as pb
-from grpc_health.v1.health_pb2_grpc import HealthServicer
 
 from judged_server import errors
-from judged_server.api.failed_calls import address_of
+from judged_server.api.authentication import address_of
+from judged_server.api.requests import Call
 
 WATCHERS, WATCHERS_OF_AN_ADDRESS = 1024, 256
 """At once; one takes some 20 kB. All Unix sockets together count as an address."""
@@ -27,10 +26,8 @@ _NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING
 _BACK_AFTER_S = 30.0
 _UNKNOWN = 'no service of this server has this name; "" is the server itself'
 
-Context = grpc.aio.ServicerContext[Any, Any]
 
-
-class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
+class Health:
     """Tells whether the server serves. Used on one event loop."""
 
     def __init__(self, services: tuple[str, ...]) -> None:
@@ -57,30 +54,28 @@ class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
         self.report(False)
         self._is_draining = True
 
-    async def Check(
-        self, request: pb.HealthCheckRequest, context: Context
-    ) -> pb.HealthCheckResponse:
+    async def Check(self, request: pb.HealthCheckRequest, call: Call) -> pb.HealthCheckResponse:
         """Tell the status now."""
-        await self._refuse_unknown(request, context)
+        await self._refuse_unknown(request, call)
         return pb.HealthCheckResponse(status=self._status)
 
-    async def List(self, _: pb.HealthListRequest, __: Context) -> pb.HealthListResponse:
+    async def List(self, _: pb.HealthListRequest, __: Call) -> pb.HealthListResponse:
         """Tell the status of all services."""
         return pb.HealthListResponse(
             statuses={name: pb.HealthCheckResponse(status=self._status) for name in self._services}
         )
 
     async def Watch(
-        self, request: pb.HealthCheckRequest, context: Context
+        self, request: pb.HealthCheckRequest, call: Call
     ) -> AsyncIterator[pb.HealthCheckResponse]:
         """Tell the status now and whenever it changes. The interceptor ends what nobody reads.
 
         For an unknown service it ends at once, without a message: clients that were told
         SERVICE_UNKNOWN would watch again at once, and for ever.
         """
-        await self._refuse_unknown(request, context)
+        await self._refuse_unknown(request, call)
         del request
-        with self._counted(address_of(context.peer())):
+        with self._counted(address_of(call.context.peer())):
             told = None
             while True:
                 changed = self._changed
@@ -90,9 +85,9 @@ class Health(HealthServicer):  # type: ignore[misc]  # the package has no types
                 else:
                     await changed.wait()
 
-    async def _refuse_unknown(self, request: pb.HealthCheckRequest, context: Context) -> None:
+    async def _refuse_unknown(self, request: pb.HealthCheckRequest, call: Call) -> None:
         if request.service not in self._services:
-            await context.abort(grpc.StatusCode.NOT_FOUND, _UNKNOWN)
+            await call.context.abort(grpc.StatusCode.NOT_FOUND, _UNKNOWN)
 
     @contextmanager
     def _counted(self, address: str) -> Iterator[None]:

@@ -1,7 +1,9 @@
 """Calls that are sent again under their request_id: worked once, answered each time.
 
-A call that all its callers have left goes on for a grace, so that a caller whose connection broke
-finds it when they come again; somebody who gave up looks the same from here.
+Two kinds of answers are shared and kept: whole replies as they were written, and parts of streams
+(the verdicts of a chunk, one score) as values. A call that all its callers have left goes on for a
+grace, so that a caller whose connection broke finds it when they come again; somebody who gave up
+looks the same from here.
 """
 
 from __future__ import annotations
@@ -15,30 +17,25 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
-from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
 from judged_server.api.convert.scoring import write_score
 from judged_server.api.convert.verdicts import write_verdicts
+from judged_server.api.requests import Call
 from judged_server.domain import Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.judges.base import Caller
 from judged_server.scheduling.concurrency import run_by_size
 from judged_server.scheduling.single_flight import SingleFlight
-from judged_server.telemetry import access
-from judged_server.tenant import current_tenant
 
-Reply = TypeVar("Reply", bound=Message | bytes)
-"""A reply as a message, or written already."""
-
-_Answer = Message | bytes | AnswerScore | Verdicts
-"""What callers share."""
+Answer = bytes | Verdicts | AnswerScore
+Part = TypeVar("Part", Verdicts, AnswerScore)
 
 FIELD = "request_id"
 KEPT_S = 600.0
-"""How long a reply is kept from when it was there."""
+"""How long an answer is kept from when it was there."""
 MOST_KEPT = 10_000
-"""Replies that are kept at most, whatever their size. The oldest give way."""
+"""Answers that are kept at most, whatever their size. The oldest give way."""
 
 _UUID4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
@@ -47,14 +44,25 @@ _UUID4 = re.compile(
 
 def check_request_id(request_id: str, field: str = FIELD) -> None:
     """Raise InvalidField for what is no UUID of version 4."""
-    if not _UUID4.fullmatch(request_id):
+    if request_id and not _UUID4.fullmatch(request_id):
         raise errors.InvalidField(
             field, "must be a UUID of version 4, new for each call; or leave it out"
         )
 
 
-class _Call(NamedTuple):
-    """A call in work: the digest of its request, and the caller who began it."""
+def digest_of(*facts: object) -> bytes:
+    """Return 32 bytes that two calls share when they agree in all these facts, messages or not."""
+    found = hashlib.sha256()
+    for fact in facts:
+        raw = repr(fact).encode()
+        if isinstance(fact, Message):
+            raw = fact.DESCRIPTOR.full_name.encode() + fact.SerializeToString(deterministic=True)
+        found.update(len(raw).to_bytes(8, "big") + raw)
+    return found.digest()
+
+
+class _Work(NamedTuple):
+    """Work that is under way: the digest of its request, and the caller who began it."""
 
     digest: bytes
     caller: Caller
@@ -62,14 +70,10 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A reply as it was sent, and until when it counts, on the clock of the calls.
-
-    `kind` is that of its message; None when it was bytes, or a value. `size` is in bytes.
-    """
+    """An answer, its size in bytes, and until when it counts, on the clock of the calls."""
 
     digest: bytes
-    kind: type[Message] | None
-    reply: bytes | AnswerScore | Verdicts
+    answer: Answer
     size: int
     until: float
 
@@ -85,7 +89,7 @@ class IdempotentCalls:
         most_kept: int = MOST_KEPT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep `most_kept` replies of `most_bytes` in all; the oldest give way.
+        """Keep `most_kept` answers of `most_bytes` in all; the oldest give way.
 
         A call goes on for `grace_s` seconds after its last caller has gone.
         """
@@ -94,126 +98,103 @@ class IdempotentCalls:
         self._clock = clock
         self._grace_s = grace_s
         self._bytes = 0
-        self._calls: SingleFlight[_Call, _Answer] = SingleFlight(self._grace)
+        self._calls: SingleFlight[_Work, Answer] = SingleFlight(self._grace)
         self._kept: dict[str, _Kept] = {}
 
     async def reply(
         self,
         request: Message,
-        context: object | None,
+        call: Call,
         caller: Caller,
-        work: Callable[[Caller], Coroutine[Any, Any, Reply]],
-    ) -> Reply:
+        work: Callable[[Caller], Coroutine[Any, Any, bytes]],
+    ) -> bytes:
         """Return the reply to a request with a request_id: a kept one, or what `work` returns.
 
-        `caller` is the one whom `work` is to serve if it begins now, and `context` the call for
-        the access log, None for a part of one. Raises InvalidField when the id is that of a call
-        with other fields, and as `work` does.
+        `caller` is the one whom `work` is to serve if it begins now. `call` gets the cost tracker
+        of the work that it shares. Raises InvalidField when the id is that of a call with other
+        fields, and as `work` does.
         """
         request_id: str = getattr(request, FIELD)
-        digest = await run_by_size(request.ByteSize(), _digest, request)
-        return cast("Reply", await self._shared(request_id, digest, context, caller, work))
+        digest = await run_by_size(request.ByteSize(), digest_of, request)
+        found = await self._shared(request_id, digest, call, caller, lambda: work(caller))
+        return cast("bytes", found)
 
-    async def score(
+    async def part(
         self,
         request_id: str,
+        digest: bytes,
+        call: Call,
         caller: Caller,
-        facts: object,
-        work: Callable[[], Coroutine[Any, Any, AnswerScore]],
-    ) -> AnswerScore:
-        """Return one score of an identified call: a kept one, or what `work` returns.
+        work: Callable[[], Coroutine[Any, Any, Part]],
+    ) -> Part:
+        """Return a part of an identified stream: a kept one, or what `work` returns.
 
-        `facts` are all that the score depends on. A score with a fault is not kept. Raises as
-        `work` does.
+        `digest` is of all that the part depends on. What has a fault is not kept: the next try may
+        fare better. Raises as `work` does.
         """
-        digest = hashlib.sha256(repr(facts).encode()).digest()
-        key = f"{request_id.lower()}/{digest.hex()}"
-        found = await self._shared(key, digest, None, caller, lambda _: work())
-        return cast("AnswerScore", found)
-
-    async def verdicts(
-        self,
-        start: pb.StreamEvaluateStart,
-        chunk: pb.EvaluateChunk,
-        caller: Caller,
-        work: Callable[[Caller], Coroutine[Any, Any, Verdicts]],
-    ) -> Verdicts:
-        """Return the verdicts of a chunk of an identified stream: kept ones, or those of `work`.
-
-        Verdicts are not kept where one has a fault. Raises as `work` does.
-        """
-        digest = await run_by_size(chunk.ByteSize(), _chunk_digest, start, chunk)
-        key = f"{start.request_id.lower()}/{digest.hex()}"
-        return cast("Verdicts", await self._shared(key, digest, None, caller, work))
+        key = f"{request_id}/{digest.hex()}"
+        return cast("Part", await self._shared(key, digest, call, caller, work))
 
     async def _shared(
         self,
         request_id: str,
         digest: bytes,
-        context: object | None,
+        call: Call,
         caller: Caller,
-        work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
-    ) -> _Answer:
+        work: Callable[[], Coroutine[Any, Any, Answer]],
+    ) -> Answer:
         # An id is its tenant's own: the same one of another is another.
-        request_id = f"{current_tenant().name}/{request_id}"
-        kept = self._find(request_id)
-        if kept is not None:
+        key = f"{call.tenant.name}/{request_id.lower()}"
+        if (kept := self._find(key)) is not None:
             _refuse_other(kept.digest, digest)
-            if kept.kind is None or not isinstance(kept.reply, bytes):
-                return kept.reply
-            return kept.kind.FromString(kept.reply)
-        call = self._calls.find(request_id)
-        if call is None:
+            return kept.answer
+        flight = self._calls.find(key)
+        if flight is None:
 
-            async def kept_work() -> _Answer:
-                reply = await work(caller)
-                self._keep(request_id, digest, reply)
-                return reply
+            async def kept_work() -> Answer:
+                answer = await work()
+                self._keep(key, digest, answer)
+                return answer
 
-            call = self._calls.begin(request_id, _Call(digest, caller), kept_work)
+            flight = self._calls.begin(key, _Work(digest, caller), kept_work)
         else:
-            _refuse_other(call.about.digest, digest)
-        if context is not None:
-            access.spends(context, call.about.caller.cost_tracker)
-        return cast("_Answer", await self._calls.wait(request_id, call))
+            _refuse_other(flight.about.digest, digest)
+        if call.cost_tracker is None:
+            call.cost_tracker = flight.about.caller.cost_tracker
+        return cast("Answer", await self._calls.wait(key, flight))
 
     async def close(self) -> None:
         """End all calls that are in work."""
         await self._calls.close()
 
-    def _grace(self, call: _Call) -> float:
-        """Return how long a call goes on alone: for the grace, or with the time that it has."""
-        deadline = call.caller.deadline
+    def _grace(self, work: _Work) -> float:
+        """Return how long work goes on alone: for the grace, or with the time that it has."""
+        deadline = work.caller.deadline
         left = self._grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
         return min(self._grace_s, left)
 
-    def _find(self, request_id: str) -> _Kept | None:
-        kept = self._kept.get(request_id)
+    def _find(self, key: str) -> _Kept | None:
+        kept = self._kept.get(key)
         if kept is not None and kept.until <= self._clock():
-            self._drop(request_id)
+            self._drop(key)
             return None
         return kept
 
-    def _keep(self, request_id: str, digest: bytes, reply: _Answer) -> None:
-        now = self._clock()
-        until = now + KEPT_S
-        if isinstance(reply, AnswerScore):
-            if reply.fault is not None:
-                return  # the next try may fare better
-            kept = _Kept(digest, None, reply, write_score(reply).ByteSize(), until)
-        elif isinstance(reply, Verdicts):
-            if reply.columns.faults:
-                return
-            kept = _Kept(digest, None, reply, write_verdicts(reply).ByteSize(), until)
-        elif isinstance(reply, bytes):
-            kept = _Kept(digest, None, reply, len(reply), until)
+    def _keep(self, key: str, digest: bytes, answer: Answer) -> None:
+        if isinstance(answer, bytes):
+            size = len(answer)
+        elif isinstance(answer, Verdicts):
+            size = write_verdicts(answer).ByteSize()
         else:
-            written = reply.SerializeToString()
-            kept = _Kept(digest, type(reply), written, len(written), until)
-        if kept.size > self._most_bytes:
-            return  # it would push out all the others, and then not fit
-        self._kept[request_id] = kept
-        self._bytes += kept.size
+            size = write_score(answer).ByteSize()
+        has_fault = (isinstance(answer, Verdicts) and answer.columns.faults) or (
+            isinstance(answer, AnswerScore) and answer.fault is not None
+        )
+        if has_fault or size > self._most_bytes:
+            return  # too large, it would push out all the others, and then not fit
+        now = self._clock()
+        self._kept[key] = _Kept(digest, answer, size, now + KEPT_S)
+        self._bytes += size
         while self._kept:  # the oldest stand first
             oldest, first = next(iter(self._kept.items()))
             full = self._bytes > self._most_bytes or len(self._kept) > self._most_kept
@@ -221,37 +202,8 @@ class IdempotentCalls:
                 return
             self._drop(oldest)
 
-    def _drop(self, request_id: str) -> None:
-        self._bytes -= self._kept.pop(request_id).size
-
-
-def chunk_request(start: pb.StreamJudgeStart, chunk: pb.JudgeChunk) -> pb.BatchJudgeRequest:
-    """Return what a chunk of an identified stream is known by: all that its answer depends on."""
-    request = pb.BatchJudgeRequest(
-        groups=chunk.groups, judge=start.judge, include_details=start.include_details
-    )
-    request.asking.cache = start.asking.cache
-    request.request_id = f"{start.request_id.lower()}/{_digest(request).hex()}"
-    return request
-
-
-def _chunk_digest(start: pb.StreamEvaluateStart, chunk: pb.EvaluateChunk) -> bytes:
-    """Return what the verdicts of a chunk depend on, in 32 bytes."""
-    request = pb.EvaluateRequest(
-        groups=chunk.groups,
-        judge=start.judge,
-        metrics=start.metrics,
-        include_verdicts=start.include_verdicts,
-        include_details=start.include_details,
-    )
-    request.asking.cache = start.asking.cache
-    return _digest(request)
-
-
-def _digest(request: Message) -> bytes:
-    """Return what two requests share when they are the same call with the same fields."""
-    name = request.DESCRIPTOR.full_name.encode()
-    return hashlib.sha256(name + b"\0" + request.SerializeToString(deterministic=True)).digest()
+    def _drop(self, key: str) -> None:
+        self._bytes -= self._kept.pop(key).size
 
 
 def _refuse_other(known: bytes, digest: bytes) -> None:

@@ -1,6 +1,6 @@
 """What surrounds every call: who calls, request id, deadline, access log line, and one guard.
 
-Wraps the handlers once, at registration. `status` says what a domain error means.
+`handlers` wraps the methods of a service once. `status` says what a domain error means.
 
 What this is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
 text to the caller; a CancelledError that nobody asked for leaves the caller hanging until its own
@@ -11,63 +11,43 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from judged_server import errors, recorder, tracing
 from judged_server.api.authentication import Authenticator, revoked
-from judged_server.api.listening.receiving import Receiver
+from judged_server.api.requests import (
+    REQUEST_ID,
+    Call,
+    Context,
+    Receiver,
+    callers_id,
+    count_fields,
+    parser,
+)
 from judged_server.api.status import WireError, to_wire, wire_error
-from judged_server.audit import AuditLog, CallNotes, call_notes
+from judged_server.audit import AuditLog, CallNotes
+from judged_server.settings import Settings
 from judged_server.telemetry import access, logger
-from judged_server.tenant import Sender, current_tenant, send_as, serve
-from judged_server.tenants.directory import FileDirectory, Identity
+from judged_server.tenant import Sender, send_as, serve
+from judged_server.tenants.directory import FileDirectory
 
-REQUEST_ID = "x-request-id"
 WORK_CLASS = "x-judged-class"
 """Metadata of a call that may wait behind interactive ones: the value is "batch"."""
 CHANNEL_ID = "x-judged-channel"
 """Metadata that tells callers on a Unix socket apart: chance of 64 bits or more, one a channel."""
 _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
-_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
-Context = grpc.aio.ServicerContext[Any, Any]
-Shown = Identity | errors.Unauthenticated | None
-"""Whom the metadata of a call shows."""
-UnaryHandler = Callable[[Any, Context], Awaitable[Any]]
-StreamHandler = Callable[[Any, Context], AsyncGenerator[Any, None] | Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Seconds a call may take: when it sets no deadline, at most, and while nobody reads."""
-
-    default_s: float
-    max_unary_s: float
-    max_stream_s: float
-    unread_s: float = 30.0
-
-    def allowed(self, context: Context, maximum: float) -> float:
-        """Return the seconds a call still has, whoever enforces them."""
-        asked = context.time_remaining()
-        return self.default_s if asked is None else min(asked, maximum)
-
-    def imposed(self, context: Context, maximum: float) -> float | None:
-        """Return the seconds to enforce here; None when gRPC enforces the caller's own."""
-        asked = context.time_remaining()
-        if asked is None:
-            return self.default_s
-        return maximum if asked > maximum else None
-
+Handler = Callable[[Any, Context], Any]
 
 _LEAVES_NO_LINE = errors.AuthenticationLimit.reason
 """Strangers who go on and on fill no disk."""
@@ -82,83 +62,23 @@ _CLOCKS_APART_S = 0.02
 _log = logger("tenants")
 
 
-def or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Let handlers return a reply's bytes too."""
-
-    def write(reply: Any) -> bytes:  # noqa: ANN401 - any reply message
-        return reply if type(reply) is bytes else serialize(reply)
-
-    return write
-
-
-_metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
-_shown: ContextVar[Shown] = ContextVar("shown", default=None)
-
-
-def callers_id(metadata: Sequence[tuple[str, str | bytes]], header: str = REQUEST_ID) -> str | None:
-    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
-    for key, value in metadata:
-        if key == header and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
-            return value
-    return None
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call in work, and how it has ended once it has."""
-
-    method: str
-    started: float
-    request_id: str
-    counted: bool
-    task: asyncio.Task[Any] | None
-    span: tracing.CallSpan | None
-    notes: CallNotes | None
-    identity: Identity | None = None
-    limit_s: float | None = None
-    timeout: asyncio.Timeout | None = None
-    ended_by: errors.JudgedError | None = None
-    code: str = "CANCELLED"
-    reason: str = ""
-
-    def stop(self, why: errors.JudgedError) -> None:
-        """End it; this is what its caller is told."""
-        self.ended_by = why
-        if self.task is not None:
-            self.task.cancel()
-
-    def failure(self, error: BaseException) -> WireError | None:
-        """Return what its caller is told of what ended it; None for a cancel."""
-        if self.ended_by is not None and self.task is not None and self.task.cancelling():
-            self.task.uncancel()
-            return to_wire(self.ended_by)
-        if isinstance(error, TimeoutError) and self.timeout is not None and self.timeout.expired():
-            return to_wire(
-                errors.DeadlineExceeded(
-                    f"the call was stopped after {self.limit_s:g} s; set a deadline, send less, "
-                    "or stream it"
-                )
-            )
-        return wire_error(error)
-
-
 class CallInterceptor:
     """Wraps method handlers, and knows the calls in work. One instance serves a whole server."""
 
     def __init__(
-        self, deadlines: Deadlines, receiver: Receiver, audit_log: AuditLog | None = None
+        self, settings: Settings, receiver: Receiver, audit_log: AuditLog | None = None
     ) -> None:
-        self._deadlines = deadlines
+        self._settings = settings
         self._receiver = receiver
         self._audit_log = audit_log
         self._draining = False
-        self._calls: dict[asyncio.Task[Any] | None, _Call] = {}
+        self._calls: dict[asyncio.Task[Any] | None, Call] = {}
         self._begun = 0
         self._idle: asyncio.Event | None = None  # only while somebody waits for it
 
     @property
     def in_work(self) -> int:
-        """The calls with a limit that are in work; who watches our health would watch for ever."""
+        """The calls with a limit that are in work; watchers of health never finish."""
         return sum(call.counted for call in self._calls.values())
 
     def drain(self) -> None:
@@ -202,135 +122,140 @@ class CallInterceptor:
             if call.identity is None or call.ended_by or directory.counts(call.identity):
                 continue
             call.stop(revoked())
-            ended[call.identity.tenant.name] += 1
+            ended[call.tenant.name] += 1
         for tenant, calls in ended.items():
             _log.info("calls ended", tenant=tenant, calls=calls)
 
-    def unary(
+    def handlers(
         self,
-        method: str,
-        inner: UnaryHandler,
+        service: ServiceDescriptor,
+        servicer: object,
+        callers: Authenticator | None = None,
         *,
         limited: bool = True,
-        authenticator: Authenticator | None = None,
-    ) -> UnaryHandler:
-        """Return a handler that keeps the promises of this module around `inner`.
+    ) -> Mapping[str, grpc.RpcMethodHandler[Any, Any]]:
+        """Return gRPC's handlers of a service, by the names of its methods.
 
-        Without an authenticator it serves everybody. The handler is one of a stream of requests,
-        since only such a one decides when gRPC receives the message: after it knows who calls.
+        The methods of `servicer` take a message, or an iterator of those received, and the `Call`.
+        Without `callers` everybody is served; not `limited`, calls have no deadline of ours, and a
+        drain does not wait for them.
         """
-        maximum_s = self._deadlines.max_unary_s if limited else None
-        receive = self._receiver.first if limited else self._receiver.strangers
-
-        async def body(_: object, context: Context) -> Any:  # noqa: ANN401 - any message
-            return await inner(await receive(context.read), context)
-
-        return self._around(method, body, authenticator, maximum_s, is_batch=False)
-
-    def stream(
-        self,
-        method: str,
-        inner: StreamHandler,
-        *,
-        many: bool,
-        limited: bool = True,
-        authenticator: Authenticator | None = None,
-    ) -> UnaryHandler:
-        """Return the same for one that yields or writes replies; `many`: to many requests."""
-        maximum_s = self._deadlines.max_stream_s if limited else None
-        receive = self._receiver.first if limited else self._receiver.strangers
-
-        async def body(requests: AsyncIterator[Any], context: Context) -> None:
-            if many:
-                replies = inner(self._receiver.each(requests), context)
-            else:
-                replies = inner(await receive(context.read), context)
-            if isinstance(replies, Awaitable):  # a handler that writes by itself
-                await replies
-                return
-            # Closed here and now, so that what it started never outlives the call.
-            async with aclosing(replies):
-                async for reply in replies:
-                    await self._written(context, reply)
-
-        return self._around(method, body, authenticator, maximum_s, is_batch=many)
-
-    async def _written(self, context: Context, reply: object) -> None:
-        """Write a reply of a stream; raises DeadlineExceeded where nobody reads them any more."""
-        try:
-            async with asyncio.timeout(self._deadlines.unread_s):
-                await context.write(reply)
-        except TimeoutError:
-            raise errors.DeadlineExceeded(
-                f"no reply was read for {self._deadlines.unread_s:g} s; read them as they come"
-            ) from None
+        found = {}
+        for method in service.methods:
+            inner = getattr(servicer, method.name, None)
+            if inner is None:
+                continue
+            call = self._around(method, inner, callers, limited=limited)
+            streams = method.client_streaming or method.server_streaming
+            make: Callable[..., Any] = (
+                grpc.stream_stream_rpc_method_handler
+                if streams
+                # A stream of requests, since only such a one decides when gRPC receives the
+                # message: after it is known who calls.
+                else grpc.stream_unary_rpc_method_handler
+            )
+            kind: Any = GetMessageClass(method.input_type)
+            count = partial(count_fields, kind=method.input_type)
+            found[method.name] = make(call, parser(kind.FromString, count), _written_bytes)
+        return found
 
     def _around(
         self,
-        method: str,
-        body: UnaryHandler,
-        authenticator: Authenticator | None,
-        maximum_s: float | None,
+        method: MethodDescriptor,
+        inner: Callable[[Any, Call], Any],
+        callers: Authenticator | None,
         *,
-        is_batch: bool,
-    ) -> UnaryHandler:
-        """Return the handler around `body`: a call begins, is let in, works, and ends here.
+        limited: bool,
+    ) -> Handler:
+        """Return the handler around `inner`: a call begins, is let in, works, and ends here."""
+        settings = self._settings
+        many, streams = method.client_streaming, method.server_streaming
+        maximum_s = settings.max_stream_deadline_s if streams else settings.max_unary_deadline_s
+        receive = self._receiver.first if limited else self._receiver.strangers
+        name = f"/{method.containing_service.full_name}/{method.name}"
 
-        Without a maximum it has no limit, nor is it counted.
-        """
-
-        async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
-            begun = self._begin(method, context, counted=maximum_s is not None)
+        async def handle(requests: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
+            call = self._begin(name, context, counted=limited)
             try:
-                if authenticator is not None:
-                    begun.identity = authenticator.identify(_shown.get(), context)
-                    serve(begun.identity.tenant)
-                if maximum_s is not None:
-                    send_as(_sender(context, is_batch=is_batch))
-                    self._check_draining()
-                    begun.limit_s = self._deadlines.imposed(context, maximum_s)
-                async with asyncio.timeout(begun.limit_s) as begun.timeout:
-                    reply = await body(request, context)
+                if callers is not None:
+                    call.identity = callers.identify(call.metadata, context)
+                    call.tenant = call.identity.tenant
+                    serve(call.tenant)
+                if limited:
+                    self._let_in(call, maximum_s, is_batch=many)
+                async with asyncio.timeout(call.limit_s) as call.timeout:
+                    message: Any
+                    if many:
+                        message = self._receiver.each(requests, call)
+                    else:
+                        message = await receive(context.read, call)
+                    work = inner(message, call)
+                    reply = await (self._write_all(context, work) if streams else work)
             except BaseException as error:
-                wire = begun.failure(error)
+                wire = _failure(call, error)
                 if wire is None:
                     raise
                 # Frames hold the request, and a cycle of them would be found by a rare collection.
                 error.__traceback__ = error.__context__ = None
-                await self._refuse(begun, context, wire)
+                await self._refuse(call, wire)
                 return None  # gRPC knows that the call was aborted
             else:
-                begun.code = "OK"
+                call.code = "OK"
                 return reply
             finally:
-                self._end(begun, context)
+                self._end(call)
 
-        return call
+        return handle
 
-    def _begin(self, method: str, context: Context, *, counted: bool) -> _Call:
+    async def _write_all(self, context: Context, replies: AsyncGenerator[Any, None]) -> None:
+        # Closed here and now, so that what it started never outlives the call.
+        async with aclosing(replies):
+            async for reply in replies:
+                await self._written(context, reply)
+
+    async def _written(self, context: Context, reply: object) -> None:
+        """Write a reply of a stream; raises DeadlineExceeded where nobody reads them any more."""
+        unread_s = self._settings.max_unread_s
+        try:
+            async with asyncio.timeout(unread_s):
+                await context.write(reply)
+        except TimeoutError:
+            raise errors.DeadlineExceeded(
+                f"no reply was read for {unread_s:g} s; read them as they come"
+            ) from None
+
+    def _begin(self, method: str, context: Context, *, counted: bool) -> Call:
         """Note a call that begins, and give it an id."""
-        read: Any = _metadata.get if counted else context.invocation_metadata  # health: no finder
-        request_id = callers_id(read() or ())
+        metadata: Any = context.invocation_metadata() or ()
+        request_id = callers_id(metadata)
         if request_id is None:
             request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
             # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
             context.set_trailing_metadata(((REQUEST_ID, request_id),))
-        span = notes = None
-        if counted and tracing.active is not None:
-            span = tracing.active.call(method, _metadata.get())
-        if self._audit_log is not None:
-            call_notes.set(notes := CallNotes())
         task, started = asyncio.current_task(), time.perf_counter()
-        call = _Call(method, started, request_id, counted, task, span, notes)
+        call = Call(method, context, metadata, request_id, counted, started, task)
+        if counted and tracing.active is not None:
+            call.span = tracing.active.call(method, metadata)
+        if self._audit_log is not None:
+            call.notes = CallNotes()
         self._calls[task] = call
         self._begun += counted
         return call
 
-    def _check_draining(self) -> None:
+    def _let_in(self, call: Call, maximum_s: float, *, is_batch: bool) -> None:
+        """Note who has sent a call, and when its caller stops waiting. Raises Draining."""
+        call.sender = _sender(call, is_batch=is_batch)
+        send_as(call.sender)
         if self._draining:
             raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
+        left_s = call.context.time_remaining()
+        if left_s is None:
+            left_s = call.limit_s = self._settings.default_deadline_s
+        elif left_s > maximum_s:  # else gRPC enforces the caller's own
+            left_s = call.limit_s = maximum_s
+        call.deadline = asyncio.get_running_loop().time() + left_s
 
-    async def _refuse(self, call: _Call, context: Context, wire: WireError) -> None:
+    async def _refuse(self, call: Call, wire: WireError) -> None:
         """Send the status of a call that failed."""
         if recorder.active is not None:
             recorder.active.refusal(wire.reason)
@@ -338,7 +263,7 @@ class CallInterceptor:
         trailers = (*wire.trailers, (REQUEST_ID, call.request_id))
         try:
             async with asyncio.timeout(_STATUS_S):
-                await context.abort(wire.code, wire.message, trailers)
+                await call.context.abort(wire.code, wire.message, trailers)
         except grpc.aio.AbortError as aborted:
             # gRPC keeps it in the call, and so the call in itself, if it names these frames.
             aborted.__traceback__ = aborted.__context__ = None
@@ -346,61 +271,57 @@ class CallInterceptor:
             # It waits behind replies that nobody reads; gRPC hands it over when it is asked for.
             raise asyncio.CancelledError from None
 
-    def _end(self, call: _Call, context: Context) -> None:
+    def _end(self, call: Call) -> None:
         """Forget a call that has ended, and tell those who count, trace and log."""
         took = time.perf_counter() - call.started
         self._calls.pop(call.task, None)
         if self._idle is not None and not self.in_work:
             self._idle.set()
             self._idle = None
-        if call.code == "CANCELLED" and self._deadlines.allowed(context, 1.0) < _CLOCKS_APART_S:
-            call.code = "DEADLINE_EXCEEDED"
-        tenant = credential = ""
-        if call.identity is not None:
-            tenant, credential = call.identity.tenant.name, call.identity.credential
+        if call.code == "CANCELLED":
+            left_s = call.deadline - asyncio.get_running_loop().time()
+            call.code = "DEADLINE_EXCEEDED" if left_s < _CLOCKS_APART_S else call.code
+        tenant = call.tenant.name
         if recorder.active is not None:
             recorder.active.call(call.method, call.code, tenant, took)
         if call.span is not None:
             call.span.end(call.code, call.reason, call.request_id, tenant)
         if call.reason == _LEAVES_NO_LINE:
             return
-        spent = access.call(call.method, call.code, took, call.request_id, tenant, context)
+        spent = None if call.cost_tracker is None else call.cost_tracker.report()
+        access.call(call.method, call.code, took, call.request_id, tenant, spent)
         if self._audit_log is not None and call.notes is not None:
+            credential = "" if call.identity is None else call.identity.credential
             self._audit_log.call(
                 call.method, call.code, call.request_id, tenant, credential, call.notes, spent
             )
 
 
-def _sender(context: Context, *, is_batch: bool) -> Sender:
+def _failure(call: Call, error: BaseException) -> WireError | None:
+    """Return what a caller is told of what ended a call; None for a cancel."""
+    if call.ended_by is not None and call.task is not None and call.task.cancelling():
+        call.task.uncancel()
+        return to_wire(call.ended_by)
+    if isinstance(error, TimeoutError) and call.timeout is not None and call.timeout.expired():
+        return to_wire(
+            errors.DeadlineExceeded(
+                f"the call was stopped after {call.limit_s:g} s; set a deadline, send less, "
+                "or stream it"
+            )
+        )
+    return wire_error(error)
+
+
+def _sender(call: Call, *, is_batch: bool) -> Sender:
     """Return who has sent a call: its tenant, or its connection where there are no tenants."""
-    tenant, metadata = current_tenant(), _metadata.get()
-    is_batch = is_batch or (WORK_CLASS, "batch") in metadata
-    name = tenant.name or context.peer()
+    is_batch = is_batch or (WORK_CLASS, "batch") in call.metadata
+    name = call.tenant.name or call.context.peer()
     if name == "unix:":
         # gRPC does not tell connections of a Unix socket apart. Who sends no id shares a turn.
-        name = f"unix:#{callers_id(metadata, CHANNEL_ID) or ''}"
-    return Sender(name, tenant.weight, is_batch)
+        name = f"unix:#{callers_id(call.metadata, CHANNEL_ID) or ''}"
+    return Sender(name, call.tenant.weight, is_batch)
 
 
-class HandlerFinder(grpc.GenericRpcHandler):
-    """Finds the handlers of a service, and notes the metadata of the call they are for.
-
-    gRPC has them here, and would read them anew for whoever asks the context. It looks for the
-    handler in the task that then runs it.
-    """
-
-    def __init__(
-        self, service: str, handlers: Mapping[str, Any], authenticator: Authenticator | None
-    ) -> None:
-        self._authenticator = authenticator
-        self._handlers = {f"/{service}/{name}": handler for name, handler in handlers.items()}
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401
-        """Return the handler of a method; None for those of other services."""
-        handler = self._handlers.get(handler_call_details.method)
-        if handler is not None:
-            metadata = handler_call_details.invocation_metadata or ()
-            _metadata.set(metadata)
-            if self._authenticator is not None:
-                _shown.set(self._authenticator.by_metadata(metadata))
-        return handler
+def _written_bytes(reply: Any) -> bytes:  # noqa: ANN401 - a message, or one that is written already
+    written: bytes = reply if type(reply) is bytes else reply.SerializeToString()
+    return written

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import grpc
 from judged.v1 import statistics_service_pb2 as pb
-from judged.v1.statistics_service_pb2_grpc import StatisticsServiceServicer
 
+from judged_server.api.admission import Admission
 from judged_server.api.convert.statistics.agreement import agreement
 from judged_server.api.convert.statistics.calibration import calibration
 from judged_server.api.convert.statistics.comparison import compare_runs, compared_measures
@@ -19,36 +16,33 @@ from judged_server.api.convert.statistics.text_metrics import (
     read_values,
     write_text_metrics,
 )
-from judged_server.api.limits import RequestLimits
-from judged_server.api.listening.admission import Admission
-from judged_server.api.listening.receiving import received_memory
+from judged_server.api.requests import Call
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.text.metrics import measure_texts
 from judged_server.scheduling.concurrency import run_computation
+from judged_server.settings import Settings
 
-Context = grpc.aio.ServicerContext[Any, Any]
 
-
-class StatisticsService(StatisticsServiceServicer):
+class StatisticsService:
     """The calls that judge nothing and ask no model."""
 
-    def __init__(self, admission: Admission, limits: RequestLimits) -> None:
+    def __init__(self, admission: Admission, settings: Settings) -> None:
         self._admission = admission
-        self._limits = limits
+        self._settings = settings
 
     async def CompareRuns(
-        self, request: pb.CompareRunsRequest, context: Context
+        self, request: pb.CompareRunsRequest, call: Call
     ) -> pb.CompareRunsResponse:
         """Test whether runs differ."""
-        with self._admission.admit(received_memory()):
+        with self._admission.admit(call.memory, call.sender):
             measures = compared_measures(request)
             return await run_computation(compare_runs, request, measures)
 
     async def ComputeTextMetrics(
-        self, request: pb.ComputeTextMetricsRequest, context: Context
+        self, request: pb.ComputeTextMetricsRequest, call: Call
     ) -> pb.ComputeTextMetricsResponse:
         """Compare texts with references."""
-        with self._admission.admit(received_memory()):
+        with self._admission.admit(call.memory, call.sender):
             return await run_computation(self._text_metrics, request)
 
     def _text_metrics(self, request: pb.ComputeTextMetricsRequest) -> pb.ComputeTextMetricsResponse:
@@ -56,33 +50,31 @@ class StatisticsService(StatisticsServiceServicer):
         if request.values:
             columns = read_values(request, asked.metrics)
         else:
-            columns = measure_texts(read_items(request.items, self._limits), asked.metrics)
+            columns = measure_texts(read_items(request.items, self._settings), asked.metrics)
         return write_text_metrics(columns, asked)
 
     async def MeasureAgreement(
-        self, request: pb.MeasureAgreementRequest, context: Context
+        self, request: pb.MeasureAgreementRequest, call: Call
     ) -> pb.MeasureAgreementResponse:
         """Tell how far raters, or two judges, agree."""
-        with self._admission.admit(received_memory()):
+        with self._admission.admit(call.memory, call.sender):
             return await run_computation(agreement, request)
 
-    async def Calibrate(
-        self, request: pb.CalibrateRequest, context: Context
-    ) -> pb.CalibrateResponse:
+    async def Calibrate(self, request: pb.CalibrateRequest, call: Call) -> pb.CalibrateResponse:
         """Hold a judge's scores against human labels."""
-        with self._admission.admit(received_memory()):
+        with self._admission.admit(call.memory, call.sender):
             return await run_computation(calibration, request, shipped_calibration)
 
     async def CalibrateCascade(
-        self, request: pb.CalibrateCascadeRequest, context: Context
+        self, request: pb.CalibrateCascadeRequest, call: Call
     ) -> pb.CalibrateCascadeResponse:
         """Propose a cascade of judges from labels."""
-        with self._admission.admit(received_memory()):
+        with self._admission.admit(call.memory, call.sender):
             return await run_computation(calibrate_cascade, request, shipped_calibration)
 
     async def RankSystems(
-        self, request: pb.RankSystemsRequest, context: Context
+        self, request: pb.RankSystemsRequest, call: Call
     ) -> pb.RankSystemsResponse:
         """Rank systems by paired comparisons."""
-        with self._admission.admit(received_memory()):
+        with self._admission.admit(call.memory, call.sender):
             return await run_computation(ranking, request)

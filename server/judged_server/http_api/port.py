@@ -11,15 +11,17 @@ from difflib import get_close_matches
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
+import grpc
 from aiohttp import web
 from google.protobuf.descriptor import MethodDescriptor
 
 from judged_server.address import Address, AddressError, share_socket
-from judged_server.api.listening.listeners import Listener
-from judged_server.http_api.calls import HttpCalls, full_name
-from judged_server.http_api.replies import JSON
+from judged_server.api.listeners import CONTRACT, Listener
+from judged_server.http_api.calls import JSON, HttpCall
 from judged_server.http_server import failure, is_this_machine, runner_of, wrong_host
+from judged_server.settings import Settings
 
 LAST_REPLIES_S = 5.0
 """How long, at the end of a drain, replies of calls that have ended may take to be written."""
@@ -31,6 +33,9 @@ _LINGERING_S = 2.0
 _NEAR = 0.75
 """How alike a path must be to be hinted at, by difflib's ratio; all of them begin with /v1/."""
 
+METHODS = {f"/v1/{method.name}": method for service in CONTRACT for method in service.methods}
+"""The calls of the contract by their paths."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -40,14 +45,15 @@ class HttpPort:
     def __init__(
         self,
         listener: Listener,
-        calls: HttpCalls,
-        methods: Mapping[str, MethodDescriptor],
+        handlers: Mapping[str, Mapping[str, grpc.RpcMethodHandler[Any, Any]]],
+        settings: Settings,
         is_ready: Callable[[], bool],
     ) -> None:
+        """Take gRPC's handlers, by service and method."""
         self.address = listener.address
         self._listener = listener
-        self._calls = calls
-        self._methods = methods
+        self._handlers = handlers
+        self._settings = settings
         self._is_ready = is_ready
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
@@ -58,9 +64,9 @@ class HttpPort:
         """Listen. Raises AddressError when that fails."""
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
-        for path, method in self._methods.items():
+        for path, method in METHODS.items():
             if not method.client_streaming:  # else it can't be made by HTTP
-                application.router.add_post(path, partial(self._calls.answer, method))
+                application.router.add_post(path, partial(self._answer, method))
         runner = runner_of(
             application,
             self._is_ready,
@@ -77,6 +83,11 @@ class HttpPort:
         await self._listen()
         if self.address.path is None:
             self.address = Address(self.address.host, self._socket.getsockname()[1])
+
+    async def _answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
+        settings, handlers = self._settings, self._handlers[method.containing_service.full_name]
+        call = HttpCall(request, method, settings.max_message_bytes, settings.max_unread_s)
+        return await call.answer(handlers[method.name])
 
     async def refresh(self) -> None:
         """Show the present certificate to whoever connects from now on.
@@ -148,13 +159,14 @@ class HttpPort:
 
     def _nearest(self, path: str) -> str:
         """Return a hint at the call that was meant, else at the list of all."""
-        calls = {known.lower(): known for known in self._methods}
+        calls = {known.lower(): known for known in METHODS}
         near = get_close_matches(path.lower()[:80], calls, n=1, cutoff=_NEAR)
         if not near:
             return "/openapi.json has them"
         meant = calls[near[0]]
-        if (method := self._methods[meant]).client_streaming:
-            return f"{full_name(method)} takes a stream of requests, which gRPC alone can send"
+        if (method := METHODS[meant]).client_streaming:
+            name = f"/{method.containing_service.full_name}/{method.name}"
+            return f"{name} takes a stream of requests, which gRPC alone can send"
         return f"did you mean {meant}?"
 
     async def _tell_contract(self, _: web.Request) -> web.Response:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from judged_server.api.admission import Admission
+from judged_server.api.certificates import Certificates
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.listening.admission import Admission
 from judged_server.audit import AuditLog
 from judged_server.domain.usage import to_amount
 from judged_server.embedding.registry import StoredEmbedders
@@ -17,8 +18,7 @@ from judged_server.monitoring.prometheus import Reading, Readings
 from judged_server.process.memory import heap_in_use
 from judged_server.tenants.directory import FileDirectory
 
-if TYPE_CHECKING:  # their imports bring libraries that most servers never need
-    from judged_server.api.listening.certificates import Certificates
+if TYPE_CHECKING:  # its import brings a library that most servers never need
     from judged_server.llm.models import ChatModels
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import accumulate
 
 from judged_server import errors, tracing
-from judged_server.audit import call_notes
 from judged_server.domain import QueryGroup, Verdicts
 from judged_server.judges.base import ANONYMOUS, Caller, Judge, size_of
 from judged_server.scheduling.concurrency import run_by_size
@@ -27,8 +26,8 @@ async def judge_batch(
     check_groups_fit(judge, groups, field)
     groups = fill_expected(judge, groups)
     offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-    if (notes := call_notes.get()) is not None:
-        notes.add_judged(judge.identity.signature, offsets[-1])
+    if caller.notes is not None:
+        caller.notes.add_judged(judge.identity.signature, offsets[-1])
     columns = await judge.judge(groups, caller)
     if len(columns.scores) != offsets[-1]:
         raise RuntimeError(

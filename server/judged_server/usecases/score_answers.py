@@ -16,7 +16,6 @@ from typing import Any
 from judged.values.choices import Status
 
 from judged_server import errors, tracing
-from judged_server.audit import call_notes
 from judged_server.domain import Calibrator, VerdictFault
 from judged_server.domain.answers import (
     AnswerItem,
@@ -174,9 +173,9 @@ class Scoring:
             scorer.priced for scorer in scorers
         ):
             raise unpriced()
-        if (notes := call_notes.get()) is not None:
+        if caller.notes is not None:
             for scorer in scorers:
-                notes.add_judged(scorer.identity.signature, len(items))
+                caller.notes.add_judged(scorer.identity.signature, len(items))
         pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
         choose_class(sum(scorers[pair.scorer].samples for pair in pairs))
         summing = [_Sum(scorer) for scorer in scorers]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from judged_server.errors import TenantLimit
 from judged_server.llm.transport.clock import Clock
-from judged_server.tenant import current_tenant
+from judged_server.tenant import Tenant
 
 BYTES_A_TOKEN = 3.5
 BURST_S = 10.0
@@ -34,13 +34,13 @@ class TenantRates:
         self._clock = clock or Clock()
         self._buckets: dict[str, _Bucket] = {}
 
-    def charge(self, size: int) -> None:
-        """Take a message of so many bytes from what the tenant of the call in work may send.
+    def charge(self, tenant: Tenant, size: int) -> None:
+        """Take a message of so many bytes from what a tenant may send.
 
         Raises TenantLimit, which says when it may, where it has nothing left.
         """
-        if (wait_s := self._take(size)) > 0:
-            rate = current_tenant().tokens_per_second or 0
+        if (wait_s := self._take(tenant, size)) > 0:
+            rate = tenant.tokens_per_second or 0
             raise TenantLimit(
                 "tokens_per_second",
                 f"you may send {rate:g} tokens a second, and have sent more; send the call again "
@@ -48,14 +48,14 @@ class TenantRates:
                 wait_s,
             )
 
-    async def pace(self, size: int) -> None:
+    async def pace(self, tenant: Tenant, size: int) -> None:
         """Take a message of a stream in the same way; return once the next one may be read."""
-        while (wait_s := self._take(size)) > 0:
+        while (wait_s := self._take(tenant, size)) > 0:
             await self._clock.sleep(wait_s)
 
-    def _take(self, size: int) -> float:
+    def _take(self, tenant: Tenant, size: int) -> float:
         """Take a message, or return in how many seconds the tenant has something left."""
-        tokens, tenant = int(size / BYTES_A_TOKEN), current_tenant()
+        tokens = int(size / BYTES_A_TOKEN)
         if (rate := tenant.tokens_per_second) is None or not tokens:
             return 0.0
         now, most = self._clock.now(), rate * BURST_S

@@ -26,7 +26,7 @@ def budget_of_a_day() -> None:
 
 def usable_certificate() -> None:
     """Take any files for a certificate."""
-    from judged_server.api.listening import certificates
+    from judged_server.api import certificates
 
     forever: Any = datetime.max.replace(tzinfo=UTC)
     certificates.load = lambda files: certificates.Loaded(files, forever)
@@ -34,7 +34,7 @@ def usable_certificate() -> None:
 
 def rotated_certificates() -> None:
     """Show the first certificate for ever."""
-    from judged_server.api.listening.certificates import Certificates
+    from judged_server.api.certificates import Certificates
 
     Certificates._take = lambda self, state: ""
 
@@ -55,7 +55,7 @@ def revoked_tokens() -> None:
 
 def failed_calls() -> None:
     """Let strangers go on for ever."""
-    from judged_server.api.failed_calls import FailedCalls
+    from judged_server.api.authentication import FailedCalls
 
     FailedCalls.note = lambda self, peer: None
 
@@ -67,7 +67,7 @@ def credentials_of_calls() -> None:
     from judged_server.tenants.directory import Identity
 
     somebody = Identity(EVERYBODY, uri="somebody")
-    Authenticator.identify = lambda self, shown, context: somebody
+    Authenticator.identify = lambda self, metadata, context: somebody
 
 
 def urls_of_providers() -> None:
@@ -193,23 +193,27 @@ def unread_replies() -> None:
 
 def line_of_health_checks() -> None:
     """Let health checks wait behind all calls that came before them."""
-    from judged_server.api.registration import HealthRegistrar, InterceptingRegistrar
+    import grpc
+    from judged_server.api.listeners import HEALTH, Services
 
-    HealthRegistrar.add_registered_method_handlers = (
-        InterceptingRegistrar.add_registered_method_handlers
-    )
+    def register(self: Any, server: Any) -> None:
+        handlers = dict(self.interceptor.handlers(HEALTH, self.health, limited=False))
+        finder = grpc.method_handlers_generic_handler(HEALTH.full_name, handlers)
+        server.add_generic_rpc_handlers((finder,))
+
+    Services.register_health = register
 
 
 def chunks_in_flight() -> None:
     """Let a stream have as many chunks read and not answered as its caller sends."""
-    from judged_server.api import chunk_window
+    from judged_server.api import streams
 
-    window = chunk_window.work_in_window
+    window = streams.work_in_window
 
     def endless(requests: Any, _: int, begin: Any) -> Any:
         return window(requests, 1 << 20, begin)
 
-    chunk_window.work_in_window = endless
+    streams.work_in_window = endless
 
 
 def lag_of_the_loop() -> None:
@@ -226,7 +230,7 @@ def calls_that_have_ended() -> None:
     """Keep what a call that has ended held."""
     from judged_server.api.interceptor import CallInterceptor
 
-    CallInterceptor._end = lambda self, call, context: None
+    CallInterceptor._end = lambda self, call: None
 
 
 def addresses_of_listeners() -> None:
@@ -264,23 +268,29 @@ def deadlines_at_the_door() -> None:
 
 def deadlines_of_others() -> None:
     """Give calls without a deadline none."""
-    from judged_server.api.interceptor import Deadlines
+    from judged_server.api.interceptor import CallInterceptor
 
-    Deadlines.imposed = lambda self, context, maximum: None
+    let_in = CallInterceptor._let_in
+
+    def for_ever(self: Any, call: Any, *given: Any, **how: Any) -> None:
+        let_in(self, call, *given, **how)
+        call.limit_s = None
+
+    CallInterceptor._let_in = for_ever
 
 
 def memory_of_requests() -> None:
     """Let requests in whatever memory those in work take."""
     from contextlib import ExitStack
 
-    from judged_server.api.listening.admission import Admission
+    from judged_server.api.admission import Admission
 
-    Admission.admit = lambda self, memory: ExitStack()
+    Admission.admit = lambda self, memory, sender=None: ExitStack()
 
 
 def size_when_inflated() -> None:
     """Inflate whatever it becomes."""
-    from judged_server.api.listening.receiving import Unread
+    from judged_server.api.requests import Unread
 
     size = Unread.size
     Unread.size = lambda self, most: size(self, 1 << 40)
@@ -298,9 +308,9 @@ def end_of_a_drain() -> None:
 
 def calls_of_a_connection() -> None:
     """Let a connection have as many calls in work as it likes."""
-    import judged_server.api.listening.connections
+    import judged_server.api.listeners
 
-    connections: Any = judged_server.api.listening.connections
+    connections: Any = judged_server.api.listeners
     options = connections.connection_options
 
     def generous(*given_options: int) -> Any:
@@ -312,9 +322,9 @@ def calls_of_a_connection() -> None:
 
 def pings_of_a_connection() -> None:
     """Let a connection ping as often as it likes."""
-    import judged_server.api.listening.connections
+    import judged_server.api.listeners
 
-    connections: Any = judged_server.api.listening.connections
+    connections: Any = judged_server.api.listeners
     options = connections.connection_options
 
     def patient(*given_options: int) -> Any:

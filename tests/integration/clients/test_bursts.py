@@ -9,7 +9,7 @@ import grpc
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
-from judged_server.api.listening.connections import CALLS_OF_A_CONNECTION, CALLS_TO_BEGIN
+from judged_server.api.listeners import CALLS_OF_A_CONNECTION, CALLS_TO_BEGIN
 
 REQUEST = pb.BatchJudgeRequest(
     groups=[groups_pb2.QueryGroup(query="q", expected=["a"], retrieved=["a b"])],

@@ -10,15 +10,12 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import (
-    JudgeServiceServicer,
-    JudgeServiceStub,
-    add_JudgeServiceServicer_to_server,
-)
-from judged_server.api.interceptor import CallInterceptor, Deadlines
-from judged_server.api.listening.admission import Admission
-from judged_server.api.listening.receiving import Receiver
-from judged_server.api.registration import HealthRegistrar, InterceptingRegistrar
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged_server.api.admission import Admission
+from judged_server.api.interceptor import CallInterceptor
+from judged_server.api.listeners import JUDGE, Services
+from judged_server.api.requests import Receiver
+from judged_server.settings import Settings
 
 CALLS, TRIES = 200, 30
 OVERTAKEN = 20
@@ -27,7 +24,7 @@ later than its own."""
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
-class Order(JudgeServiceServicer, health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+class Order:
     """Notes in which order calls come to their handlers."""
 
     def __init__(self) -> None:
@@ -45,13 +42,14 @@ class Order(JudgeServiceServicer, health_pb2_grpc.HealthServicer):  # type: igno
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[Order, str]]:
     running = grpc.aio.server()
-    deadlines = Deadlines(default_s=60, max_unary_s=60, max_stream_s=60)
-    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24))
-    order = Order()
+    receiver = Receiver(Admission(1 << 28), 1 << 24)
+    interceptor = CallInterceptor(Settings.model_construct(), receiver)
+    order: Any = Order()
     # Without a limit, as health checks are: else calls wait for their turn to receive as well.
-    registrar: Any = InterceptingRegistrar(running, interceptor, limited=False)
-    add_JudgeServiceServicer_to_server(order, registrar)
-    health_pb2_grpc.add_HealthServicer_to_server(order, HealthRegistrar(running, interceptor))
+    handlers = dict(interceptor.handlers(JUDGE, order, limited=False))
+    finder = grpc.method_handlers_generic_handler(JUDGE.full_name, handlers)
+    running.add_generic_rpc_handlers((finder,))
+    Services(order, order, order, interceptor).register_health(running)
     port = running.add_insecure_port("127.0.0.1:0")
     await running.start()
     yield order, f"127.0.0.1:{port}"

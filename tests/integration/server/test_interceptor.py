@@ -18,16 +18,13 @@ from judged import Overloaded
 from judged._transport.status import to_error
 from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import (
-    JudgeServiceServicer,
-    JudgeServiceStub,
-    add_JudgeServiceServicer_to_server,
-)
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged_server import errors, recorder, telemetry
-from judged_server.api.interceptor import CallInterceptor, Deadlines
-from judged_server.api.listening.admission import Admission
-from judged_server.api.listening.receiving import Receiver
-from judged_server.api.registration import InterceptingRegistrar
+from judged_server.api.admission import Admission
+from judged_server.api.interceptor import CallInterceptor
+from judged_server.api.listeners import JUDGE
+from judged_server.api.requests import Receiver
+from judged_server.settings import Settings
 
 from tests.integration.server_process import running_server
 
@@ -41,7 +38,7 @@ class Text:
     """What a call holds as long as its frames are there."""
 
 
-class Misbehaving(JudgeServiceServicer):
+class Misbehaving:
     """Each call fails in one of the ways that the interceptor is for."""
 
     def __init__(self) -> None:
@@ -104,18 +101,23 @@ def silence() -> Iterator[None]:
 
 @pytest.fixture
 async def service(silence: None) -> AsyncIterator[Service]:
-    async with serving(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5)) as found:
+    async with serving(
+        default_deadline_s=0.2, max_unary_deadline_s=0.3, max_stream_deadline_s=5
+    ) as found:
         yield found
 
 
 @asynccontextmanager
-async def serving(deadlines: Deadlines) -> AsyncIterator[Service]:
+async def serving(**limits: float) -> AsyncIterator[Service]:
     server = grpc.aio.server()
-    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24))
-    # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
-    misbehaving = Misbehaving()  # type: ignore[abstract]
-    registrar: Any = InterceptingRegistrar(server, interceptor)
-    add_JudgeServiceServicer_to_server(misbehaving, registrar)
+    interceptor = CallInterceptor(
+        Settings.model_construct(**limits), Receiver(Admission(1 << 28), 1 << 24)
+    )
+    misbehaving = Misbehaving()
+    handlers = dict(interceptor.handlers(JUDGE, misbehaving))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(JUDGE.full_name, handlers),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -212,8 +214,7 @@ async def test_a_call_that_failed_is_let_go_of_at_once(service, no_collection, e
 
 async def test_a_stream_whose_replies_nobody_reads_is_ended(silence: None):
     # No other limit ends the call before the wait gives up.
-    deadlines = Deadlines(default_s=30, max_unary_s=30, max_stream_s=600, unread_s=0.2)
-    async with serving(deadlines) as (misbehaving, stub, _):
+    async with serving(max_unread_s=0.2) as (misbehaving, stub, _):
         replies: Any = stub.ScoreAnswers(pb.ScoreAnswersRequest(), timeout=600)
         await replies.read()  # and no other
         await asyncio.wait_for(misbehaving.cancelled.wait(), 20)
@@ -288,8 +289,7 @@ class CodesHeard(recorder.Recorder):
 @pytest.mark.parametrize(("leaves", "code"), [(False, "DEADLINE_EXCEEDED"), (True, "CANCELLED")])
 async def test_a_deadline_is_told_from_a_caller_who_leaves(silence: None, leaves: bool, code: str):
     before, heard = recorder.active, CodesHeard()
-    deadlines = Deadlines(default_s=60, max_unary_s=60, max_stream_s=60)
-    async with serving(deadlines) as (misbehaving, stub, _):
+    async with serving() as (misbehaving, stub, _):
         recorder.active = heard
         try:
             timeout = 60 if leaves else 1

@@ -15,7 +15,6 @@ from judged.values.choices import Status
 
 from judged_server import errors
 from judged_server.api.convert.judging import read_embeddings
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import IntArray, QueryGroup, Verdicts
 from judged_server.domain.names import check_unique
 from judged_server.judges.semantic import caller_identity, score_vectors
@@ -24,6 +23,7 @@ from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.table import MatchingMode, MetricOptions, MetricTable
+from judged_server.settings import Limits
 
 _SIMILARITY = FAMILIES["similarity"]
 
@@ -32,7 +32,7 @@ def measure_embedded(
     message: judge_service_pb2.EmbeddedRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
-    limits: RequestLimits,
+    limits: Limits,
 ) -> tuple[MetricTable, list[str], Verdicts]:
     """Return the metrics of embedded rankings, the query ids and the verdicts they rest on.
 
@@ -72,9 +72,7 @@ def measure_embedded(
     return table, [group.query_id for group in groups], verdicts
 
 
-def _read_rankings(
-    message: judge_service_pb2.EmbeddedRankings, limits: RequestLimits
-) -> list[QueryGroup]:
+def _read_rankings(message: judge_service_pb2.EmbeddedRankings, limits: Limits) -> list[QueryGroup]:
     field = "embedded.rankings"
     if not message.rankings:
         raise errors.InvalidField(field, "must hold at least one ranking")

@@ -8,9 +8,9 @@ import numpy as np
 from judged.v1 import groups_pb2, judge_service_pb2
 
 from judged_server import errors
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import GroupSpans, QueryGroup, Spans
 from judged_server.errors import InvalidField
+from judged_server.settings import Limits
 
 MAX_METADATA_KEYS = 64
 """The most keys that one query's metadata may have,"""
@@ -19,7 +19,7 @@ MAX_METADATA_BYTES = 1024
 
 
 def read_spans(
-    message: groups_pb2.GroupSpans, limits: RequestLimits, path: str, texts: tuple[int, int]
+    message: groups_pb2.GroupSpans, limits: Limits, path: str, texts: tuple[int, int]
 ) -> GroupSpans:
     """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
     files: dict[str, int] = {}
@@ -32,7 +32,7 @@ def read_spans(
 def _read_side(
     messages: Sequence[groups_pb2.Span],
     files: dict[str, int],
-    limits: RequestLimits,
+    limits: Limits,
     path: str,
     texts: int,
 ) -> Spans:

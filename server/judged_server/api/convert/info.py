@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from google.protobuf.duration_pb2 import Duration
 from judged.v1 import groups_pb2, judge_service_pb2
 
 from judged_server.api.convert.fields import write
-from judged_server.api.interceptor import Deadlines
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import ParameterScalar
 from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
 from judged_server.metrics.measures.names import METRICS
 from judged_server.metrics.text.metrics import TEXT_METRICS
+from judged_server.settings import Settings
 from judged_server.usecases.offering import Offering
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """What never changes while a server runs."""
-
-    version: str
-    limits: RequestLimits
-    deadlines: Deadlines
-
-
 def write_info(
-    facts: ServerFacts, offering: Offering, cards: Sequence[ModelCard]
+    version: str, settings: Settings, offering: Offering, cards: Sequence[ModelCard]
 ) -> judge_service_pb2.GetServerInfoResponse:
     """Return what the server is and offers to a caller."""
-    limits, deadlines = facts.limits, facts.deadlines
     return judge_service_pb2.GetServerInfoResponse(
-        version=facts.version,
+        version=version,
         limits=write(
             judge_service_pb2.Limits,
-            limits,
-            default_deadline=_duration(deadlines.default_s),
-            max_unary_deadline=_duration(deadlines.max_unary_s),
-            max_stream_deadline=_duration(deadlines.max_stream_s),
+            settings,
+            default_deadline=_duration(settings.default_deadline_s),
+            max_unary_deadline=_duration(settings.max_unary_deadline_s),
+            max_stream_deadline=_duration(settings.max_stream_deadline_s),
         ),
         default_judge=offering.catalog.default,
         judges=[_judge(offer) for offer in offering.offers()],

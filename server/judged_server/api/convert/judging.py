@@ -19,7 +19,6 @@ from judged_server.api.convert.statistics.guarantee import (
     read_error_guarantee,
     write_error_guarantee,
 )
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import (
     Calibrator,
     CallerEmbeddings,
@@ -33,13 +32,14 @@ from judged_server.domain import (
     Usage,
 )
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
+from judged_server.settings import Limits
 
 _MODES = {int(mode) for mode in CacheMode}
 
 
 def read_groups(
     messages: Sequence[groups_pb2.QueryGroup],
-    limits: RequestLimits,
+    limits: Limits,
     field: str = "groups",
     size: float = math.inf,
     first: int = 0,
@@ -81,7 +81,7 @@ def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> No
 
 def _read_group(
     message: groups_pb2.QueryGroup,
-    limits: RequestLimits,
+    limits: Limits,
     path: str,
     texts_fit: bool,
     first_result: int,
@@ -157,7 +157,7 @@ def read_grades(
 
 def read_embeddings(
     message: groups_pb2.GroupEmbeddings,
-    limits: RequestLimits,
+    limits: Limits,
     path: str,
     texts: tuple[int, int] = (0, 0),
 ) -> CallerEmbeddings:
@@ -323,7 +323,7 @@ def write_cascade(cascade: CascadeUsage) -> verdicts_pb2.CascadeUsage:
 async def take_groups(
     messages: Sequence[groups_pb2.QueryGroup],
     size: int,
-    limits: RequestLimits,
+    limits: Limits,
     field: str,
     first: int = 0,
     first_result: int = 0,

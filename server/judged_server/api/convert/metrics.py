@@ -20,7 +20,6 @@ from judged_server.api.convert.statistics.correction import with_correction, wri
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import BoolArray, FloatArray, IntArray, VerdictCounts, Verdicts
 from judged_server.domain.names import check_unique
 from judged_server.metrics.compute import (
@@ -45,6 +44,7 @@ from judged_server.metrics.table import (
     check_keys,
     with_intervals_and_slices,
 )
+from judged_server.settings import Limits
 from judged_server.usecases.evaluate import Evaluation, NegativeMatch
 
 MAX_GRADE = 1000
@@ -146,7 +146,7 @@ def compute(
     request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
-    limits: RequestLimits | None = None,
+    limits: Limits | None = None,
     qrels: Qrels | None = None,
     prefix: str = "",
 ) -> metrics_pb2.MetricTable:
@@ -173,7 +173,7 @@ def _measure(
     request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
-    limits: RequestLimits | None,
+    limits: Limits | None,
     qrels: Qrels | None,
     prefix: str,
 ) -> _Measured:

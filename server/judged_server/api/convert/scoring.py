@@ -21,12 +21,12 @@ from judged_server.api.convert.judging import (
     write_usage,
 )
 from judged_server.api.convert.verdicts import write_fault
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import JudgeIdentity
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
+from judged_server.settings import Limits
 from judged_server.usecases.estimate_batch import Estimate, Estimator
 from judged_server.usecases.judge_batch import check_groups_fit
 from judged_server.usecases.score_answers import Scoring
@@ -35,7 +35,7 @@ from judged_server.usecases.score_answers import Scoring
 def read_answers(
     messages: Sequence[scores_pb2.AnswerItem],
     rubrics: int,
-    limits: RequestLimits,
+    limits: Limits,
     field: str = "items",
 ) -> list[AnswerItem]:
     """Return the items of a request for as many rubrics. Raises InvalidField with paths."""
@@ -56,7 +56,7 @@ def read_answers(
     return items
 
 
-def _read_item(message: scores_pb2.AnswerItem, limits: RequestLimits, path: str) -> AnswerItem:
+def _read_item(message: scores_pb2.AnswerItem, limits: Limits, path: str) -> AnswerItem:
     item = AnswerItem(
         message.item_id,
         message.query,
@@ -133,7 +133,7 @@ async def estimate(
     catalog: JudgeCatalog,
     scoring: Scoring,
     estimator: Estimator,
-    limits: RequestLimits,
+    limits: Limits,
 ) -> pb.EstimateBatchResponse:
     """Return what the work of a request would take. Raises as the work itself does."""
     which = request.WhichOneof("work")
@@ -155,7 +155,7 @@ async def _judging(
     request: pb.BatchJudgeRequest,
     catalog: JudgeCatalog,
     estimator: Estimator,
-    limits: RequestLimits,
+    limits: Limits,
 ) -> Estimate:
     spec = read_spec(request.judge, "judge.judge")
     groups = await take_groups(request.groups, request.ByteSize(), limits, "judge.groups")
@@ -169,7 +169,7 @@ async def _judging(
 
 
 async def _scoring(
-    request: pb.ScoreAnswersRequest, scoring: Scoring, estimator: Estimator, limits: RequestLimits
+    request: pb.ScoreAnswersRequest, scoring: Scoring, estimator: Estimator, limits: Limits
 ) -> Estimate:
     asking = read_asking(request.asking, "score.asking")
     specs = read_rubrics(request.rubrics, "score.rubrics")

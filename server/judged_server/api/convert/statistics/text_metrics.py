@@ -11,7 +11,6 @@ from judged.values.intervals import Interval, IntervalOptions
 
 from judged_server import errors
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
-from judged_server.api.limits import RequestLimits
 from judged_server.metrics.text.metrics import (
     TextColumn,
     TextItem,
@@ -19,6 +18,7 @@ from judged_server.metrics.text.metrics import (
     merge_text_values,
     parse_text_metrics,
 )
+from judged_server.settings import Limits
 from judged_server.statistics.intervals import check_work, mean_intervals
 
 
@@ -47,7 +47,7 @@ def read_measurement(request: statistics_service_pb2.ComputeTextMetricsRequest) 
 
 
 def read_items(
-    messages: Sequence[statistics_service_pb2.TextItem], limits: RequestLimits, field: str = "items"
+    messages: Sequence[statistics_service_pb2.TextItem], limits: Limits, field: str = "items"
 ) -> list[TextItem]:
     """Return the items of a request. Raises InvalidField and LimitExceeded with the path."""
     limits.check_contexts(sum(len(message.references) for message in messages), field)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from judged.v1 import groups_pb2
@@ -11,9 +9,9 @@ from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 
-from tests.fakes.limits import LIMITS as DEFAULT
+from tests.fakes.limits import limits
 
-LIMITS = replace(DEFAULT, max_contexts=100, max_text_bytes=100, max_embedding_dimensions=16)
+LIMITS = limits(max_contexts=100, max_text_bytes=100, max_embedding_dimensions=16)
 
 
 def ranking(query_id, expected, retrieved):

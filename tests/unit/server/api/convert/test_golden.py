@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +8,9 @@ from judged_server.api.convert.golden import read_metadata
 from judged_server.api.convert.judging import read_groups, refuse_evaluation
 from judged_server.errors import InvalidField, LimitExceeded
 
-from tests.fakes.limits import LIMITS as DEFAULT
+from tests.fakes.limits import limits
 
-LIMITS = replace(DEFAULT, max_contexts=1000, max_text_bytes=100, max_embedding_dimensions=16)
+LIMITS = limits(max_contexts=1000, max_text_bytes=100, max_embedding_dimensions=16)
 
 
 def span(file="f", start=0, end=1):

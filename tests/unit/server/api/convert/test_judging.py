@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -15,9 +14,9 @@ from judged_server.api.convert.judging import read_groups
 from judged_server.api.convert.verdicts import read_verdicts, write_counts, write_verdicts
 from judged_server.domain import ScoreColumns, VerdictCounts, VerdictFault, Verdicts
 
-from tests.fakes.limits import LIMITS as DEFAULT
+from tests.fakes.limits import limits
 
-LIMITS = replace(DEFAULT, max_contexts=1000, max_text_bytes=100, max_groups=50)
+LIMITS = limits(max_contexts=1000, max_text_bytes=100, max_groups=50)
 scores = st.floats(0, 1)
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +9,9 @@ from judged_server import errors
 from judged_server.api.convert.scoring import read_answers, read_rubrics, write_score, write_summary
 from judged_server.domain import JudgeIdentity, Usage, VerdictFault, answers
 
-from tests.fakes.limits import LIMITS as DEFAULT
+from tests.fakes.limits import limits
 
-LIMITS = replace(DEFAULT, max_contexts=10, max_text_bytes=8, max_groups=6)
+LIMITS = limits(max_contexts=10, max_text_bytes=8, max_groups=6)
 IDENTITY = JudgeIdentity.build("answers", "", 0.7, [("rubric", "r@1")], 1)
 SHARE = st.floats(0, 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 from judged._transport.channel import OPTIONS
-from judged_server.api.listening.connections import (
+from judged_server.api.listeners import (
     CALLS_OF_A_CONNECTION,
     SHORTEST_PING_MS,
     connection_options,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import structlog
-from judged_server.api.listening import certificates
-from judged_server.api.listening.certificates import CertificateFiles, Certificates
+from judged_server.api import certificates
+from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.settings import SettingsError
 
 from tests.fakes.authority import Authority

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_server.api.failed_calls import MOST_ADDRESSES, WINDOW_S, FailedCalls, address_of
+from judged_server.api.authentication import MOST_ADDRESSES, WINDOW_S, FailedCalls, address_of
 from judged_server.errors import AuthenticationLimit
 
 A, B = "ipv4:192.0.2.1:40001", "ipv4:192.0.2.2:40001"

@@ -15,20 +15,15 @@ from hypothesis import strategies as st
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server import errors
-from judged_server.api.listening.admission import GROWTH, Admission
-from judged_server.api.listening.fields import count_fields
-from judged_server.api.listening.receiving import (
-    Receiver,
-    Unread,
-    lenient,
-    received_bytes,
-    received_memory,
-)
+from judged_server.api.admission import GROWTH, Admission
+from judged_server.api.requests import Call, Receiver, Unread, count_fields, parser
 from judged_server.process.memory import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 
+from tests.fakes.calls import a_call
+
 MOST = 1 << 20
-PARSE = lenient(
+PARSE = parser(
     pb.BatchJudgeRequest.FromString,
     partial(count_fields, kind=pb.BatchJudgeRequest.DESCRIPTOR),
 )
@@ -45,21 +40,22 @@ def receiver(admission: Admission | None = None) -> Receiver:
     return Receiver(admission or Admission(1 << 30), MOST)
 
 
-async def received(raw: bytes, by: Receiver | None = None) -> Any:
+async def received(raw: bytes, by: Receiver | None = None, call: Call | None = None) -> Any:
     """Return what a call gets whose message is `raw`."""
 
     async def read() -> Any:
         return PARSE(raw)
 
-    return await (by or receiver()).first(read)
+    return await (by or receiver()).first(read, call or a_call())
 
 
 @pytest.mark.parametrize("characters", [10, 2 * INLINE_BYTES])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 async def test_a_message_is_read_whatever_its_size_and_compressed_or_not(characters, compress):
     sent = request(characters)
-    assert await received(compress(sent.SerializeToString())) == sent
-    assert received_bytes() == sent.ByteSize()
+    call = a_call()
+    assert await received(compress(sent.SerializeToString()), call=call) == sent
+    assert call.size == sent.ByteSize()
 
 
 async def test_an_empty_message_is_a_message_compressed_or_not():
@@ -72,7 +68,7 @@ async def test_a_call_without_a_message_is_malformed():
         return grpc.aio.EOF
 
     with pytest.raises(errors.MalformedMessage):
-        await receiver().first(read)
+        await receiver().first(read, a_call())
 
 
 async def test_what_inflates_to_too_much_is_not_inflated():
@@ -129,7 +125,7 @@ async def test_a_message_without_room_is_refused_before_it_is_inflated():
     message = PARSE(raw)
     assert isinstance(message, Unread)
     with admission.admit(MOST * GROWTH), pytest.raises(errors.Overloaded):
-        await receiver(admission).parsed(message)
+        await receiver(admission).parsed(message, a_call())
     assert message.size(MOST) == 0, "its bytes are let go of"
     assert await received(raw, receiver(admission))
 
@@ -141,12 +137,12 @@ async def test_a_message_of_a_stream_waits_for_room():
     async def messages() -> Any:
         yield PARSE(sent.SerializeToString())
 
-    stream = receiver(admission).each(messages())
+    stream = receiver(admission).each(messages(), a_call())
     with admission.admit(MOST * GROWTH):
         waiting = asyncio.ensure_future(anext(stream))
         done, _ = await asyncio.wait({waiting}, timeout=0.3)  # a refusal would come at once
         assert not done
-    assert await waiting == sent
+    assert (await waiting).message == sent
     assert admission.pending_bytes == 0
 
 
@@ -155,15 +151,16 @@ async def test_a_process_out_of_memory_receives_nothing():
     process.pressure = Pressure.CRITICAL
     admission = Admission(1 << 30, process)
     with pytest.raises(errors.Overloaded):
-        await receiver(admission).first(lambda: pytest.fail("received"))
+        await receiver(admission).first(lambda: pytest.fail("received"), a_call())
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 async def test_short_fields_count_with_the_memory_that_they_take(compress):
     sent = request()
     sent.groups[0].retrieved.extend(["ab"] * 10_000)
-    assert await received(compress(sent.SerializeToString())) == sent
-    assert received_memory() > sent.ByteSize() * GROWTH + 1_000_000
+    call = a_call()
+    assert await received(compress(sent.SerializeToString()), call=call) == sent
+    assert call.memory > sent.ByteSize() * GROWTH + 1_000_000
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
@@ -175,6 +172,6 @@ async def test_strangers_send_small_messages_alone(compress):
 
     size = len(raw)
     with pytest.raises(errors.LimitExceeded):
-        await receiver().strangers(read)
+        await receiver().strangers(read, a_call())
     size = 0
-    assert await receiver().strangers(read) == pb.BatchJudgeRequest()
+    assert await receiver().strangers(read, a_call()) == pb.BatchJudgeRequest()

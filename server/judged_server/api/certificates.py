@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from judged_server.settings import SettingsError
 from judged_server.watched_files import WatchedFiles
@@ -85,6 +83,10 @@ class Certificates(WatchedFiles[Loaded]):
 
 def load(files: CertificateFiles) -> Loaded:
     """Return the certificate of the files. Raises SettingsError."""
+    # Imported here, as below: it costs start-up time, and only a server with TLS needs it.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
     chain, key = _content(files.certificate), _content(files.private_key)
     try:
         own = x509.load_pem_x509_certificates(chain)[0]
@@ -139,6 +141,8 @@ def uris_of(pem: bytes) -> tuple[str, ...]:
 
     Read here, since gRPC's own ends at a NUL: a name that somebody else signed would be a tenant's.
     """
+    from cryptography import x509  # noqa: PLC0415
+
     try:
         found = x509.load_pem_x509_certificate(pem).extensions
         names = found.get_extension_for_class(x509.SubjectAlternativeName).value

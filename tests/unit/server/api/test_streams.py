@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from judged_server.api.chunk_window import Begun, work_in_window
+from judged_server.api.streams import Begun, work_in_window
 
 
 async def test_what_a_chunk_holds_is_let_go_of_though_its_work_never_began():

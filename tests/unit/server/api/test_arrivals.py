@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judged_server.api.listening import admission
-from judged_server.api.listening.admission import LONG_LOOKS, STEP_BYTES, Admission, Arrivals
+from judged_server.api import admission
+from judged_server.api.admission import LONG_LOOKS, STEP_BYTES, STRANGER, Admission, Arrivals
 from judged_server.errors import Overloaded
 from judged_server.process.memory import Memory, Pressure
-from judged_server.tenant import ANYBODY, Sender, send_as
+from judged_server.tenant import Sender
 
 LARGEST = 4 * STEP_BYTES
 
@@ -23,14 +23,11 @@ class World:
         self.tasks: list[asyncio.Task[object]] = []
 
     async def send(self, name: str, count: int = 1, *, by_stranger: bool = False) -> None:
-        send_as(Sender(name))
+        sender = STRANGER if by_stranger else Sender(name)
         self.tasks += [
-            asyncio.create_task(
-                self.arrivals.receive(asyncio.Event().wait, by_stranger=by_stranger), name=name
-            )
+            asyncio.create_task(self.arrivals.receive(asyncio.Event().wait, sender), name=name)
             for _ in range(count)
         ]
-        send_as(ANYBODY)
         await asyncio.sleep(0)
 
     async def look(self, times: int = 10) -> list[str]:

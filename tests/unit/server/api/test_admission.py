@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from judged_server.api.listening.admission import (
+from judged_server.api.admission import (
     GROWTH,
     LARGE_SHARE,
     SMALL_MEMORY,
@@ -14,25 +13,18 @@ from judged_server.api.listening.admission import (
 )
 from judged_server.errors import Overloaded
 from judged_server.process.memory import Memory, Pressure
-from judged_server.tenant import ANYBODY, Sender, send_as
+from judged_server.tenant import Sender
 
 MIB = 1 << 20
 LIMIT = 240 * MIB
 """Room for requests of 240 MiB, and for large ones of 180 MiB."""
 
 
-@pytest.fixture(autouse=True)
-def nobody_else() -> Iterator[None]:
-    yield
-    send_as(ANYBODY)
-
-
 def fill(admission: Admission, name: str, memory: int, weight: float = 1.0) -> int:
     """Admit requests of a sender until none goes in any more; return how many did."""
-    send_as(Sender(name, weight))
     for count in range(100_000):
         try:
-            admission.admit(memory)
+            admission.admit(memory, Sender(name, weight))
         except Overloaded:
             return count
     raise AssertionError

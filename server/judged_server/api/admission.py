@@ -28,7 +28,7 @@ from typing import Any
 
 from judged_server import errors
 from judged_server.process.memory import Memory, Pressure
-from judged_server.tenant import Sender, current_sender
+from judged_server.tenant import ANYBODY, Sender
 
 GROWTH = 5
 """Bytes of memory that a byte of a request takes: 4.3 of one alone, 6 with what is freed late,"""
@@ -87,14 +87,14 @@ class Admission:
                 _MEMORY_BACK_AFTER_S,
             )
 
-    def admit(self, memory: int) -> ExitStack:
+    def admit(self, memory: int, sender: Sender = ANYBODY) -> ExitStack:
         """Hold the memory of a request for the length of a `with`, or until `close`.
 
         A large one is always admitted when no other large one is in work, a small one when nothing
         is. Raises Overloaded when it doesn't fit.
         """
         self.check_pressure(memory)
-        sender, large = current_sender(), memory > SMALL_MEMORY
+        large = memory > SMALL_MEMORY
         used, free = self._pending, float(self.max_pending_bytes - self._pending)
         if large:
             used = self._large
@@ -111,7 +111,7 @@ class Admission:
         admitted.callback(self._count, sender, memory, -1)
         return admitted
 
-    async def wait_for_room(self, memory: int) -> ExitStack:
+    async def wait_for_room(self, memory: int, sender: Sender = ANYBODY) -> ExitStack:
         """Do what `admit` does once there is room, however long that takes.
 
         Raises Overloaded where those that wait hold as much as may be in work.
@@ -120,7 +120,7 @@ class Admission:
         try:
             while True:
                 try:
-                    return self.admit(memory)
+                    return self.admit(memory, sender)
                 except errors.Overloaded as busy:
                     if self._waiting > self.max_pending_bytes:
                         raise
@@ -169,13 +169,9 @@ class Arrivals:
         self._messages: dict[_Message, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def receive(
-        self, read: Callable[[], Awaitable[Any]], *, by_stranger: bool = False
-    ) -> Any:  # noqa: ANN401 - any message
+    async def receive(self, read: Callable[[], Awaitable[Any]], sender: Sender = STRANGER) -> Any:  # noqa: ANN401 - any message
         """Return what `read` receives. Raises Overloaded where it gives way."""
-        sender, looks = current_sender(), LONG_LOOKS
-        if by_stranger:
-            sender, looks = STRANGER, STRANGERS_LOOKS
+        looks = STRANGERS_LOOKS if sender is STRANGER else LONG_LOOKS
         message = _Message(asyncio.timeout(None), sender, self._max_message_bytes, looks)
         self._messages[message] = None
         if self._timer is None:

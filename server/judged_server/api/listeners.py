@@ -1,0 +1,204 @@
+"""The services of a server, and the addresses it listens on: its own, and its tenants' sockets.
+
+Each address has a gRPC server of its own over the same services, since gRPC does not tell a handler
+by which socket a call came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2
+from judged.v1 import judge_service_pb2, statistics_service_pb2
+
+from judged_server.address import Address, AddressError, share_socket
+from judged_server.api.authentication import Authenticator
+from judged_server.api.certificates import Certificates
+from judged_server.api.health_service import Health
+from judged_server.api.interceptor import CallInterceptor
+from judged_server.api.judge_service import JudgeService
+from judged_server.api.requests import Call
+from judged_server.api.statistics_service import StatisticsService
+
+JUDGE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"]
+STATISTICS = statistics_service_pb2.DESCRIPTOR.services_by_name["StatisticsService"]
+HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+CONTRACT = (JUDGE, STATISTICS)
+
+CALLS_OF_A_CONNECTION = 256
+"""Calls in work on one connection; clients know, and let further ones wait on their side."""
+
+CALLS_TO_BEGIN = 4096
+"""Calls of all connections that were received and not begun; gRPC cancels those beyond. It takes a
+burst of many clients, since beginning a call is all that this waits for."""
+
+SHORTEST_PING_MS = 30_000
+"""How often a client may ask whether the connection still stands; ours ask once a minute."""
+
+UNASKED_BYTES = 1 << 16
+"""What gRPC receives of a message before it is asked for: most are all there by then."""
+
+_IDENTITY_AND_GZIP = 0b101
+
+
+def connection_options(
+    max_message_bytes: int, max_connection_age_s: int = 0
+) -> tuple[tuple[str, int], ...]:
+    """Return the options of a server whose callers may send messages of at most that size.
+
+    A connection of that age takes no more calls, and ends after its last one; 0 means never.
+    """
+    age = (("grpc.max_connection_age_ms", 1000 * max_connection_age_s),)
+    return (
+        *(age if max_connection_age_s else ()),
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
+        # Windows grow with messages that are asked for, and not with what the network could carry:
+        # else gRPC takes in megabytes of each message that nobody has asked for.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", UNASKED_BYTES),
+        # What is compressed comes as it is, and `requests` inflates it where there is room; it
+        # knows gzip, and the other one, deflate, is refused as UNIMPLEMENTED.
+        ("grpc.per_message_decompression", 0),
+        ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
+        # On by default, it counts a call that has just ended as one in work, and so refuses those
+        # of a client that keeps to the limit: 243 of 3,000 calls at once, retries included.
+        ("grpc.http.overload_protection", 0),
+        # By default calls are cancelled at random from 1,000 on, four busy clients.
+        ("grpc.server.max_pending_requests", CALLS_TO_BEGIN),
+        ("grpc.server.max_pending_requests_hard_limit", CALLS_TO_BEGIN),
+        # Without this a client that pings through a call of minutes is cut off as a flood.
+        ("grpc.http2.min_ping_interval_without_data_ms", SHORTEST_PING_MS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What answers calls, all through one interceptor."""
+
+    judge: JudgeService
+    statistics: StatisticsService
+    health: Health
+    interceptor: CallInterceptor
+    reflects: bool = False
+
+    def contract(
+        self, callers: Authenticator | None
+    ) -> dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]:
+        """Return the handlers of the contract, by service and method, for an address's callers."""
+        return {
+            service.full_name: dict(self.interceptor.handlers(service, servicer, callers))
+            for service, servicer in zip(CONTRACT, (self.judge, self.statistics), strict=True)
+        }
+
+    def register(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:
+        """Add all services to a server of gRPC, whose callers have to show who they are."""
+        for service, handlers in self.contract(callers).items():
+            finder = grpc.method_handlers_generic_handler(service, handlers)
+            server.add_generic_rpc_handlers((finder,))
+        self.register_health(server)
+        if self.reflects:
+            self._register_reflection(server, callers)
+
+    def register_health(self, server: grpc.aio.Server) -> None:
+        """Add the health service, which serves everybody: that a server runs is no secret.
+
+        gRPC hands over one call at a time, in the order in which they came, of all the methods that
+        it finds handlers for when they are called. Those of a method that it knows beforehand, as
+        of this service, stand in a line of their own, so that no check waits for other calls.
+        """
+        handlers = self.interceptor.handlers(HEALTH, self.health, limited=False)
+        server.add_registered_method_handlers(HEALTH.full_name, dict(handlers))
+
+    def _register_reflection(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:
+        # Imported here: reflection is off by default and its import costs start-up time.
+        from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415
+
+        (service,) = reflection_pb2.DESCRIPTOR.services_by_name.values()
+        names = (*(each.full_name for each in CONTRACT), HEALTH.full_name, service.full_name)
+        inner: Any = reflection.aio.ReflectionServicer(names)
+
+        class Reflection:
+            def ServerReflectionInfo(self, requests: AsyncIterator[Any], call: Call) -> Any:  # noqa: ANN401, N802
+                return inner.ServerReflectionInfo((r.message async for r in requests), call.context)
+
+        handlers = self.interceptor.handlers(service, Reflection(), callers, limited=False)
+        finder = grpc.method_handlers_generic_handler(service.full_name, dict(handlers))
+        server.add_generic_rpc_handlers((finder,))
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address, who may open its socket, and who calls by it: everybody, without `callers`."""
+
+    address: Address
+    socket_mode: str = "0660"
+    socket_owner: str = ""
+    socket_group: str = ""
+    callers: Authenticator | None = None
+    certificates: Certificates | None = None
+
+
+class Listeners:
+    """The gRPC servers of some listeners. Used on one event loop."""
+
+    def __init__(
+        self,
+        services: Services,
+        options: tuple[tuple[str, int], ...],
+    ) -> None:
+        """Serve the services on each address, with gRPC's options."""
+        self._services = services
+        self._options = options
+        self._servers: list[grpc.aio.Server] = []
+        self.addresses: list[Address] = []
+
+    async def open(self, listeners: list[Listener]) -> None:
+        """Listen on every address; raises AddressError. `addresses` has them with their ports."""
+        for listener in listeners:
+            server = grpc.aio.server(options=self._options)
+            self._services.register(server, listener.callers)
+            self._servers.append(server)
+            self.addresses.append(_bind(server, listener))
+        for server in self._servers:
+            await server.start()
+
+    async def close(self, grace_s: float) -> None:
+        """Take no more calls; end those that are left after some seconds."""
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
+        self.remove_sockets()
+
+    def remove_sockets(self) -> None:
+        """Remove the files that say that a server is here."""
+        for address in self.addresses:
+            if address.path is not None:
+                address.path.unlink(missing_ok=True)
+
+
+def _bind(server: grpc.aio.Server, listener: Listener) -> Address:
+    address = listener.address
+    # Nobody else's from the moment the socket exists; owner, group and mode follow.
+    mask = os.umask(0o177) if address.path is not None else None
+    try:
+        if listener.certificates is None:
+            port = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), listener.certificates.credentials())
+    except RuntimeError:
+        raise AddressError(
+            f"can't listen on {address}; is another server there, or is the path not writable?"
+        ) from None
+    finally:
+        if mask is not None:
+            os.umask(mask)
+    if address.path is None:
+        return Address(address.host, port)
+    share_socket(address.path, listener.socket_mode, listener.socket_group, listener.socket_owner)
+    return address

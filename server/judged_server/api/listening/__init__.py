@@ -1,1 +1,0 @@
-"""How calls come in: addresses, certificates, connections, messages."""

@@ -1,0 +1,354 @@
+"""Requests: the call that each of them is, and how its message is received.
+
+What is known of a caller travels in one object, `Call`. The tenant and the sender are also set for
+the task of the call (`tenant.serve`), for the parts below that know no calls.
+
+What messages hold on their way and in work is bounded in `admission`, how much work a model takes
+in `scheduling.admission`.
+
+A small message is parsed at once. A large one, or one that is compressed, stays bytes until there
+is room for it: it is inflated and parsed on a thread, above INLINE_BYTES one after the other, so
+that other calls go on in between; callers take turns. gRPC itself would inflate it on the event
+loop, whatever it becomes (40 messages of 15 kB that inflate to 15 MB held up health checks for
+13 s); it is told not to, see `connection_options` in `listeners`.
+
+Parsed, a field takes memory however short it is: 16 MiB of empty groups become 1 GB. So the fields
+of less than 128 bytes are counted before the message is parsed: wherever a known tag stands before
+a length and that length before another tag. A few are counted that are parts of texts; none is
+missed but before a field that the contract does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import grpc
+import numpy as np
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from judged_server import errors, tracing
+from judged_server.api.admission import Admission, Arrivals, memory_of
+from judged_server.api.convert.judging import Asking
+from judged_server.audit import CallNotes
+from judged_server.domain.usage import CostTracker
+from judged_server.judges.base import Caller
+from judged_server.scheduling.concurrency import INLINE_BYTES
+from judged_server.scheduling.fair_threads import FairThreads
+from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
+from judged_server.tenants.directory import Identity
+from judged_server.usecases.tenant_rates import TenantRates
+
+REQUEST_ID = "x-request-id"
+_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
+COUNTED_BYTES = 1 << 13
+"""The fields of messages above are counted; what a smaller one takes is little beside its call."""
+MOST_FIELDS = 2_000_000
+"""In one message; a million contexts with their ids are as many."""
+
+_GZIP = b"\x1f\x8b"
+"""How a gzip stream begins, and no protobuf message does: there is no wire type 7."""
+_GZIP_FORMAT = 16 + zlib.MAX_WBITS
+_PART = 1 << 20
+"""Bytes whose tags are looked for together, which takes twenty times as much memory at most."""
+_MORE = 0x80
+"""Set in each byte of a number but its last."""
+_WIRE_TYPES, _HAS_LENGTH = (0, 1, 2, 5), 2
+_LOOKED_AT = 0x87
+"""The bits of a tag of one byte that tell that a length follows, and that it is one byte."""
+
+Result = TypeVar("Result")
+Context = grpc.aio.ServicerContext[Any, Any]
+Metadata = Sequence[tuple[str, str | bytes]]
+
+
+def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
+    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
+    for key, value in metadata:
+        if key == header and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
+            return value
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call in work. `size` and `memory` are of its message, or 0 for a stream of them.
+
+    `deadline` is when the caller stops waiting, on the event loop's clock; `limit_s` the seconds
+    after which the call is ended here, None where gRPC does so. `cost_tracker` has what language
+    models took for it, None where none can be asked.
+    """
+
+    method: str
+    context: Context
+    metadata: Metadata
+    request_id: str
+    counted: bool
+    started: float
+    task: asyncio.Task[Any] | None = None
+    span: tracing.CallSpan | None = None
+    notes: CallNotes | None = None
+    identity: Identity | None = None
+    tenant: Tenant = EVERYBODY
+    sender: Sender = ANYBODY
+    size: int = 0
+    memory: int = 0
+    deadline: float = math.inf
+    limit_s: float | None = None
+    timeout: asyncio.Timeout | None = None
+    cost_tracker: CostTracker | None = None
+    ended_by: errors.JudgedError | None = None
+    code: str = "CANCELLED"
+    reason: str = ""
+
+    def caller(self, asking: Asking, *, wants_details: bool = False) -> Caller:
+        """Return what judges are to know of whoever waits for it."""
+        tracker = CostTracker(asking.max_cost)
+        return Caller(self.deadline, wants_details, asking.cache, tracker, self.notes)
+
+    def stop(self, why: errors.JudgedError) -> None:
+        """End it; this is what its caller is told."""
+        self.ended_by = why
+        if self.task is not None:
+            self.task.cancel()
+
+
+def count_fields(raw: bytes, kind: Descriptor) -> int:
+    """Return the number of a message's fields of less than 128 bytes.
+
+    Raises LimitExceeded above MOST_FIELDS.
+    """
+    begins, follows = _tags(kind)
+    values, end, count = np.frombuffer(raw, np.uint8), len(raw), 0
+    for start in range(0, end - 1, _PART):
+        part = values[start : min(start + _PART, end - 1)]
+        at = np.flatnonzero((part & _LOOKED_AT) == _HAS_LENGTH) + start
+        at = at[begins[values[at]]]
+        lengths = values[at + 1]
+        after = (at + 2 + lengths)[lengths < _MORE]
+        inside = after[after < end]
+        count += int(np.count_nonzero(follows[values[inside]]) + np.count_nonzero(after == end))
+    if count > MOST_FIELDS:
+        raise errors.LimitExceeded("message", "fields, by its tags", MOST_FIELDS, count)
+    return count
+
+
+@cache
+def _tags(kind: Descriptor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which bytes are tags of what has a length, in all of a message, and which of any."""
+    begins, follows = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
+    left, seen = [kind], {kind}
+    while left:
+        for field in left.pop().fields:
+            number = field.number << 3
+            for wire_type in _WIRE_TYPES:
+                tag = number | wire_type
+                follows[tag if tag < _MORE else tag % _MORE | _MORE] = True
+            if number | _HAS_LENGTH < _MORE:
+                begins[number | _HAS_LENGTH] = True
+            if (inner := field.message_type) is not None and inner not in seen:
+                seen.add(inner)
+                left.append(inner)
+    return begins, follows
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message that was read, its size uncompressed, and the memory that it takes in work."""
+
+    message: Any
+    size: int
+    memory: int
+
+
+class Unread:
+    """A message whose bytes are not parsed yet, and perhaps compressed."""
+
+    __slots__ = ("_count", "_deserialize", "_raw")
+
+    def __init__(
+        self, raw: bytes, deserialize: Callable[[bytes], Any], count: Callable[[bytes], int]
+    ) -> None:
+        self._raw = raw
+        self._deserialize = deserialize
+        self._count = count
+
+    def size(self, most: int) -> int:
+        """Return the size of the message, uncompressed: what a compressed one says of itself.
+
+        Raises LimitExceeded above `most`.
+        """
+        size, what = len(self._raw), "bytes"
+        if self._raw.startswith(_GZIP):
+            # A gzip stream ends with the size of what it was made of (RFC 1952, 2.3.1), mod 2^32.
+            size, what = int.from_bytes(self._raw[-4:], "little"), "bytes when inflated"
+        if size > most:
+            raise errors.LimitExceeded("message", what, most, size)
+        return size
+
+    def drop(self) -> None:
+        """Let go of the bytes now: who knows the message may live on for a while."""
+        self._raw = b""
+
+    def inflated(self, size: int) -> int:
+        """Inflate the message and return how many fields it has; runs on a thread.
+
+        Raises MalformedMessage, and LimitExceeded for too many.
+        """
+        if self._raw.startswith(_GZIP):
+            inflater = zlib.decompressobj(_GZIP_FORMAT)
+            try:
+                self._raw = inflater.decompress(self._raw, size + 1)
+            except zlib.error:
+                raise _malformed() from None
+            if len(self._raw) != size or not inflater.eof or inflater.unused_data:
+                raise _malformed()
+        return self._count(self._raw)
+
+    def read(self) -> Any:  # noqa: ANN401 - any request message
+        """Return the message, once it is inflated; runs on a thread. Raises MalformedMessage."""
+        try:
+            return self._deserialize(self._raw)
+        except (DecodeError, UnicodeDecodeError, ValueError):
+            raise _malformed() from None
+
+
+Arrived = Received | Unread | errors.JudgedError
+"""What came of a message, as gRPC hands it over."""
+
+
+def parser(
+    deserialize: Callable[[bytes], Any],
+    count: Callable[[bytes], int],
+) -> Callable[[bytes], Arrived]:
+    """Return a parser for gRPC: what does not parse is an error to raise later, not at once.
+
+    Fewer than INLINE_BYTES are parsed at once. `count` says how many fields a message has.
+    """
+
+    def parse(raw: bytes) -> Arrived:
+        unread = Unread(raw, deserialize, count)
+        if len(raw) >= INLINE_BYTES or raw.startswith(_GZIP):
+            return unread
+        try:
+            fields = count(raw) if len(raw) > COUNTED_BYTES else 0
+            return Received(unread.read(), len(raw), memory_of(len(raw), fields))
+        except errors.JudgedError as error:
+            return error
+
+    return parse
+
+
+class Receiver:
+    """Receives the messages of all calls of a server."""
+
+    def __init__(
+        self, admission: Admission, max_message_bytes: int, rates: TenantRates | None = None
+    ) -> None:
+        self._admission = admission
+        self._rates = rates or TenantRates()
+        self._most = max_message_bytes
+        self._arrivals = Arrivals(admission, max_message_bytes)
+        self._unread = Admission(0, admission.process)
+        """Counts the bytes of messages whose fields are not counted yet."""
+        self._threads = FairThreads("receive", 1)
+
+    async def first(self, read: Callable[[], Awaitable[Any]], call: Call) -> Any:  # noqa: ANN401
+        """Return the message of a call that has one, which `read` receives; note its size.
+
+        Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
+        """
+        self._admission.check_pressure(0)
+        arrived = await self._arrivals.receive(read, call.sender)
+        if call.tenant.tokens_per_second is not None:
+            try:
+                self._rates.charge(call.tenant, self._size(arrived))
+            except errors.TenantLimit:
+                if isinstance(arrived, Unread):
+                    arrived.drop()
+                raise
+        received = await self.parsed(arrived, call)
+        call.size, call.memory = received.size, received.memory
+        return received.message
+
+    async def strangers(self, read: Callable[[], Awaitable[Any]], _: Call) -> Any:  # noqa: ANN401
+        """Return the message of a call that wants no credential, such as a health check."""
+        arrived = await self._arrivals.receive(read)
+        if isinstance(arrived, Unread):
+            try:
+                size = arrived.size(INLINE_BYTES)
+                arrived.inflated(size)
+                return arrived.read()
+            finally:
+                arrived.drop()
+        return _read(arrived).message
+
+    async def each(self, messages: AsyncIterator[Any], call: Call) -> AsyncIterator[Received]:
+        """Yield the messages of a stream, as they are asked for, no faster than the tenant may.
+
+        One for which there is no room waits, as the stream's caller does.
+        """
+        async for arrived in messages:
+            await self._rates.pace(call.tenant, self._size(arrived))
+            yield await self.parsed(arrived, call, waits=True)
+
+    async def parsed(self, arrived: object, call: Call, *, waits: bool = False) -> Received:
+        """Return a message that has arrived, read if it is not yet.
+
+        Raises MalformedMessage, LimitExceeded, and Overloaded when there is no room for it, unless
+        it waits for that.
+        """
+        if isinstance(arrived, Unread):
+            try:
+                size = arrived.size(self._most)
+                self._unread.max_pending_bytes = self._admission.max_pending_bytes
+                with await self._room(self._unread, size, call, waits):
+                    fields = await self._on_thread(size, partial(arrived.inflated, size))
+                memory = memory_of(size, fields)
+                with await self._room(self._admission, memory, call, waits):
+                    message = await self._on_thread(size, arrived.read)
+            finally:
+                arrived.drop()
+            arrived = Received(message, size, memory)
+        received = _read(arrived)
+        if call.notes is not None:
+            call.notes.request_bytes += received.size
+        return received
+
+    async def _room(self, admission: Admission, memory: int, call: Call, waits: bool) -> ExitStack:
+        if waits:
+            return await admission.wait_for_room(memory, call.sender)
+        return admission.admit(memory, call.sender)
+
+    async def _on_thread(self, size: int, work: Callable[[], Result]) -> Result:
+        if size < INLINE_BYTES:
+            return await asyncio.to_thread(work)
+        return await self._threads.run(work)
+
+    def _size(self, arrived: object) -> int:
+        if isinstance(arrived, Unread):
+            return arrived.size(self._most)
+        return arrived.size if isinstance(arrived, Received) else 0
+
+
+def _read(arrived: object) -> Received:
+    """Return a message that was read at once. Raises the error of another."""
+    if isinstance(arrived, Received):
+        return arrived
+    # A call without its message is none.
+    raise arrived if isinstance(arrived, errors.JudgedError) else _malformed()
+
+
+def _malformed() -> errors.MalformedMessage:
+    return errors.MalformedMessage(
+        "the bytes are not this call's request message, or a string in it is not UTF-8"
+    )
