@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from judged_server import errors, recorder, wiring
 from judged_server.address import Address, write_whole
-from judged_server.api.admission import Admission
 from judged_server.api.authentication import FailedCalls
 from judged_server.api.health_service import Health
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.listeners import CONTRACT, Listeners, Services, connection_options
-from judged_server.api.requests import Receiver
+from judged_server.api.requests import Admission, Receiver
 from judged_server.api.statistics_service import StatisticsService
 from judged_server.audit import AuditLog
 from judged_server.embedding.models.manifest import DEFAULT_MODEL

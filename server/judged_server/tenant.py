@@ -58,17 +58,8 @@ class Tenant:
 
 EVERYBODY = Tenant("")
 
-_current: ContextVar[Tenant] = ContextVar("tenant", default=EVERYBODY)
-
-
-def current_tenant() -> Tenant:
-    """Return whom the call in work is served for."""
-    return _current.get()
-
-
-def serve(tenant: Tenant) -> None:
-    """Let the rest of this task, and all that it starts, be for a tenant."""
-    _current.set(tenant)
+TENANT: ContextVar[Tenant] = ContextVar("tenant", default=EVERYBODY)
+"""Whom the call in work is served for: this task, and all that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +77,5 @@ class Sender:
 
 ANYBODY = Sender()
 
-_sender: ContextVar[Sender] = ContextVar("sender", default=ANYBODY)
-
-
-def current_sender() -> Sender:
-    """Return who has sent the call in work."""
-    return _sender.get()
-
-
-def send_as(sender: Sender) -> None:
-    """Let the rest of this task, and all that it starts, be the work of a sender."""
-    _sender.set(sender)
+SENDER: ContextVar[Sender] = ContextVar("sender", default=ANYBODY)
+"""Who has sent the call in work."""

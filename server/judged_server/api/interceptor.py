@@ -38,7 +38,7 @@ from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes
 from judged_server.settings import Settings
 from judged_server.telemetry import access, logger
-from judged_server.tenant import Sender, send_as, serve
+from judged_server.tenant import SENDER, TENANT, Sender
 from judged_server.tenants.directory import FileDirectory
 
 WORK_CLASS = "x-judged-class"
@@ -180,7 +180,7 @@ class CallInterceptor:
                 if callers is not None:
                     call.identity = callers.identify(call.metadata, context)
                     call.tenant = call.identity.tenant
-                    serve(call.tenant)
+                    TENANT.set(call.tenant)
                 if limited:
                     self._let_in(call, maximum_s, is_batch=many)
                 async with asyncio.timeout(call.limit_s) as call.timeout:
@@ -245,7 +245,7 @@ class CallInterceptor:
     def _let_in(self, call: Call, maximum_s: float, *, is_batch: bool) -> None:
         """Note who has sent a call, and when its caller stops waiting. Raises Draining."""
         call.sender = _sender(call, is_batch=is_batch)
-        send_as(call.sender)
+        SENDER.set(call.sender)
         if self._draining:
             raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
         left_s = call.context.time_remaining()

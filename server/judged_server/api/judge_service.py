@@ -12,7 +12,6 @@ from typing import Any
 from judged.v1 import judge_service_pb2 as pb
 
 from judged_server.api import streams
-from judged_server.api.admission import Admission
 from judged_server.api.convert.info import write_info
 from judged_server.api.convert.judging import (
     read_asking,
@@ -38,7 +37,7 @@ from judged_server.api.convert.scoring import (
 from judged_server.api.convert.tenant_usage import read_days, write_usage
 from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
-from judged_server.api.requests import Call, Received
+from judged_server.api.requests import Admission, Call, Received
 from judged_server.domain.answers import AnswerScore, ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.llm.budget.budgets import Budgets

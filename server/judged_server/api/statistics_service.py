@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from judged.v1 import statistics_service_pb2 as pb
 
-from judged_server.api.admission import Admission
 from judged_server.api.convert.statistics.agreement import agreement
 from judged_server.api.convert.statistics.calibration import calibration
 from judged_server.api.convert.statistics.comparison import compare_runs, compared_measures
@@ -16,7 +15,7 @@ from judged_server.api.convert.statistics.text_metrics import (
     read_values,
     write_text_metrics,
 )
-from judged_server.api.requests import Call
+from judged_server.api.requests import Admission, Call
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.text.metrics import measure_texts
 from judged_server.scheduling.concurrency import run_computation

@@ -17,7 +17,6 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 
 from judged_server import errors
-from judged_server.api.admission import FIELD_BYTES, Admission
 from judged_server.api.convert.judging import (
     read_asking,
     read_spec,
@@ -38,7 +37,7 @@ from judged_server.api.idempotency import (
     check_request_id,
     digest_of,
 )
-from judged_server.api.requests import Call, Received
+from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
 from judged_server.api.status import fault_of
 from judged_server.domain import QueryGroup, Verdicts
 from judged_server.judges.base import Caller, Judge

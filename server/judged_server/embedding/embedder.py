@@ -21,7 +21,7 @@ from judged_server.embedding.vector_cache import VectorCache, VectorKeys, Vector
 from judged_server.errors import ModelDamaged
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
-from judged_server.tenant import current_sender, current_tenant
+from judged_server.tenant import SENDER, TENANT
 
 MAX_QUEUED_TOKENS = 1_000_000
 """About 100 seconds of work for two cores; more is refused with a delay."""
@@ -84,7 +84,7 @@ class ModelEmbedder:
         dimensions = self._card.dimensions
         keys = await run_by_size(size, self._keys.of, texts, long_text)
         # Vectors that are kept or under way are found by those of the same domain alone.
-        keys = current_tenant().own_keys(keys)
+        keys = TENANT.get().own_keys(keys)
         parts = await self._cache.get(keys)
         faults: dict[int, tuple[str, str]] = {}
         missing = await run_by_size(size, _without, len(texts), parts)
@@ -121,7 +121,7 @@ class ModelEmbedder:
         waiter: asyncio.Future[None],
         deadline: float | None,
     ) -> Call:
-        sender = current_sender()
+        sender = SENDER.get()
         most = None if long_text == WINDOW_MAX else self._card.max_tokens
         entries = [
             InflightText(keys[i], texts[i], long_text, _estimate(texts[i], most)) for i in missing

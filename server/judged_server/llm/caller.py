@@ -42,7 +42,7 @@ from judged_server.llm.question import PlannedCall, Question, question_key, requ
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.prompt import new_nonce
 from judged_server.scheduling.single_flight import SingleFlight
-from judged_server.tenant import current_tenant
+from judged_server.tenant import TENANT
 
 _TRIES = 2
 """Requests for one reply in the right form: the second says what was wrong. Both are paid for."""
@@ -284,7 +284,7 @@ def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> Non
     """Tell those who count and who pay what a question has taken."""
     if recorder.active is not None and usage.calls:
         tokens = usage.input_tokens, usage.output_tokens
-        recorder.active.question(card.name, current_tenant().name, *tokens, usage.cost)
+        recorder.active.question(card.name, TENANT.get().name, *tokens, usage.cost)
     call_options.cost_tracker.note(usage)
 
 
@@ -328,7 +328,7 @@ def _trace(
 
 def _own_key(card: ChatModelCard, question: Question) -> bytes:
     """Return the key by which those of the caller's domain alone find an answer."""
-    return current_tenant().own_key(question_key(card, question))
+    return TENANT.get().own_key(question_key(card, question))
 
 
 def _repair(parsed: ParsedReply) -> str:

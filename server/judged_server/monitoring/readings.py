@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judged_server.api.admission import Admission
 from judged_server.api.certificates import Certificates
 from judged_server.api.interceptor import CallInterceptor
+from judged_server.api.requests import Admission
 from judged_server.audit import AuditLog
 from judged_server.domain.usage import to_amount
 from judged_server.embedding.registry import StoredEmbedders

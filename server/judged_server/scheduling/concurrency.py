@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 
 from judged_server.scheduling.admission import Admission, Resource
 from judged_server.scheduling.fair_threads import FairThreads
-from judged_server.tenant import current_sender, send_as
+from judged_server.tenant import SENDER
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -74,7 +74,7 @@ async def run_computation(
 def choose_class(questions: int) -> None:
     """Let the rest of this task wait behind interactive calls if it asks many questions."""
     if questions > INTERACTIVE_QUESTIONS:
-        send_as(replace(current_sender(), is_batch=True))
+        SENDER.set(replace(SENDER.get(), is_batch=True))
 
 
 async def fan_out(

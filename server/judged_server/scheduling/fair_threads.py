@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from judged_server.scheduling.admission import Admission
 from judged_server.scheduling.checkpoint import watched
 from judged_server.scheduling.round_robin import FairQueue
-from judged_server.tenant import Sender, current_sender
+from judged_server.tenant import SENDER, Sender
 
 TURN_S = 0.01
 """How long work runs while other work waits, for a sender of weight 1."""
@@ -111,7 +111,7 @@ class FairThreads:
         Overloaded and DeadlineTooShort.
         """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        by, admission = current_sender(), self._admission
+        by, admission = SENDER.get(), self._admission
         interactive = not by.is_batch and (admission is None or cost <= admission.interactive_cost)
         mine = _Work(work, future, by, cost, deadline, interactive)
         with self._lock:

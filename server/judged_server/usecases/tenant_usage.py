@@ -11,7 +11,7 @@ from judged_server.llm.budget.account import Period
 from judged_server.llm.budget.budgets import BudgetLeft, Budgets
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import LedgerFault, Used
-from judged_server.tenant import current_tenant
+from judged_server.tenant import TENANT
 
 _BACK_AFTER_S = 1.0
 
@@ -45,7 +45,7 @@ async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) 
             _BACK_AFTER_S,
         ) from None
     return TenantUsage(
-        current_tenant().name,
+        TENANT.get().name,
         budgets.currency,
         used,
         [(each, _renewed(each.period, today.year, today.month, today.day)) for each in left],

@@ -13,7 +13,7 @@ import pytest
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.endpoint import RequestQueue, Turn
-from judged_server.tenant import current_sender
+from judged_server.tenant import SENDER
 
 from tests.fakes.providers.scripted_provider import (
     Asked,
@@ -49,7 +49,7 @@ def note_classes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     turn = RequestQueue.turn
 
     async def noted(self: RequestQueue, *given: Any, **named: Any) -> Turn:
-        waits.append(current_sender().is_batch)
+        waits.append(SENDER.get().is_batch)
         return await turn(self, *given, **named)
 
     monkeypatch.setattr(RequestQueue, "turn", noted)

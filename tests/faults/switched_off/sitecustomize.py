@@ -283,7 +283,7 @@ def memory_of_requests() -> None:
     """Let requests in whatever memory those in work take."""
     from contextlib import ExitStack
 
-    from judged_server.api.admission import Admission
+    from judged_server.api.requests import Admission
 
     Admission.admit = lambda self, memory, sender=None: ExitStack()
 

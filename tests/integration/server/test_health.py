@@ -11,10 +11,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
-from judged_server.api.admission import Admission
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.listeners import JUDGE, Services
-from judged_server.api.requests import Receiver
+from judged_server.api.requests import Admission, Receiver
 from judged_server.settings import Settings
 
 CALLS, TRIES = 200, 30

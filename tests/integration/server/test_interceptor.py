@@ -20,10 +20,9 @@ from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged_server import errors, recorder, telemetry
-from judged_server.api.admission import Admission
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.listeners import JUDGE
-from judged_server.api.requests import Receiver
+from judged_server.api.requests import Admission, Receiver
 from judged_server.settings import Settings
 
 from tests.integration.server_process import running_server

@@ -19,7 +19,7 @@ from judged_server.domain.usage import nano_within
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import state_folder
 from judged_server.store.ledger import Account, Ledger
-from judged_server.tenant import current_tenant
+from judged_server.tenant import TENANT
 
 STEPS = 100
 """The allowances a budget is cut into."""
@@ -188,7 +188,7 @@ class TenantBudgets:
 
     def __call__(self) -> Sequence[BudgetAccount]:
         """Return none, one or two of them, those of a month first."""
-        tenant = current_tenant()
+        tenant = TENANT.get()
         found = []
         limits = ((Period.MONTH, tenant.per_month), (Period.DAY, tenant.per_day))
         for period, limit in limits:

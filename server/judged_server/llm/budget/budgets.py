@@ -33,7 +33,7 @@ from judged_server.llm.question import PlannedCall, Question, request_for
 from judged_server.llm.rubrics.prompt import new_nonce
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import AGAIN_S, Account, Ledger, LedgerFault, Used
-from judged_server.tenant import current_tenant
+from judged_server.tenant import TENANT
 
 WRITTEN_WITHIN_S = 0.05
 """How long an answer waits for what it cost to be written down, even where its time is over."""
@@ -154,7 +154,7 @@ class Budgets:
         usage = TokenUsage() if done is None else done.reply.usage
         used = Used(
             Period.DAY.name_at(self._clock.date()),
-            current_tenant().name,
+            TENANT.get().name,
             judge,
             (model.card if done is None else done.answered_by or model.card).name,
             rubric,
@@ -226,7 +226,7 @@ class Budgets:
         """
         if self._ledger is None:
             return None
-        return await self._ledger.used(since, current_tenant().name)
+        return await self._ledger.used(since, TENANT.get().name)
 
     def day_left(self) -> int | None:
         """Return what is left of the day's budget as last seen, in nano-units; None without one."""

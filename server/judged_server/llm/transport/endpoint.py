@@ -31,7 +31,7 @@ from judged_server.llm.transport.http import HttpReply, HttpTransport
 from judged_server.llm.transport.limits import Breaker, Permit, Rate, Window, retry_after_s
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.telemetry import logger
-from judged_server.tenant import current_sender
+from judged_server.tenant import SENDER
 
 MAX_TRIES_BEFORE_FALLBACK = 3
 MAX_TIMEOUTS = 2
@@ -262,7 +262,7 @@ class RequestQueue:
         if (fault := self._hopeless(ends, waits)) is not None:
             raise fault
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.put(_Waiting(future, tokens, ends, waits), current_sender())
+        self._waiting.put(_Waiting(future, tokens, ends, waits), SENDER.get())
         self._wake()
         try:
             async with asyncio.timeout(ends - self._clock.now()):

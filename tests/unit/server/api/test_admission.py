@@ -4,7 +4,7 @@ import asyncio
 from contextlib import ExitStack
 
 import pytest
-from judged_server.api.admission import (
+from judged_server.api.requests import (
     GROWTH,
     LARGE_SHARE,
     SMALL_MEMORY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judged_server.api import admission
-from judged_server.api.admission import LONG_LOOKS, STEP_BYTES, STRANGER, Admission, Arrivals
+from judged_server.api import requests
+from judged_server.api.requests import LONG_LOOKS, STEP_BYTES, STRANGER, Admission, Arrivals
 from judged_server.errors import Overloaded
 from judged_server.process.memory import Memory, Pressure
 from judged_server.tenant import Sender
@@ -46,7 +46,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "LOOK_S", 3600.0)
+    monkeypatch.setattr(requests, "LOOK_S", 3600.0)
 
 
 async def test_what_is_there_at_once_is_received_whatever_else_is_on_its_way():

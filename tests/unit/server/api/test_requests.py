@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server import errors
-from judged_server.api.admission import GROWTH, Admission
-from judged_server.api.requests import Call, Receiver, Unread, count_fields, parser
+from judged_server.api.requests import (
+    GROWTH,
+    Admission,
+    Call,
+    Receiver,
+    Unread,
+    count_fields,
+    parser,
+)
 from judged_server.process.memory import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 

@@ -13,7 +13,7 @@ from judged_server.embedding.base import TEXT_TOO_LONG
 from judged_server.embedding.batching import queue
 from judged_server.embedding.batching.windows import InflightText
 from judged_server.scheduling import concurrency
-from judged_server.tenant import EVERYBODY, Tenant, serve
+from judged_server.tenant import EVERYBODY, TENANT, Tenant
 
 from tests.fakes.models.session import begun, queued, until
 from tests.fakes.models.tiny_model import HIDDEN
@@ -113,7 +113,7 @@ class TestCache:
         embedder = make(memory_bytes=1 << 16)
 
         async def embed(tenant: Tenant):
-            serve(tenant)
+            TENANT.set(tenant)
             return await embedder.embed(["a b", "c"], "truncate")
 
         def tenant(name: str, key: bytes) -> Tenant:

@@ -12,7 +12,7 @@ from judged_server.errors import DeadlineTooShort, Overloaded
 from judged_server.scheduling.admission import Admission, Resource
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.fair_threads import INTERACTIVE_S, TURN_S, FairThreads
-from judged_server.tenant import Sender, send_as
+from judged_server.tenant import SENDER, Sender
 
 WAIT_S = 30
 STEP_S = 1.001 * TURN_S
@@ -52,7 +52,7 @@ class World:
         assert await asyncio.to_thread(self.begun.wait, WAIT_S)
 
         async def call(sender: Sender, name: str, steps: int) -> None:
-            send_as(sender)
+            SENDER.set(sender)
             assert await self.threads.run(self.work(name, steps)) == name
 
         tasks = [asyncio.create_task(call(*one)) for one in calls]
@@ -121,7 +121,7 @@ async def test_work_that_waits_for_its_turn_ends_with_its_caller():
 
     first = asyncio.create_task(world.threads.run(endless))
     assert await asyncio.to_thread(world.begun.wait, WAIT_S)
-    send_as(Sender("other"))
+    SENDER.set(Sender("other"))
     assert await asyncio.wait_for(world.threads.run(world.work("x", 3)), WAIT_S) == "x"
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -165,7 +165,7 @@ class TestAdmission:
         await self.held
 
     async def call(self, world: World, name: str, cost: int, deadline: float | None = None) -> str:
-        send_as(Sender(name))
+        SENDER.set(Sender(name))
         return await world.threads.run(world.work(name, 1), cost, deadline)
 
     async def test_the_newest_call_of_the_busiest_sender_gives_way(self, world):

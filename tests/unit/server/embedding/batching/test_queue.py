@@ -16,7 +16,7 @@ from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
 from judged_server.scheduling.admission import Admission
 from judged_server.scheduling.round_robin import BATCH, INTERACTIVE
-from judged_server.tenant import Sender, send_as
+from judged_server.tenant import SENDER, Sender
 
 from tests.fakes.models.session import begun, queued
 from tests.fakes.models.tiny_model import WINDOW
@@ -136,7 +136,7 @@ class TestTurns:
     """Of calls to an engine whose session is held up."""
 
     async def test_batch_calls_take_turns(self, make, session):
-        send_as(Sender(is_batch=True))
+        SENDER.set(Sender(is_batch=True))
         embedder = make(batch_tokens=1)
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))

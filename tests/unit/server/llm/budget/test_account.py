@@ -13,7 +13,7 @@ from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudget
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
-from judged_server.tenant import Tenant, serve
+from judged_server.tenant import TENANT, Tenant
 
 
 class Process(BudgetAccount):
@@ -185,7 +185,7 @@ async def test_tenants_and_their_days_and_months_are_apart(ledgers, calendar):
     own = TenantBudgets(ledgers(), "USD", calendar)
 
     async def accounts(name: str, **limits: float):
-        serve(Tenant(name, **limits))
+        TENANT.set(Tenant(name, **limits))
         return list(own())
 
     month, day = await asyncio.create_task(accounts("a", per_day=1e-7, per_month=2e-7))

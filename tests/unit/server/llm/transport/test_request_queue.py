@@ -15,7 +15,7 @@ from judged_server.llm.transport.endpoint import (
     Turn,
 )
 from judged_server.llm.transport.limits import FAILED_OF_WINDOW
-from judged_server.tenant import Sender, send_as
+from judged_server.tenant import SENDER, Sender
 
 from tests.fakes.still_clock import StillClock
 
@@ -68,7 +68,7 @@ class TestFairness:
         order: list[str] = []
 
         async def call(sender: Sender) -> None:
-            send_as(sender)
+            SENDER.set(sender)
             turn = await asked.turn(tokens, FAR)
             order.append(sender.name)
             asked.answered(turn, 0)
@@ -99,7 +99,7 @@ class TestFairness:
 
     async def test_a_busy_sender_may_use_all_that_is_idle(self):
         asked, _ = await known(max_concurrency=3)
-        send_as(Sender("busy"))
+        SENDER.set(Sender("busy"))
         for _ in range(3):
             await asked.turn(10 * TURN_TOKENS, FAR)
         assert asked.in_flight == 3
