@@ -78,8 +78,9 @@ class JudgeService:
 
     async def BatchJudge(self, request: pb.BatchJudgeRequest, call: Call) -> bytes:
         """Judge the groups of one request."""
-        caller = call.caller(read_asking(request.asking), wants_details=request.include_details)
-        return await self._once(request, call, caller, partial(self._judge, request, call))
+        return await self._once(
+            request, call, request.include_details, partial(self._judge, request, call)
+        )
 
     async def _judge(self, request: pb.BatchJudgeRequest, call: Call, caller: Caller) -> bytes:
         with self._admission.admit(call.memory, call.sender):
@@ -93,8 +94,9 @@ class JudgeService:
     async def Evaluate(self, request: pb.EvaluateRequest, call: Call) -> bytes:
         """Judge, match and measure the groups of one request."""
         wants_details = request.include_details and request.include_verdicts
-        caller = call.caller(read_asking(request.asking), wants_details=wants_details)
-        return await self._once(request, call, caller, partial(self._evaluate, request, call))
+        return await self._once(
+            request, call, wants_details, partial(self._evaluate, request, call)
+        )
 
     async def _evaluate(self, request: pb.EvaluateRequest, call: Call, caller: Caller) -> bytes:
         with self._admission.admit(call.memory, call.sender):
@@ -119,11 +121,14 @@ class JudgeService:
         self,
         request: pb.BatchJudgeRequest | pb.EvaluateRequest,
         call: Call,
-        caller: Caller,
+        wants_details: bool,
         work: Callable[[Caller], Coroutine[Any, Any, bytes]],
     ) -> bytes:
         """Return what `work` does; once for all requests to models of the same request_id."""
-        if self._offering(call).catalog.asks_models(request.judge.kind):
+        asks_models = self._offering(call).catalog.asks_models(request.judge.kind)
+        asking = read_asking(request.asking)
+        caller = call.caller(asking, wants_details=wants_details, spends=asks_models)
+        if asks_models:
             if request.request_id:
                 check_request_id(request.request_id)
                 return await self._idempotent_calls.reply(request, call, caller, work)

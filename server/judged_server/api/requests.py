@@ -57,7 +57,7 @@ from judged_server import errors, tracing
 from judged_server.api.convert.judging import Asking
 from judged_server.audit import CallNotes
 from judged_server.domain.usage import CostTracker
-from judged_server.judges.base import Caller
+from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.process.memory import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 from judged_server.scheduling.fair_threads import FairThreads
@@ -151,9 +151,9 @@ class Call:
     code: str = "CANCELLED"
     reason: str = ""
 
-    def caller(self, asking: Asking, *, wants_details: bool = False) -> Caller:
-        """Return what judges are to know of whoever waits for it."""
-        tracker = CostTracker(asking.max_cost)
+    def caller(self, asking: Asking, *, wants_details: bool = False, spends: bool = True) -> Caller:
+        """Return what judges are to know of whoever waits for it; `spends`: models may be asked."""
+        tracker = CostTracker(asking.max_cost) if spends else ANONYMOUS.cost_tracker
         return Caller(self.deadline, wants_details, asking.cache, tracker, self.notes)
 
     def stop(self, why: errors.JudgedError) -> None:
