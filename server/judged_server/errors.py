@@ -108,7 +108,7 @@ class MalformedMessage(JudgedError):
 
 
 class Unauthenticated(JudgedError):
-    """The call shows no credential, or one that nobody has, or has any more."""
+    """The call shows no credential, or one that is unknown or expired."""
 
     reason = "UNAUTHENTICATED"
 
@@ -123,7 +123,6 @@ class UnknownJudge(JudgedError):
         all_of_them = f"this server has {', '.join(known)}"
         said = f"{hint} ({all_of_them})" if hint else all_of_them
         super().__init__(f"no judge is called {kind[:80]!r}; {said}", {"judge": kind[:80]})
-        self.kind = kind
 
 
 class UnknownRubric(JudgedError):
@@ -142,7 +141,6 @@ class UnknownRubric(JudgedError):
                 "for that, or leave the version out"
             )
         super().__init__(said, {"rubric": rubric[:80]})
-        self.rubric = rubric
 
 
 class ModelNotInstalled(JudgedError):
@@ -162,11 +160,8 @@ class ModelNotConfigured(JudgedError):
     reason = "PROVIDER_NOT_CONFIGURED"
 
     def __init__(self, model: str, problem: str) -> None:
-        subject = (
-            f"language model {model[:80]!r} can't be asked"
-            if model
-            else "no language model is configured"
-        )
+        subject = f"language model {model[:80]!r} can't be asked"
+        subject = subject if model else "no language model is configured"
         super().__init__(f"{subject}: {problem}", {"model": model[:80]})
 
 
@@ -177,7 +172,6 @@ class BudgetExhausted(JudgedError):
 
     def __init__(self, budget: str, message: str) -> None:
         super().__init__(message, {"budget": budget})
-        self.budget = budget
 
 
 class ModelDamaged(JudgedError):
@@ -187,7 +181,6 @@ class ModelDamaged(JudgedError):
 
     def __init__(self, file: str, problem: str, what_to_do: str) -> None:
         super().__init__(f"model file {file}: {problem}; {what_to_do}")
-        self.file = file
 
 
 class DeadlineExceeded(JudgedError):
@@ -230,7 +223,6 @@ class TenantLimit(Retryable):
 
     def __init__(self, limit: str, message: str, retry_after_s: float) -> None:
         super().__init__(message, retry_after_s)
-        self.limit = limit
         self.metadata["limit"] = limit
 
 

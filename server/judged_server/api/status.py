@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import typing
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 from google.protobuf.any_pb2 import Any
@@ -23,25 +26,60 @@ DOMAIN = "judged"
 STATUS_TRAILER = "grpc-status-details-bin"
 PUSHBACK_TRAILER = "grpc-retry-pushback-ms"
 
+_Code = grpc.StatusCode
+
 TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
-    errors.InvalidField: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.LimitExceeded: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
-    errors.UnknownJudge: grpc.StatusCode.NOT_FOUND,
-    errors.UnknownRubric: grpc.StatusCode.NOT_FOUND,
-    errors.ModelNotInstalled: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ModelNotConfigured: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.BudgetExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.ModelDamaged: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
-    errors.DeadlineTooShort: grpc.StatusCode.DEADLINE_EXCEEDED,
-    errors.Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.TenantLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.AuthenticationLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.Draining: grpc.StatusCode.UNAVAILABLE,
-    errors.InternalFault: grpc.StatusCode.INTERNAL,
+    errors.InvalidField: _Code.INVALID_ARGUMENT,
+    errors.LimitExceeded: _Code.INVALID_ARGUMENT,
+    errors.MalformedMessage: _Code.INVALID_ARGUMENT,
+    errors.Unauthenticated: _Code.UNAUTHENTICATED,
+    errors.UnknownJudge: _Code.NOT_FOUND,
+    errors.UnknownRubric: _Code.NOT_FOUND,
+    errors.ModelNotInstalled: _Code.FAILED_PRECONDITION,
+    errors.ModelNotConfigured: _Code.FAILED_PRECONDITION,
+    errors.BudgetExhausted: _Code.RESOURCE_EXHAUSTED,
+    errors.ModelDamaged: _Code.FAILED_PRECONDITION,
+    errors.DeadlineExceeded: _Code.DEADLINE_EXCEEDED,
+    errors.DeadlineTooShort: _Code.DEADLINE_EXCEEDED,
+    errors.Overloaded: _Code.RESOURCE_EXHAUSTED,
+    errors.TenantLimit: _Code.RESOURCE_EXHAUSTED,
+    errors.AuthenticationLimit: _Code.RESOURCE_EXHAUSTED,
+    errors.Draining: _Code.UNAVAILABLE,
+    errors.InternalFault: _Code.INTERNAL,
 }
+
+
+def _quota(subject: str, error: errors.JudgedError) -> Message:
+    violation = status_pb2.QuotaFailure.Violation(subject=subject, description=error.message)
+    return status_pb2.QuotaFailure(violations=[violation])
+
+
+def _missing(kind: str, error: errors.JudgedError) -> Message:
+    return status_pb2.ResourceInfo(
+        resource_type=kind, resource_name=error.metadata[kind], description=error.message
+    )
+
+
+def _bad_request(error: errors.InvalidField) -> Message:
+    violation = status_pb2.BadRequest.FieldViolation(field=error.field, description=error.rule)
+    return status_pb2.BadRequest(field_violations=[violation])
+
+
+def _retry(error: errors.Retryable) -> Message:
+    retry = status_pb2.RetryInfo()
+    retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))
+    return retry
+
+
+DETAILS: dict[type[errors.JudgedError], Callable[[typing.Any], Message]] = {
+    errors.InvalidField: _bad_request,
+    errors.UnknownJudge: partial(_missing, "judge"),
+    errors.UnknownRubric: partial(_missing, "rubric"),
+    errors.BudgetExhausted: lambda error: _quota(f"budget:{error.metadata['budget']}", error),
+    errors.TenantLimit: lambda error: _quota(f"tenant:{error.metadata['limit']}", error),
+    errors.Retryable: _retry,
+}
+"""What errors of these classes carry beside their ErrorInfo."""
 
 _MEMORY_BACK_AFTER_S = 1.0
 
@@ -60,7 +98,7 @@ class WireError:
 
 def code_of(error: errors.JudgedError) -> grpc.StatusCode:
     """Return the status code of a domain error; a class the table lacks is a bug, INTERNAL."""
-    return TABLE.get(type(error), grpc.StatusCode.INTERNAL)
+    return TABLE.get(type(error), _Code.INTERNAL)
 
 
 def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overloaded:
@@ -100,30 +138,9 @@ def to_wire(error: errors.JudgedError) -> WireError:
     details: list[Message] = [
         status_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
     ]
+    details += [make(error) for kind, make in DETAILS.items() if isinstance(error, kind)]
     trailers: list[tuple[str, str | bytes]] = []
-    if isinstance(error, errors.InvalidField):
-        violation = status_pb2.BadRequest.FieldViolation(field=error.field, description=error.rule)
-        details.append(status_pb2.BadRequest(field_violations=[violation]))
-    elif isinstance(error, errors.UnknownJudge):
-        details.append(
-            status_pb2.ResourceInfo(
-                resource_type="judge", resource_name=error.kind[:80], description=error.message
-            )
-        )
-    elif isinstance(error, errors.UnknownRubric):
-        details.append(
-            status_pb2.ResourceInfo(
-                resource_type="rubric", resource_name=error.rubric[:80], description=error.message
-            )
-        )
-    elif isinstance(error, errors.BudgetExhausted):
-        details.append(_quota(f"budget:{error.budget}", error))
-    elif isinstance(error, errors.TenantLimit):
-        details.append(_quota(f"tenant:{error.limit}", error))
     if isinstance(error, errors.Retryable):
-        retry = status_pb2.RetryInfo()
-        retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))
-        details.append(retry)
         trailers.append((PUSHBACK_TRAILER, str(math.ceil(error.retry_after_s * 1000))))
     status = status_pb2.Status(code=code.value[0], message=error.message)
     for detail in details:
@@ -133,11 +150,6 @@ def to_wire(error: errors.JudgedError) -> WireError:
         )
     trailers.append((STATUS_TRAILER, status.SerializeToString()))
     return WireError(code, error.message, tuple(trailers), error.reason)
-
-
-def _quota(subject: str, error: errors.JudgedError) -> status_pb2.QuotaFailure:
-    violation = status_pb2.QuotaFailure.Violation(subject=subject, description=error.message)
-    return status_pb2.QuotaFailure(violations=[violation])
 
 
 def fault_of(error: Exception) -> tuple[errors.JudgedError, VerdictFault]:
