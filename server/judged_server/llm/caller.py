@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from judged.values.choices import CacheMode, Source, Status
@@ -300,6 +300,7 @@ def _trace(
         recorder.active.stage("provider", seconds)
     if tracing.active is None:
         return
+    reply = came.reply if isinstance(came, Completed) else None
     call = tracing.ModelCall(
         card.name,
         card.provider,
@@ -309,20 +310,10 @@ def _trace(
         request.max_tokens,
         request.temperature if card.takes_temperature else None,
         seconds,
-        attempts=1,
+        came.attempts if isinstance(came, Completed | ProviderFault) else 0,
+        str(came.reason) if isinstance(came, ModelFault) else "",
+        *((reply.model, *reply.usage[:2]) if reply is not None else ()),
     )
-    if isinstance(came, ModelFault):
-        sent = came.attempts if isinstance(came, ProviderFault) else 0
-        call = replace(call, attempts=sent, error=str(came.reason))
-    else:
-        reply = came.reply
-        call = replace(
-            call,
-            attempts=came.attempts,
-            answered=reply.model,
-            input_tokens=reply.usage.input_tokens,
-            output_tokens=reply.usage.output_tokens,
-        )
     tracing.active.question(call)
 
 

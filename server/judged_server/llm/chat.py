@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum, auto
 from typing import NamedTuple, Protocol
 
 from judged.values.choices import CacheMode, ClaimVerdict, Status
@@ -93,7 +93,7 @@ class ProviderFault(ModelFault):
         return self.unsent or (self.status is not None and self.status >= 400)
 
 
-class FinishReason(Enum):
+class FinishReason(StrEnum):
     """Why a model stopped.
 
     OTHER is a word that nobody here knows, so that the reply may have been cut; UNTOLD is none.

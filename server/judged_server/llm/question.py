@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 MAX_SAMPLES = 32
-NAMESPACE = "judged"
-"""Whose replies they are. All callers of a server share them."""
 
 _TEXT, _LIST = b"t", b"l"
 
@@ -77,15 +75,15 @@ def request_for(
     return request._replace(logprobs=True) if question.logprobs else request
 
 
-def question_key(card: ChatModelCard, question: Question, namespace: str = NAMESPACE) -> bytes:
+def question_key(card: ChatModelCard, question: Question) -> bytes:
     """Return the key of a question to a model: SHA-256, 32 bytes.
 
-    Over the namespace, the model, the rubric, how it is asked, and each text that the rubric shows
+    Over the model, the rubric, how it is asked, and each text that the rubric shows
     under its name, all in UTF-8 behind their lengths, lists behind the number of their texts.
     """
     rubric = question.rubric
     sha256 = _asked(
-        namespace,
+        "judged",
         card.provider,
         card.dialect,
         card.model,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
+from pydantic import ConfigDict, TypeAdapter
+from pydantic_core import PydanticSerializationError
 
-from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.chat import ChatModelCard, ChatReply
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.store.replies import KeptReplies, StoredReply
 
@@ -22,6 +23,9 @@ STORED_WITHIN_S = 0.25
 """How long a reply waits to be stored before it is answered all the same."""
 _OVERHEAD_BYTES = 800
 """What an entry takes in memory beside the bytes of its payload: its key, its objects."""
+
+
+_PAYLOADS = TypeAdapter(ChatReply, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
 class _Entry(NamedTuple):
@@ -118,42 +122,17 @@ def to_payload(reply: ChatReply) -> bytes | None:
     """Return a reply as JSON; None for one that can't be read, or holds a lone surrogate."""
     if reply.unreadable:
         return None
+    # What it took, and what was left out of it, was said when it came.
+    kept = reply._replace(usage=reply.usage._replace(estimated=False), left_out=())
     try:
-        return orjson.dumps(
-            {
-                "text": reply.text,
-                "finish_reason": reply.finish_reason.name,
-                "tokens": [reply.usage.input_tokens, reply.usage.output_tokens],
-                "model": reply.model,
-                "system_fingerprint": reply.system_fingerprint,
-                "logprobs": [[place.token, place.top] for place in reply.logprobs],
-            }
-        )
-    except TypeError:
+        return _PAYLOADS.dump_json(kept)
+    except PydanticSerializationError:
         return None
 
 
 def from_payload(payload: bytes) -> ChatReply | None:
     """Return the reply that was kept; None when the bytes hold none."""
     try:
-        fields: dict[str, Any] = orjson.loads(payload)
-        tokens_in, tokens_out = fields["tokens"]
-        return ChatReply(
-            text=_text(fields["text"]),
-            finish_reason=FinishReason[fields["finish_reason"]],
-            usage=TokenUsage(int(tokens_in), int(tokens_out)),
-            model=_text(fields["model"]),
-            system_fingerprint=_text(fields["system_fingerprint"]),
-            logprobs=tuple(
-                TokenLogprob(_text(token), tuple((_text(word), float(log)) for word, log in top))
-                for token, top in fields["logprobs"]
-            ),
-        )
-    except (ValueError, TypeError, LookupError):
+        return _PAYLOADS.validate_json(payload)
+    except ValueError:
         return None
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value

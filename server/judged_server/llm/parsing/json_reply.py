@@ -31,7 +31,6 @@ MAX_CLAIM_CHARACTERS = 2000
 MAX_WHOLE_GRADE = 10**6
 """Whole numbers beyond this are no word of any scale: one of thousands of digits is not written."""
 
-_VERDICTS = {"yes": True, "no": False}
 _TRIMMED = re.compile(r"\A\s{1,8}|[.!]?\s{0,8}\Z")
 
 
@@ -74,36 +73,33 @@ def _object_with(keys: Mapping[str, object], reply: object) -> dict[str, Any]:
     raise _BreaksRule("it has more keys than " + ", ".join(sorted(keys)))
 
 
-def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
-    verdict = reply["verdict"]
-    word = _TRIMMED.sub("", verdict).lower() if isinstance(verdict, str) else ""
-    if word not in _VERDICTS:
-        raise _BreaksRule('verdict is not "yes" or "no"')
+def _scored(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
+    """Read a verdict, a score or a grade."""
+    if rubric.form == "verdict":
+        yes = _word(reply["verdict"], ("no", "yes"), 'verdict is not "yes" or "no"') == 1
+        reasoning = _text(reply, "reasoning")
+        score = _share(reply, "score") if rubric.scored else float(yes)
+        return ParsedReply(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
     reasoning = _text(reply, "reasoning")
-    yes = _VERDICTS[word]
-    score = _share(reply, "score") if rubric.scored else float(yes)
+    if rubric.form == "score":
+        score = _share(reply, "score")
+    else:
+        grade = reply["grade"]
+        if isinstance(grade, int) and not isinstance(grade, bool):  # without a schema: 2, not "2"
+            grade = str(grade) if abs(grade) <= MAX_WHOLE_GRADE else ""
+        rule = "grade is none of " + ", ".join(rubric.grades)
+        score = _word(grade, rubric.grades, rule) / rubric.max_grade
+    yes = rubric.passes(score)
     return ParsedReply(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
 
 
-def _score(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
-    reasoning, score = _text(reply, "reasoning"), _share(reply, "score")
-    return ParsedReply(
-        Status.OK, yes=rubric.passes(score), score=score, reasoning=shortened(reasoning)
-    )
-
-
-def _grade(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
-    grade, reasoning = reply["grade"], _text(reply, "reasoning")
-    if isinstance(grade, int) and not isinstance(grade, bool):  # without a schema: 2, not "2"
-        grade = str(grade) if abs(grade) <= MAX_WHOLE_GRADE else ""
-    word = _TRIMMED.sub("", grade).lower() if isinstance(grade, str) else ""
-    words = [word.lower() for word in rubric.grades]
-    if word not in words:
-        raise _BreaksRule("grade is none of " + ", ".join(rubric.grades))
-    score = words.index(word) / rubric.max_grade
-    return ParsedReply(
-        Status.OK, yes=rubric.passes(score), score=score, reasoning=shortened(reasoning)
-    )
+def _word(said: object, words: Sequence[str], rule: str) -> int:
+    """Return the place of what is said among some words."""
+    word = _TRIMMED.sub("", said).lower() if isinstance(said, str) else ""
+    known = [word.lower() for word in words]
+    if word not in known:
+        raise _BreaksRule(rule)
+    return known.index(word)
 
 
 def _dimensions(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
@@ -140,9 +136,9 @@ def _check(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
 
 
 _READERS: dict[Form, Callable[[dict[str, Any], Rubric], ParsedReply]] = {
-    "verdict": _verdict,
-    "score": _score,
-    "grade": _grade,
+    "verdict": _scored,
+    "score": _scored,
+    "grade": _scored,
     "dimensions": _dimensions,
     "extraction": _claims,
     "verification": _check,
