@@ -43,9 +43,9 @@ from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.config.configured import ModelConfiguration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
+from judged_server.llm.question import new_nonce, write
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.prompt import new_nonce, write
 from judged_server.process import gc_tuning
 from judged_server.store.replies import KeptReplies, ReplyFile
 

@@ -34,9 +34,9 @@ from judged_server.llm.chat import (
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.providers import DIALECTS
+from judged_server.llm.question import write
 from judged_server.llm.reply_cache import from_payload, to_payload
 from judged_server.llm.rubrics.loading import load_builtin, parse
-from judged_server.llm.rubrics.prompt import write
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.llm.transport.limits import retry_after_s
 from judged_server.settings import SettingsError

@@ -7,7 +7,7 @@ The way of a question goes down this file, and on from there:
     _ask_and_keep        what comes is kept
     _ask_model           asks, within the budgets (`budget.budgets`), until a reply is in form
     models               writes the request and reads the reply in the provider's dialect
-    transport.endpoint   waits for a turn (`request_queue`), sends it (`http`), tries again
+    transport.endpoint   waits for a turn (`limits`), sends it (`http`), tries again
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ from judged_server.llm.chat import (
     missing_key_fault,
 )
 from judged_server.llm.parsing.reply import read, weighed
-from judged_server.llm.question import PlannedCall, Question, question_key, request_for
+from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics.prompt import new_nonce
 from judged_server.scheduling.single_flight import SingleFlight
 from judged_server.tenant import TENANT
 

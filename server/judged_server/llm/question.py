@@ -1,21 +1,37 @@
 """A question to a language model, and its key: all that can change its reply, hashed.
 
 Two questions that differ in any part have different keys; what is equal has the same key on every
-machine. What is read off a reply later, such as a threshold, is no part of it.
+machine. What is read off a reply later, such as a threshold, is no part of it. Below it, from a
+rubric and the texts of one context to the request that a model gets:
+
+    <data-hkqz... name="retrieved_text">
+    "the text, as a JSON string on one line"
+    </data-hkqz...>
+
+A list of texts is one block too, which holds a JSON array of such strings. The marker is drawn anew
+for each request, so a text can't know it. Nor could a text use it: `<`, `>` and `&` are escaped, as
+are their look-alikes, line ends, everything invisible, and words in square brackets, which some
+chat templates give a meaning. What is escaped stays readable for the model, and a JSON reader gets
+the text back unchanged. This guards the form of the prompt. That a model does not *believe* what a
+text says, nothing here can promise.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
 
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest
 from judged_server.llm.parsing.reply import PARSER_VERSION
-from judged_server.llm.rubrics.prompt import PROMPT_VERSION, write
-from judged_server.llm.rubrics.rubric import FieldValue, Rubric
+from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -29,7 +45,7 @@ class Question(NamedTuple):
     """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
 
     Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1. With `logprobs`
-    the score is the probability of a yes, by `parsing.probabilities`.
+    the score is the probability of a yes, by `parsing.reply`.
     """
 
     rubric: Rubric
@@ -123,3 +139,162 @@ def _name(name: str) -> bytes:
 def _prefixed(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogatepass")
     return len(raw).to_bytes(8, "little") + raw
+
+
+PROMPT_VERSION = 1
+"""Counts up with every change of the data blocks or of the escaping: they can change a score."""
+
+# Sixteen letters that no JSON escape contains, neither as a digit nor as a letter (\b \n \r \t \u).
+# So a nonce found in an escaped text is a nonce of the text, never the inside of an escape.
+_LETTERS = str.maketrans("0123456789abcdef", "ghijklmopqsvwxyz")
+_NONCE = re.compile(r"[g-mo-qsv-z]{32}")
+
+# Runs of what a reader can't see, and of look-alikes: forms of < > & " \ that compatibility
+# normalisation, as some tokenizers do it, makes real.
+_HIDDEN = re.compile(
+    "["
+    "\x80-\x9f"  # controls that JSON leaves alone
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # invisible
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, line ends, directions
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
+    "\ue000-\uf8ff\ufdd0-\ufdef"  # private use, no characters
+    "\ufe60\ufe64\ufe65\ufe68\uff02\uff06\uff1c\uff1e\uff3c"  # look-alikes
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U0010ffff"  # tags, more variation selectors, private use
+    "]+"
+)
+# The bracket of [INST], [/INST], [SYSTEM_PROMPT] and their kind.
+_BRACKET = re.compile(r"[\[\uff3b](?=/?[A-Za-z_]{2,32}[\]\uff3d])")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HAZARD = re.compile(f"{_SURROGATE.pattern}|{_HIDDEN.pattern}")
+_ASCII = bytes(range(128))
+
+_DRAWN_TOGETHER = 64
+"""Nonces of one look at the system's random bits, which costs more than all else about them."""
+_drawn: list[str] = []
+"""Nonces that nobody has had."""
+
+
+def new_nonce() -> str:
+    """Return 32 letters of 128 random bits: the marker of one request's data blocks."""
+    try:
+        return _drawn.pop()
+    except IndexError:
+        letters = secrets.token_hex(16 * _DRAWN_TOGETHER).translate(_LETTERS)
+        _drawn.extend(letters[at : at + 32] for at in range(32, len(letters), 32))
+        return letters[:32]
+
+
+def write(
+    rubric: Rubric,
+    fields: Mapping[str, FieldValue],
+    nonce: str,
+    *,
+    structured: bool,
+    max_tokens: int,
+    temperature: float,
+    seed: int | None = None,
+    repair: str = "",
+) -> ChatRequest:
+    """Return the request that asks `rubric` about `fields`, by the names in `rubric.fields`.
+
+    `repair` says what was wrong with an earlier reply to the same; never with words of that reply.
+
+    `structured` asks for a reply by the rubric's schema, else for one in the words of the rubric's
+    plain answer. The instructions are the same for every context, so that a provider may cache
+    them. Raises KeyError when a field is missing, and ValueError when `nonce` is not one of
+    `new_nonce` or when the rubric is one of claims, whose steps are asked instead.
+    """
+    if rubric.form == "claims":
+        raise ValueError("a rubric of claims is asked by its steps")
+    if not _NONCE.fullmatch(nonce):
+        raise ValueError("a nonce comes from new_nonce()")
+    pieces = list(rubric.parts)
+    for place in range(1, len(pieces), 2):
+        name = pieces[place]
+        pieces[place] = nonce if name == NONCE else data_block(name, fields[name], nonce)
+    if repair:
+        pieces.append(
+            f"\n\nAn earlier reply to this could not be used: {repair}. Reply again, in the form "
+            "that is asked for and with nothing else."
+        )
+    return ChatRequest(
+        system=rubric.structured_system if structured else rubric.plain_system,
+        user="".join(pieces),
+        schema=rubric.schema if structured else None,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
+
+
+def data_block(name: str, value: FieldValue, nonce: str) -> str:
+    """Return three lines: the opening marker, `value` as JSON on one line, the closing marker."""
+    if isinstance(value, str):
+        content = _quoted(value, nonce)
+    else:
+        content = "[" + ", ".join([_quoted(text, nonce) for text in value]) + "]"
+    return f'<data-{nonce} name="{name}">\n{content}\n</data-{nonce}>'
+
+
+def _quoted(text: str, nonce: str) -> str:
+    """Return `text` as a JSON string that holds nothing a model or a tokenizer could act on.
+
+    A lone surrogate, which no request can carry, becomes U+FFFD.
+    """
+    try:
+        quoted = orjson.dumps(text).decode()
+    except TypeError:  # lone surrogates; the same string, in ten times the time
+        quoted = encode_basestring(text)
+    # None of these is part of a JSON escape, so they can be replaced after quoting.
+    quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    quoted = quoted.replace("\x7f", "\\u007f")
+    if "[" in quoted or "\uff3b" in quoted:
+        quoted = _BRACKET.sub(_escape, quoted)
+    if not quoted.isascii():
+        # Most texts have few characters that are not ASCII, so that these alone are searched.
+        raw = quoted.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+        if _HAZARD.search(raw.decode("utf-8", "surrogatepass")):
+            quoted = _HIDDEN.sub(_escape, _SURROGATE.sub("\ufffd", quoted))
+    while nonce in quoted:  # again, as two of them may overlap
+        quoted = quoted.replace(nonce, f"\\u{ord(nonce[0]):04x}{nonce[1:]}")
+    return quoted
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(map(_escaped, found[0]))
+
+
+@lru_cache(maxsize=4096)
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+_ROLES = "system|user|assistant|tool|ipython"
+_TOKENS = re.compile(
+    r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>"  # <|im_start|>, <|eot_id|>, and in full width
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
+    r"|<</?SYS>>"
+    r"|</?(?:start|end)_of_(?:turn|text|role)>"
+    rf"|<(?:bos|eos)>|<\|?(?:{_ROLES})\|>"
+    r"|</?data-[a-z]{32}\b"  # a block of our own
+)
+_RESERVED_CHARACTERS = re.compile(
+    "[\U000e0001\U000e0020-\U000e007f"  # tags: letters that nobody sees
+    "\u202a-\u202e\u2066-\u2069]"  # directions, which show letters in another order
+)
+_EMOJI_TAGS = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,16}\U000e007f")
+"""The flags of England, Scotland and Wales are spelt with tags."""
+
+
+def holds_reserved(text: str) -> bool:
+    """Say whether a text holds a token of a chat template, a tag or a turn of direction."""
+    if ("<" in text or "[" in text) and _TOKENS.search(text):
+        return True
+    if text.isascii():
+        return False
+    return _RESERVED_CHARACTERS.search(_EMOJI_TAGS.sub("", text)) is not None

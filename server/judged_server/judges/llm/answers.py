@@ -44,8 +44,7 @@ from judged_server.judges.llm.scoring import (
 )
 from judged_server.llm.caller import ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, Reason
-from judged_server.llm.question import PlannedCall
-from judged_server.llm.rubrics.prompt import holds_reserved
+from judged_server.llm.question import PlannedCall, holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.statistics.calibration.reliability import Platt
 

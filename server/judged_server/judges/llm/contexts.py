@@ -28,7 +28,7 @@ from judged_server.judges.llm.scoring import (
 )
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ParsedReply, Reason
-from judged_server.llm.rubrics.prompt import holds_reserved
+from judged_server.llm.question import holds_reserved
 
 
 class TextContext(NamedTuple):

@@ -32,8 +32,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
 from judged_server.llm.parsing.reply import PARSER_VERSION
-from judged_server.llm.question import Question
-from judged_server.llm.rubrics.prompt import PROMPT_VERSION
+from judged_server.llm.question import PROMPT_VERSION, Question
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out
 

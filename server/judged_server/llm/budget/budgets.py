@@ -29,8 +29,7 @@ from judged_server.llm.chat import (
     TokenUsage,
     prices_of,
 )
-from judged_server.llm.question import PlannedCall, Question, request_for
-from judged_server.llm.rubrics.prompt import new_nonce
+from judged_server.llm.question import PlannedCall, Question, new_nonce, request_for
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import AGAIN_S, Account, Ledger, LedgerFault, Used
 from judged_server.tenant import TENANT

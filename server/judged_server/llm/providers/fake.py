@@ -42,7 +42,7 @@ MAX_FILE_BYTES = 16 << 20
 LONGEST_DELAY_S = 3600
 
 _BLOCK = re.compile(r'<data-(\w+) name="(\w+)">\n(.*)\n</data-\1>')
-"""A text in a prompt, as `rubrics.prompt` writes it: its name, and itself as JSON."""
+"""A text in a prompt, as `question` writes it: its name, and itself as JSON."""
 
 _CHARACTERS_A_TOKEN = 4
 

@@ -1,6 +1,6 @@
 """A rubric: the versioned instructions a language model judges by.
 
-A rubric is read from a file by `loading` and turned into a request by `prompt`; what its replies
+A rubric is read from a file by `loading` and turned into a request by `question`; what its replies
 must look like is its `schema`, which `parsing` checks.
 """
 

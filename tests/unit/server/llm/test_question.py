@@ -83,7 +83,6 @@ def test_how_it_is_asked_changes_the_key(change):
     assert question_key(CARD, asked(**change)) != question_key(CARD, asked())
 
 
-
 @pytest.mark.parametrize("version", ["PROMPT_VERSION", "PARSER_VERSION"])
 def test_a_new_form_of_prompts_or_of_reading_changes_the_key(version, monkeypatch):
     from judged_server.llm import question as module

@@ -18,7 +18,7 @@ from judged_server.llm.chat import (
     ReplySchema,
 )
 from judged_server.llm.providers.fake import FakeModel, read_script, texts_of
-from judged_server.llm.rubrics.prompt import data_block, new_nonce
+from judged_server.llm.question import data_block, new_nonce
 from judged_server.settings import SettingsError
 
 from tests.fakes.still_clock import StillClock

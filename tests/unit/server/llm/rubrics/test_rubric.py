@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from judged_server.llm.question import write
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.prompt import write
 from judged_server.llm.rubrics.rubric import Rubric
 
 BUILTIN = load_builtin()

@@ -7,7 +7,7 @@ from time import thread_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.rubrics.prompt import holds_reserved
+from judged_server.llm.question import holds_reserved
 
 from tests.fakes.providers.prompt_attacks import CORPUS
 

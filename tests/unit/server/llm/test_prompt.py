@@ -13,8 +13,8 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from judged_server.llm.question import data_block, new_nonce, write
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.prompt import data_block, new_nonce, write
 
 from tests.fakes.providers.prompt_attacks import ATTACKS, blocks, naive_model
 

@@ -10,8 +10,8 @@ import pytest
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing.reply import read
+from judged_server.llm.question import write
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.prompt import write
 from judged_server.llm.rubrics.rubric import Rubric
 
 from tests.fakes.providers.prompt_attacks import (
