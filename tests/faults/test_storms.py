@@ -253,7 +253,7 @@ async def test_a_provider_that_stays_down_is_asked_hardly_more_often_than_a_prob
     assert reasons.total() == ITEMS, "each item says that it failed"
     assert set(reasons) <= {"PROVIDER_ERROR", "BREAKER_OPEN", "TIMEOUT"}
     print(f"{counts['requests']} calls for {ITEMS} items")
-    assert counts["requests"] <= 8
+    assert counts["requests"] <= 48, "a window of them, and the probes"
 
 
 @pytest.mark.timeout(300)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -78,7 +78,7 @@ class ConfiguredModel:
     card: ChatModelCard
     model: ModelConfiguration
     dialect: Dialect
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)  # with the key
     endpoint: Endpoint
     clock: Clock
     problem: str = ""
