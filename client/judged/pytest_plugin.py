@@ -57,7 +57,7 @@ class SharedServer:
 
     def address(self) -> str:
         """Return the server's address. Raises Problem when it can't be started."""
-        from judged.cli.local_server import private_server  # noqa: PLC0415 - few tests need it
+        from judged.cli.server import private_server  # noqa: PLC0415 - few tests need it
 
         with self._lock:
             if not self._address:

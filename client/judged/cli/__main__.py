@@ -3,7 +3,7 @@
 import signal
 import sys
 
-NEEDED = frozenset({"rich", "typer"})
+NEEDED = frozenset({"click", "rich"})
 
 
 def main() -> None:

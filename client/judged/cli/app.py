@@ -1,8 +1,4 @@
-"""The commands put together, and what a run of one ends with.
-
-What a command does is in its own module; where its options come from when they are not typed, in
-`defaults`.
-"""
+"""The commands put together, and what a run of one ends with."""
 
 from __future__ import annotations
 
@@ -10,32 +6,31 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import NoReturn
 
-import typer
-from typer.core import TyperCommand
+import click
 
-from judged.cli.commands import data
-from judged.cli.commands.judging import canary, evaluate, judge, rank, score
-from judged.cli.commands.labels import agree, calibrate, frontier, label
-from judged.cli.commands.results import ci, compare, metrics, report, texts
-from judged.cli.commands.server import demo, doctor, judges, usage
-from judged.cli.defaults import (
-    FILE_VARIABLE,
-    commands_of,
-    config_first,
-    defaults,
-    misspelt_variables,
-)
-from judged.cli.examples import epilog
-from judged.cli.help_text import keep_words_whole
-from judged.cli.options.groups import with_groups
-from judged.cli.output.writer import say
+from judged.cli.commands.agree import AgreeCommand
+from judged.cli.commands.calibrate import CalibrateCommand
+from judged.cli.commands.canary import CheckCommand, RecordCommand
+from judged.cli.commands.ci import CiCommand
+from judged.cli.commands.compare import CompareCommand, ReportCommand
+from judged.cli.commands.data import ConvertCommand, ValidateCommand
+from judged.cli.commands.demo import DemoCommand
+from judged.cli.commands.evaluate import EvaluateCommand
+from judged.cli.commands.frontier import FrontierCommand
+from judged.cli.commands.judge import JudgeCommand
+from judged.cli.commands.label import LabelCommand
+from judged.cli.commands.metrics import MetricsCommand, TextsCommand
+from judged.cli.commands.score import RankCommand, ScoreCommand
+from judged.cli.commands.servers import DoctorCommand, JudgesCommand, UsageCommand
+from judged.cli.frame import Command, click_command, config_option, misspelt_variables
+from judged.cli.output import Exit, say
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -44,90 +39,52 @@ INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
+_CANARIES: dict[str, type[Command]] = {"record": RecordCommand, "check": CheckCommand}
+_COMMANDS: dict[str, type[Command]] = {
+    "judge": JudgeCommand,
+    "evaluate": EvaluateCommand,
+    "score": ScoreCommand,
+    "metrics": MetricsCommand,
+    "texts": TextsCommand,
+    "compare": CompareCommand,
+    "report": ReportCommand,
+    "ci": CiCommand,
+    "rank": RankCommand,
+    "agree": AgreeCommand,
+    "calibrate": CalibrateCommand,
+    "label": LabelCommand,
+    "frontier": FrontierCommand,
+    "judges": JudgesCommand,
+    "usage": UsageCommand,
+    "doctor": DoctorCommand,
+    "demo": DemoCommand,
+    "convert": ConvertCommand,
+    "validate": ValidateCommand,
+}
 
 
-class _Once(TyperCommand):
-    """A command that refuses an option of one value that is there twice."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own click
-        """Return what is left of the arguments once the options are read."""
-        *_, order = self.make_parser(ctx).parse_args(args=list(args))
-        single = [each for each in order if each in self.params and not each.multiple]
-        options = (each for each in single if each.param_type_name == "option")
-        if twice := [each for each in options if single.count(each) > 1]:
-            flag = max(twice[0].opts, key=len)
-            ctx.fail(f"{flag} is there twice, and takes one value; leave one of them out")
-        return super().parse_args(ctx, args)
+class _InOrder(click.Group):
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Return the commands in the order in which they were added."""
+        return list(self.commands)
 
 
-app = typer.Typer(
-    name="judged",
+def _add(group: click.Group, commands: dict[str, type[Command]]) -> click.Group:
+    for name, kind in commands.items():
+        group.add_command(click_command(name, kind))
+    return group
+
+
+GROUP = _InOrder(
+    "judged",
     help="Judge retrieval results and measure them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    params=[config_option(of_command=False)],
 )
-
-
-def _tell_version(wanted: bool) -> None:
-    if wanted:
-        sys.stdout.write(f"judged {metadata.version('judged')}\n")
-        raise typer.Exit
-
-
-@app.callback()
-def _whole(
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="TOML file with options of the commands; what is typed counts before JUDGED_* "
-            f"variables, these before the file. Without it {FILE_VARIABLE} names one.",
-        ),
-    ] = None,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print it and end."),
-    ] = False,
-) -> None:
-    """Judge retrieval results and measure them."""
-    del config, version  # `defaults` reads the one before any command is chosen
-
-
-canaries = typer.Typer(
-    help="Tell when a judge is no longer the one it was.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+click.version_option(metadata.version("judged"), message="judged %(version)s")(GROUP)
+_add(GROUP, _COMMANDS)
+GROUP.add_command(
+    _add(_InOrder("canary", help="Tell when a judge is no longer the one it was."), _CANARIES)
 )
-
-
-def _add(command: Callable[..., None], name: str, group: typer.Typer = app) -> None:
-    word = name.rpartition(" ")[2]
-    group.command(word, cls=_Once, epilog=epilog(name))(with_groups(command))
-
-
-_add(judge.command, "judge")
-_add(evaluate.command, "evaluate")
-_add(score.command, "score")
-_add(metrics.command, "metrics")
-_add(texts.command, "texts")
-_add(compare.command, "compare")
-_add(report.command, "report")
-_add(ci.command, "ci")
-_add(rank.command, "rank")
-_add(agree.command, "agree")
-_add(calibrate.command, "calibrate")
-_add(label.command, "label")
-app.add_typer(canaries, name="canary")
-_add(canary.record, "canary record", canaries)
-_add(canary.check, "canary check", canaries)
-_add(frontier.command, "frontier")
-_add(judges.command, "judges")
-_add(usage.command, "usage")
-_add(doctor.command, "doctor")
-_add(demo.command, "demo")
-_add(data.convert, "convert")
-_add(data.validate, "validate")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -138,34 +95,28 @@ def run(arguments: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     logging.basicConfig(format="judged: %(message)s", level=logging.WARNING)
+    for warning in misspelt_variables(GROUP, os.environ):
+        say(f"warning: {warning}")
     try:
-        group = typer.main.get_command(app)
-        keep_words_whole(group)
-        arguments = config_first(arguments)
-        commands = commands_of(group)
-        given = defaults(commands, arguments, os.environ)
-        for warning in misspelt_variables(commands, os.environ):
-            say(f"warning: {warning}")
-        group(args=list(arguments), prog_name="judged", default_map=given)
+        GROUP.main(list(arguments), prog_name="judged", standalone_mode=False)
+    except (click.ClickException, Exit) as left:
+        if isinstance(left, click.ClickException):
+            left.show()
+        return left.exit_code
+    except click.Abort:
+        _say(
+            "interrupted; if it asked language models, what they replied is in the server's cache, "
+            "if that has one, so that the same command asks for the rest only"
+        )
+        return INTERRUPTED
     except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # typer's own word for it is a plain 1
+        if isinstance(left.__context__, BrokenPipeError):  # click's own word for it is a plain 1
             return HUNG_UP
-        if left.code == INTERRUPTED:
-            _say(
-                "interrupted; if it asked language models, what they replied is in the server's "
-                "cache, if that has one, so that the same command asks for the rest only"
-            )
         return left.code if isinstance(left.code, int) else 0
-    except JudgedError as error:
-        return _fail(explain(error))
-    except (Problem, FileError, MissingText) as error:
-        return _fail(str(error))
+    except (JudgedError, Problem, FileError, MissingText) as error:
+        _say(explain(error, {}) if isinstance(error, JudgedError) else str(error))
+        return 2
     return 0
-
-
-def _fail(message: str) -> int:
-    _say(message)
-    return 2
 
 
 def _say(message: str) -> None:

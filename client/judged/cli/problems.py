@@ -1,30 +1,46 @@
-"""Why a command can't go on, in words of the command line."""
+"""Why a command can't go on, in words of the command line: flags, and places in files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
 from judged import errors
-from judged.cli.field_path import Key, Place, Steps, read_path, replace_paths, write_path
 
+Places = dict[str, str | Callable[..., str]]
+"""What the user knows the fields of a request as, by patterns of their paths.
+
+A text names the groups of its pattern as `re` does, a function takes them.
+"""
+_FLAGS: Places = {
+    r"judge\.(kind|profile)": lambda name: {"kind": "--judge"}.get(name, f"--{name}"),
+    r"(?:judge\.)?min_score": "--min-score",
+    r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
+    r"judge\.guarantee.*": "--cascade",
+    r"judge\.members(.*)": r"--member\1",
+    r"rubrics\[\d+\]\.min_score": "--min-score",
+    r"rubrics\[\d+\]\.weights.*": "--weights",
+    r"asking\.max_cost": "--max-cost",
+    r"options\.(?:verdicts\.)?matching": "--matching",
+    r"(?:options\.)?interval\.(confidence|resamples|seed)": r"--\1",
+    r"(?:comparison\.)?(permutations|seed|difference|folds)": r"--\1",
+    r"comparison\.max_moved": "--moved",
+    r"(max_error|max_share|precision_floor)": lambda name: f"--{name.replace('_', '-')}",
+    "max_cost": "--max-item-cost",
+    "stages": "--stage",
+    "clusters|labels": "LABELS.jsonl",
+}
 _SEVERAL = re.compile(r"@\d+[ ,;]")
+_INDEXED = re.compile(r"\b\w+\[\d+\]")
+"""The way into a list that a sentence speaks of."""
 _CHOICE = re.compile(r"\b(?:IntervalMethod|Matching|NoGold|RatingLevel|Unjudged)\.([A-Z_]+)")
 """A choice as Python calls it. Options take the last part, in small letters."""
 _COMMANDS = (("use Evaluate", "use judged evaluate"), ("call ScoreAnswers", "use judged score"))
 """What a rule calls a call, and the command that makes it."""
-
-
-_FLAGS = {
-    "judge.kind": "--judge",
-    "judge.profile": "--profile",
-    "judge.min_score": "--min-score",
-    "asking.max_cost": "--max-cost",
-    "options.matching": "--matching",
-    "options.verdicts.matching": "--matching",
-}
+NOT_FOUND = "not found"
+"""The key of Places for what is said of a judge, or model, that is not there."""
 
 
 class Problem(Exception):
@@ -37,36 +53,37 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"; did you mean {near[0]}?" if near else otherwise
 
 
+def of_metrics(metrics: Sequence[str]) -> Places:
+    """Return what metrics are known as that were asked for."""
+    return {r"metrics\[(\d+)\]": lambda place: f"--metric {metrics[int(place)]}"}
+
+
 @contextmanager
-def explained(metrics: Sequence[str] = (), place: Place | None = None) -> Iterator[None]:
+def explained(places: Places | None = None) -> Iterator[None]:
     """Turn the errors of calls into problems that speak of flags, and of places in files."""
     try:
         yield
     except errors.JudgedError as error:
-        raise Problem(explain(error, metrics, place)) from error
+        raise Problem(explain(error, places or {})) from error
 
 
-def explain(
-    error: errors.JudgedError, metrics: Sequence[str] = (), place: Place | None = None
-) -> str:
-    """Return what went wrong as one line. `metrics` are those that were asked for."""
+def explain(error: errors.JudgedError, places: Places) -> str:
+    """Return what went wrong as one line."""
     message = error.message
-    if isinstance(error, errors.InvalidArgument) and error.field:
-
-        def known_as(path: Steps) -> str | None:
-            return _flag(path, metrics) or (place(path) if place is not None else None)
-
-        known = known_as(read_path(error.field))
-        if known is not None:
-            rule = message.removeprefix(f"{error.field}: ")
-            rule = replace_paths(rule, known_as)
-            rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
-            for call, command in _COMMANDS:
-                rule = rule.replace(call, command)
-            several = known.startswith("--metric") and _SEVERAL.search(known)
-            return f"{known}: {rule}{'; repeat --metric for each metric' if several else ''}"
-    if isinstance(error, errors.NotFound) and error.reason:
-        return f"--judge: {message}"
+    if isinstance(error, errors.InvalidArgument) and (known := _known(error.field, places)):
+        rule = message.removeprefix(f"{error.field}: ")
+        rule = _INDEXED.sub(lambda found: _known(found[0], places) or found[0], rule)
+        rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
+        for call, command in _COMMANDS:
+            rule = rule.replace(call, command)
+        several = known.startswith("--metric") and _SEVERAL.search(known)
+        return f"{known}: {rule}{'; repeat --metric for each metric' if several else ''}"
+    if isinstance(error, errors.NotFound | errors.FailedPrecondition) and error.reason:
+        named = places.get(NOT_FOUND, "")
+        flag = named if isinstance(named, str) else named(message)
+        if isinstance(error, errors.NotFound):
+            flag = "--rubric" if error.reason == "UNKNOWN_RUBRIC" else flag or "--judge"
+        return f"{flag}: {message}" if flag else message
     if isinstance(error, errors.DeadlineExceeded):
         return f"{message}; allow more time with --timeout, or judge less at once"
     if isinstance(error, errors.InternalError) and error.request_id:
@@ -74,15 +91,10 @@ def explain(
     return message
 
 
-def _flag(path: Steps, metrics: Sequence[str]) -> str | None:
-    """Return the flag that sets a field; None for one that no flag sets."""
-    match path:
-        case ("metrics", int(place)) if place < len(metrics):
-            return f"--metric {metrics[place]}"
-        case ("judge", "parameters", Key(name)):
-            return f"--param {name}"
-        case ("judge", "guarantee", *_):
-            return "--cascade"
-        case ("judge", "members", *rest):
-            return f"--member{write_path(tuple(rest))}"
-    return _FLAGS.get(write_path(path))
+def _known(path: str, places: Places) -> str | None:
+    """Return what the user knows a field as, None where that is nothing else."""
+    path = path.removeprefix("start.")  # callers of a command see no streams
+    for pattern, known in (*places.items(), *_FLAGS.items()):
+        if found := re.fullmatch(pattern, path):
+            return found.expand(known) if isinstance(known, str) else known(*found.groups())
+    return None

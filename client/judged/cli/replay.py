@@ -1,23 +1,23 @@
-"""`--judge none`: verdicts from a trace, then from the server's verdict cache, and nothing else.
+"""Judgements kept in traces, and taken from them: `--trace`, and `--judge none`.
 
-The order of trace and cache is in `judged.traces.replay`.
+Without a judge verdicts come from a trace, then from the server's verdict cache, and from nothing
+else; the order of the two is in `judged.traces.replay`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from judged import AnswerItem, Asking, CacheMode, QueryGroup, Rubric, ScoredAnswers, Verdicts
 from judged._views import of_all, plural, word
-from judged.cli.connection import Connection
-from judged.cli.options.asking import KIND
-from judged.cli.options.judges import JudgeFlags, read_judge
-from judged.cli.options.traces import FLAG, Tracing
-from judged.cli.output.writer import Output
+from judged.cli.inputs import Name
+from judged.cli.judging import LLM, REPLAYED, TextsKept, TraceOptions, read_judge
+from judged.cli.output import Output, say
 from judged.cli.problems import Problem
+from judged.cli.server import Connection
 from judged.traces import (
     Missing,
     MissingJudgements,
@@ -27,35 +27,47 @@ from judged.traces import (
     ReplayError,
     ScoreReplay,
     Trace,
+    TraceFile,
     UnclearName,
     UnclearThreshold,
 )
 from judged.traces.replay import context_names
 
-_ONCE = f"run this command once with a judge in place of {FLAG}"
-Name = Callable[[MissingJudgements], str]
-"""Returns what the user knows the first missing context as."""
+_ONCE = f"run this command once with a judge in place of {REPLAYED}"
+_CACHED = Asking(cache=CacheMode.ONLY)
 
 
-def read_trace(tracing: Tracing, out: Output) -> Trace | None:
-    """Return the trace to take judgements from, None without one. Raises FileError, Problem."""
-    if tracing.path is None:
+def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
+    """Return the trace to write, None when none is. Raises FileError for a file that is none."""
+    if options.trace is None or options.replays:
         return None
-    if not Path(tracing.path).exists():
-        raise Problem(f"--trace {tracing.path}: there is no such file; to write it, {_ONCE}")
-    trace = Trace.read(tracing.path)
+    kept = TraceFile(options.trace, hashed=options.trace_texts is TextsKept.HASH)
+    out.warn(*kept.trace.warnings)
+    return kept
+
+
+def tell_kept(kept: TraceFile) -> None:
+    """Say what a trace has now."""
+    say(f"trace {kept.trace.name}: {plural(len(kept.trace), 'item', 'items')}")
+
+
+def _read_trace(options: TraceOptions, out: Output) -> Trace | None:
+    """Return the trace to take judgements from, None without one. Raises FileError, Problem."""
+    if options.trace is None:
+        return None
+    if not Path(options.trace).exists():
+        raise Problem(f"--trace {options.trace}: there is no such file; to write it, {_ONCE}")
+    trace = Trace.read(options.trace)
     out.warn(*trace.warnings)
     return trace
 
 
 def open_replay(
-    tracing: Tracing,
+    options: TraceOptions,
     out: Output,
     server: Connection,
     parameters: Sequence[str],
     min_score: float | None,
-    of_judge: JudgeFlags = JudgeFlags(),
-    profile: str | None = None,
     *,
     details: bool = False,
     timeout: float,
@@ -64,25 +76,20 @@ def open_replay(
 
     `parameters` are those of the judge `llm`, as `--param` takes them. Raises Problem, FileError.
     """
-    flags = {"profile": profile, "member": of_judge.member, "stage": of_judge.stage}
-    for flag, value in {**flags, "calibration": of_judge.calibration}.items():
-        if value:
-            raise Problem(f"--{flag}: is for a judge, and {FLAG} runs none; leave it out")
-    if tracing.path is None and not parameters:
+    if options.trace is None and not parameters:
         raise Problem(
-            f"{FLAG}: say where the judgements come from: --trace FILE, or --judge-model NAME for "
-            "the server's verdict cache"
+            f"{REPLAYED}: say where the judgements come from: --trace FILE, or --judge-model NAME "
+            "for the server's verdict cache"
         )
-    trace = read_trace(tracing, out)
-    replay = Replay(trace, _choice(tracing, trace, parameters), min_score, with_details=details)
+    trace = _read_trace(options, out)
+    replay = Replay(trace, _choice(options, trace, parameters), min_score, with_details=details)
     if parameters:
-        spec = read_judge(server.info, KIND, None, min_score, parameters)
+        spec = read_judge(server.info, LLM, None, min_score, parameters)
 
         def cached(groups: Sequence[QueryGroup], threshold: float | None) -> Verdicts:
             return server.client.judge(
-                groups,
-                replace(spec, min_score=threshold),
-                asking=Asking(cache=CacheMode.ONLY),
+                *(groups, replace(spec, min_score=threshold)),
+                asking=_CACHED,
                 include_details=details,
                 timeout=timeout,
             )
@@ -91,24 +98,24 @@ def open_replay(
     return replay
 
 
-def _choice(tracing: Tracing, trace: Trace | None, parameters: Sequence[str]) -> str:
+def _choice(options: TraceOptions, trace: Trace | None, parameters: Sequence[str]) -> str:
     """Return the judgements to take; "" leaves it to the trace, which then has one kind only."""
-    if tracing.judgements or trace is None:
-        names = [] if trace is None else trace.names()
-        if trace is not None and tracing.judgements not in names:
+    named: str = getattr(options, "trace_judge", None) or ""
+    if trace is None:
+        return named
+    if named:
+        if named not in (names := trace.names()):
             known = ", ".join(names) or "none"
-            raise Problem(
-                f"--trace-judge {tracing.judgements}: {trace.name} has judgements by {known}"
-            )
-        return tracing.judgements
+            raise Problem(f"--trace-judge {named}: {trace.name} has judgements by {known}")
+        return named
     given = dict(text.partition("=")[::2] for text in parameters)
-    asked = f"{KIND}/{given.get('rubric', 'retrieval_match')}"
+    asked = f"{LLM}/{given.get('rubric', 'retrieval_match')}"
     names = context_names(trace)
     return asked if parameters and (asked in names or not names) else ""
 
 
 def open_score_replay(
-    tracing: Tracing,
+    options: TraceOptions,
     out: Output,
     server: Connection,
     *,
@@ -120,13 +127,12 @@ def open_score_replay(
 
     The cache is asked when there is no trace, or `from_cache`. Raises Problem, FileError.
     """
-    replay = ScoreReplay(read_trace(tracing, out))
-    if from_cache or tracing.path is None:
+    replay = ScoreReplay(_read_trace(options, out))
+    if from_cache or options.trace is None:
 
         def cached(items: Sequence[AnswerItem], rubrics: Sequence[Rubric]) -> ScoredAnswers:
-            asking = Asking(cache=CacheMode.ONLY)
             return server.client.score_answers(
-                items, rubrics, include_replies=details, asking=asking, timeout=timeout
+                items, rubrics, include_replies=details, asking=_CACHED, timeout=timeout
             )
 
         replay.cached = cached
@@ -135,11 +141,9 @@ def open_score_replay(
 
 @contextmanager
 def replayed(
-    tracing: Tracing,
-    replay: Replay | ScoreReplay,
-    name: Name | None = None,
+    options: TraceOptions, out: Output, replay: Replay | ScoreReplay, name: Name | None = None
 ) -> Iterator[None]:
-    """Turn what a replay lacks into problems that say how to get it."""
+    """Turn what a replay lacks into problems that say how to get it; warn of what differs."""
     try:
         yield
     except Missing as error:
@@ -150,34 +154,30 @@ def replayed(
             first = f", first that of {name(error)}"
         judge = "" if error.judge is None else f": {error.judge.signature}"
         raise Problem(
-            f"{FLAG}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
+            f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
             f"{error.name} {word(error.missing, 'is', 'are')} not in "
-            f"{_searched(tracing, replay)}{first}; to get {word(error.missing, 'it', 'them')}, "
+            f"{_searched(options, replay)}{first}; to get {word(error.missing, 'it', 'them')}, "
             f"{_ONCE}{judge}"
         ) from None
     except UnclearName as error:
-        raise Problem(f"{FLAG}: {error}, by --trace-judge NAME") from None
+        raise Problem(f"{REPLAYED}: {error}, by --trace-judge NAME") from None
     except UnclearThreshold as error:
-        raise Problem(f"{FLAG}: {error}, by --min-score") from None
+        raise Problem(f"{REPLAYED}: {error}, by --min-score") from None
     except ReplayError as error:
         if isinstance(error, OtherRubric) and error.lacking:
             raise Problem(
-                f"{FLAG}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER has "
-                f"the file of {error.lacking}, and run this command again"
+                f"{REPLAYED}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER "
+                f"has the file of {error.lacking}, and run this command again"
             ) from None
-        raise Problem(f"{FLAG}: {error}; to judge anew, {_ONCE}") from None
-
-
-def _searched(tracing: Tracing, replay: Replay | ScoreReplay) -> str:
-    cache = ["the server's verdict cache"] if replay.cached is not None else []
-    return " or in ".join([*([tracing.path] if tracing.path is not None else []), *cache])
-
-
-def replay_warnings(replay: Replay | ScoreReplay, path: str | None) -> Iterator[str]:
-    """Yield what the reader should know of replayed verdicts."""
+        raise Problem(f"{REPLAYED}: {error}; to judge anew, {_ONCE}") from None
     if replay.disagreements:
         n = plural(len(replay.disagreements), "verdict differs", "verdicts differ")
-        yield (
-            f"{n} between {path} and the server's verdict cache; those of the trace count. Judge "
-            "anew with --judge-refresh to settle it"
+        out.warn(
+            f"{n} between {options.trace} and the server's verdict cache; those of the trace "
+            "count. Judge anew with --judge-refresh to settle it"
         )
+
+
+def _searched(options: TraceOptions, replay: Replay | ScoreReplay) -> str:
+    cache = ["the server's verdict cache"] if replay.cached is not None else []
+    return " or in ".join([*([options.trace] if options.trace is not None else []), *cache])

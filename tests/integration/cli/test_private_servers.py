@@ -46,7 +46,7 @@ with private_server() as address:
 }
 BEGIN = """
 import asyncio, concurrent.futures, contextlib, subprocess, sys, threading
-from judged.cli.local_server import private_server
+from judged.cli.server import private_server
 addresses, servers = [], contextlib.ExitStack()
 """
 

@@ -13,16 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from judged.cli.app import app
-from judged.cli.defaults import options_of
-from typer.core import TyperGroup
+from judged.cli.app import GROUP
+from judged.cli.frame import options_of
 
 from tests.integration.model_commands import COMMANDS, asked_by, filled, script
 from tests.integration.traced_world import World, running_world
 
-GROUP = typer.main.get_command(app)
-assert isinstance(GROUP, TyperGroup)
 OPTIONS = {
     name: set(options_of(command)) - {"help"}
     for name, command in GROUP.commands.items()

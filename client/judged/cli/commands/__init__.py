@@ -1,1 +1,1 @@
-"""The commands, a module each, in folders by what they are about."""
+"""The commands; what several share is in the folder above."""

@@ -3,17 +3,18 @@
 from types import SimpleNamespace
 
 import pytest
-from judged.cli.options.traces import Tracing
-from judged.cli.output.writer import Output
+from judged import QueryGroup, Verdicts
+from judged.cli.judging import NamedTrace, TextsKept
+from judged.cli.output import Output
 from judged.cli.problems import Problem
-from judged.cli.replay import open_replay, read_trace, replayed
+from judged.cli.replay import kept_trace, open_replay, replayed
 from judged.traces import MissingScores, OtherRubric, Replay, ReplayError, ScoreReplay, Trace
 from judged.traces.items import Hashes, Text, TracedAnswer
 from judged.traces.judgement import Judgement
 from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import Status
 
-TRACING = Tracing("t.jsonl", replays=True, hashed=False, judgements="")
+TRACING = NamedTrace(trace="t.jsonl", no_judge=True)
 INFO = SimpleNamespace(judges=[], rubrics=[], chat_models=[])
 SERVER = SimpleNamespace(info=INFO, client=None)
 SIGNATURE = "answers|rubric:r@1|model:small|v1"
@@ -31,7 +32,7 @@ def scores_only(path):
 
 
 def said(replay, error):
-    with pytest.raises(Problem) as caught, replayed(TRACING, replay):
+    with pytest.raises(Problem) as caught, replayed(TRACING, Output(None), replay):
         raise error
     return str(caught.value)
 
@@ -70,7 +71,7 @@ class TestOpenReplay:
     def test_a_trace_of_scores_leaves_contexts_to_the_cache(self, tmp_path):
         path = tmp_path / "t.jsonl"
         scores_only(path)
-        tracing = Tracing(str(path), replays=True, hashed=False, judgements="")
+        tracing = NamedTrace(trace=str(path), no_judge=True)
         replay = open_replay(tracing, Output(None), SERVER, ["model=small"], None, timeout=1)
         assert replay.name == "llm/retrieval_match"
         assert replay.cached is not None
@@ -79,4 +80,22 @@ class TestOpenReplay:
 def test_a_trace_that_is_not_there_is_written_by_a_judge(tmp_path):
     path = str(tmp_path / "t")
     with pytest.raises(Problem, match="there is no such file; to write it, run this command once"):
-        read_trace(Tracing(path, replays=True, hashed=False, judgements=""), None)
+        open_replay(
+            NamedTrace(trace=path, no_judge=True), Output(None), SERVER, [], None, timeout=1
+        )
+
+
+def test_a_kept_trace_goes_on_from_its_file_and_passes_on_its_warnings(tmp_path):
+    path = tmp_path / "t.jsonl"
+    Trace().write(path)
+    path.write_text(path.read_text() + '{"query"')
+    out = Output(None)
+    kept = kept_trace(NamedTrace(trace=str(path), trace_texts=TextsKept.FULL), out)
+    assert out.warnings == [f"{path}:2: the last line was cut off; what it held is left out"]
+    identity = JudgeIdentity("token_overlap", "", 0.5, "token_overlap|v1", "0" * 64, "1" * 64)
+    kept.keep_verdicts(
+        [QueryGroup("a", ["b"], ["c"])],
+        Verdicts([True], [1.0], [1], [1], [0], [0, 1], {}, identity),
+    )
+    written = Trace.read(path)
+    assert (len(written), written.warnings) == (1, [])

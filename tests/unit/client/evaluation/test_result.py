@@ -4,7 +4,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged.cli.output.reports import read_report
+from judged.cli.documents import read_report
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
 from judged.evaluation.datasets.formats.cells import plain_cell
 from judged.values import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Calibrator, errors
-from judged.cli.output.diagrams.reliability import reliability_diagram
+from judged.cli.diagrams import reliability_diagram
 from judged.values import Estimate, Reliability, ReliabilityBin
 
 numbers = st.floats(-1e6, 1e6)

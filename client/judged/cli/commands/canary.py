@@ -1,0 +1,263 @@
+"""`judged canary record` and `judged canary check`: whether a judge is still the one it was.
+
+What is asked and what the files hold is in `judged.canary`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
+from judged.canary.asking import ASKS, ROUNDS
+from judged.canary.evidence import LEAST_FACTOR
+from judged.cli.frame import Document, arg, opt
+from judged.cli.inputs import Line, check_expectations, count_lines, read_contexts
+from judged.cli.judging import CascadeOptions, MaxCost
+from judged.cli.output import Output, new_table, say
+from judged.cli.problems import Problem
+from judged.cli.server import JudgingCommand
+from judged.evaluation import FileError
+
+ENOUGH_ITEMS = 20
+NOISY = 0.1
+"""The largest share of differing verdicts for which docs/ci.md says how soon a change shows."""
+
+
+@dataclass(kw_only=True)
+class RecordCommand(CascadeOptions, MaxCost):
+    """Record what a judge says of fixed items, and how often it says something else.
+
+    Examples:
+    judged canary record contexts.jsonl -o judge.canary.json --judge llm
+    judged canary record contexts.jsonl -o judge.canary.json --judge semantic --asks 10
+    """
+
+    items: str = arg(
+        "CONTEXTS.jsonl",
+        "Lines of {query, expected_text, retrieved_text}, as for `judged judge`; 50 will do.",
+    )
+    output: str = opt(
+        "CANARY.json", "Where the canary goes.", None, "--output", "-o", writes=True, required=True
+    )
+    min_score: float | None = opt("X", "Score from which a verdict is relevant.")
+    asks: int = opt(
+        "N",
+        "How often each item is asked; the first 11, or half, choose its verdict, the others "
+        "measure how noisy the judge is.",
+        ASKS,
+        low=2,
+    )
+
+    def run(self, out: Output) -> Document:
+        """Ask, and write the canary."""
+        lines = list(read_contexts(self.items))
+        with self.asking("recording", self.asks, self.places()) as (server, progress):
+            spec = self.spec(server.info, self.min_score)
+            check_expectations(out, self.items, spec, count_lines(lines), server.client)
+            canary = record_canary(
+                *(server.client, list(map(_item, lines)), spec),
+                asks=self.asks,
+                max_cost=self.max_cost,
+                timeout=self.timeout,
+                progress=progress,
+            )
+        canary.write(self.output)
+        n, noisy = len(canary.items), sum(item.flips > 0 for item in canary.items)
+        share = canary.flips / canary.asks if canary.asks else 0.0
+        say(f"{canary.signature}{_answered_by(canary.models)}")
+        out.show(
+            f"{n} items recorded in {self.output}; a verdict differs from the recorded one in "
+            f"{share:.1%} of asks ({canary.flips} of {canary.asks}), on {noisy} items"
+        )
+        if n < ENOUGH_ITEMS:
+            out.warn(
+                f"{n} items are few: it takes long to see a change; take {ENOUGH_ITEMS} or more"
+            )
+        if share > NOISY:
+            out.warn(
+                f"{noisy} of {n} items ({noisy / n:.0%}) changed their verdict between rounds, so "
+                f"a change shows only if more than {min(1.0, share * LEAST_FACTOR):.0%} of "
+                "verdicts differ then, and another judge that is as unsteady looks unchanged; "
+                "lower --judge-temperature, raise --judge-samples, or take items on which the "
+                "judge is surer"
+            )
+        return {
+            "items": n,
+            "flips": canary.flips,
+            "asks": canary.asks,
+            "share": share,
+            "noisy_items": noisy,
+            "signature": canary.signature,
+            "models": list(canary.models),
+            "system_fingerprints": list(canary.system_fingerprints),
+        }
+
+
+@dataclass(kw_only=True)
+class CheckCommand(JudgingCommand, MaxCost):
+    """Ask again, and end with 1 where the judge is no longer the one that was recorded.
+
+    Examples:
+    judged canary check judge.canary.json
+    judged canary check judge.canary.json --rounds 1 --json check.json
+    """
+
+    canary: str = arg("CANARY.json", "What `judged canary record` wrote.")
+    history: str | None = opt(
+        "FILE",
+        "Where the checks are kept, a line each; by default beside CANARY.json, as "
+        "CANARY.history.jsonl.",
+        writes=True,
+    )
+    rounds: int = opt(
+        "N",
+        "How often each item is asked at most: again while it flips more than it used to.",
+        ROUNDS,
+        low=1,
+    )
+    false_alarms: float = opt(
+        "P",
+        "The probability that a judge that never changes raises an alarm, ever.",
+        0.05,
+        low=0.0001,
+        high=0.5,
+    )
+
+    def check_files(self) -> None:
+        """Name the file of the history, before all files are checked."""
+        self.history = self.history or f"{Path(self.canary).with_suffix('')}.history.jsonl"
+        super().check_files()
+
+    def run(self, out: Output) -> Document:
+        """Ask, and hold the answers against the recorded ones."""
+        canary, kept = Canary.read(self.canary), self.history or ""
+        try:
+            history = History.read(kept, canary)
+        except FileError as error:
+            step = "name a file that `judged canary check` has kept, or one that is not there yet"
+            raise Problem(f"{error}; --history: {step}") from error
+        if history.others:
+            say(f"{kept}: {history.others} checks are of another recording and don't count")
+        with self.asking("checking", self.rounds) as (server, progress):
+            found = check_canary(
+                *(server.client, canary, history),
+                rounds=self.rounds,
+                max_cost=self.max_cost,
+                timeout=self.timeout,
+                progress=progress,
+            )
+        level = math.log(1 / self.false_alarms)
+        out.worse = history.highest >= level
+        out.warn(*_other_judge(canary, found))
+        asks, flips = sum(found.asked.values()), sum(found.flips.values())
+        usual = canary.flips / canary.asks if canary.asks else 0.0
+        missing = len(found.rounds) * len(canary.items) - asks
+        if missing:
+            out.warn(f"{missing} of {missing + asks} asks have no verdict, and are left out")
+        say(f"{found.signature}{_answered_by(found.models)}")
+        out.show(
+            f"{flips} of {asks} verdicts differ from the recorded ones ({flips / asks:.1%}; "
+            f"{usual:.1%} when it was recorded), in {len(found.rounds)} "
+            f"{'round' if len(found.rounds) == 1 else 'rounds'}, check {len(history.checks)}"
+        )
+        flipped = [item for item in canary.items if item.item_id in set(found.flipped())]
+        if flipped:
+            out.show("", _flipped_table(flipped, found), "")
+        out.show(_conclusion(history, level, self.false_alarms))
+        return {
+            "changed": out.worse,
+            "evidence": _exp(found.evidence[-1]),
+            "highest_evidence": _exp(history.highest),
+            "alarm_at": 1 / self.false_alarms,
+            "checks": len(history.checks),
+            "flips": flips,
+            "asks": asks,
+            "rounds": len(found.rounds),
+            "share_recorded": usual,
+            "flipped": [
+                {
+                    "id": item.item_id,
+                    "recorded": item.verdict.value,
+                    "flips": found.flips.get(item.item_id, 0),
+                    "asks": found.asked[item.item_id],
+                    "recorded_flips": item.flips,
+                    "recorded_asks": item.asks,
+                }
+                for item in flipped
+            ],
+            "signature": found.signature,
+            "recorded_signature": canary.signature,
+            "models": list(found.models),
+            "recorded_models": list(canary.models),
+            "system_fingerprints": list(found.system_fingerprints),
+        }
+
+
+def _item(line: Line) -> CanaryItem:
+    """Return the item of a line, by its id or else its number."""
+    given, first = line.fields.get("id"), line.contexts[0]
+    return CanaryItem(
+        f"line {line.number}" if given is None else str(given),
+        first.query,
+        [context.expected_text for context in line.contexts],
+        first.retrieved_text,
+    )
+
+
+def _flipped_table(items: Sequence[CanaryItem], found: Check) -> Table:
+    """Return a row for each item that flips now, those that never did before first."""
+    view = new_table("item", "query", "recorded", "flips now", "when recorded", names=2)
+    for item in sorted(items, key=lambda item: item.flips / max(item.asks, 1)):
+        now = f"{found.flips.get(item.item_id, 0)} of {found.asked[item.item_id]}"
+        view.add_row(
+            item.item_id, item.query, item.verdict.value, now, f"{item.flips} of {item.asks}"
+        )
+    return view
+
+
+def _answered_by(models: Sequence[str]) -> str:
+    return f"; answered by {', '.join(models)}" if models else ""
+
+
+def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
+    """Yield a warning for all that shows, without any statistics, that another judge answers."""
+    if found.fingerprint != canary.fingerprint:
+        yield (
+            f"the judge is set up differently: it was {canary.signature}, and is "
+            f"{found.signature}; record anew if that is meant"
+        )
+    if set(found.models) - set(canary.models):
+        yield (
+            f"other models answer: {', '.join(found.models)}; when it was recorded "
+            f"{', '.join(canary.models) or 'none said its name'}"
+        )
+    new = set(found.system_fingerprints) - set(canary.system_fingerprints)
+    if new and canary.system_fingerprints:
+        yield (f"the provider reports a new system fingerprint: {', '.join(sorted(new))}")
+
+
+def _conclusion(history: History, level: float, false_alarms: float) -> str:
+    evidence = history.checks[-1].evidence[-1]
+    now = f"evidence of a change {_exp(evidence):.3g}, an alarm is at {math.exp(level):.4g}"
+    if history.highest < level:
+        return f"{now}: no sign that the judge has changed"
+    first = next(check for check in history.checks if max(check.evidence) >= level)
+    since = (
+        "this check"
+        if first is history.checks[-1]
+        else f"the check of {first.checked_at.isoformat(timespec='minutes')}"
+    )
+    return (
+        f"{now}: the judge has changed; the alarm began with {since} and stays until it is "
+        f"recorded anew. An unchanged judge gets here with a probability of {false_alarms:g} at "
+        "most"
+    )
+
+
+def _exp(log_value: float) -> float:
+    return math.exp(min(log_value, 700.0))  # about the largest that has a number

@@ -1,1 +1,0 @@
-"""Commands that ask judges and language models."""

@@ -1,1 +1,0 @@
-"""Commands about human labels, and judges held against them."""

@@ -1,1 +1,0 @@
-"""Commands that measure, compare and show what was judged before."""

@@ -1,1 +1,0 @@
-"""Commands about servers: what one has and spent, whether it works, and one to try."""

@@ -1,0 +1,263 @@
+"""`judged judges`, `usage` and `doctor`: what a server has and spent, and whether all works."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import RenderableType
+
+from judged.cli.frame import FILE_VARIABLE, PREFIX, Document, opt
+from judged.cli.output import Output, new_table, say
+from judged.cli.problems import Problem
+from judged.cli.server import ServerCommand
+from judged.values import ChatModelInfo, JudgeInfo, Scalar, ServerInfo, TenantUsage
+
+_EXTRAS = {
+    "server": ("judged_server", "numpy", "pydantic_settings", "uvloop", "onnxruntime"),
+    "cli": ("click", "jinja2", "rich"),
+}
+_PACKAGES = ("judged", "grpcio", "protobuf")
+_SECRET = ("TOKEN", "KEY", "SECRET", "PROXY")
+_NOT_RECORDED = (
+    "the server writes no usage down: it does where it has language models, and tenants or a "
+    "budget of the day"
+)
+
+
+@dataclass(kw_only=True)
+class JudgesCommand(ServerCommand):
+    """Show what a server offers: judges, models, metrics.
+
+    Examples:
+    judged judges
+    judged judges --target 127.0.0.1:8470 --json -
+    """
+
+    def run(self, out: Output) -> Document:
+        """Ask, and show."""
+        with self.connect() as server:
+            info = server.info
+        table = new_table("judge", "min_score", "parameters")
+        table.columns[-1].justify = "left"
+        table.columns[-1].no_wrap = False
+        for judge in info.judges:  # the first profile of a judge is its default
+            parameters = " ".join(f"{p.name}={_value(p.default)}" for p in judge.parameters)
+            table.add_row(_name_of(judge), f"{judge.default_min_score:g}", parameters or "-")
+        rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
+        out.show(
+            table,
+            "",
+            "Signatures with these defaults:",
+            *(f"  {judge.signature}" for judge in info.judges if judge.signature),
+            *(
+                f"Unavailable: {_name_of(judge)}: {judge.unavailable}"
+                for judge in info.judges
+                if judge.unavailable
+            ),
+            "",
+            f"default judge  {info.default_judge}",
+            f"models         {', '.join(model.name for model in info.models) or 'none'}",
+            f"chat models    {', '.join(map(_chat_model, info.chat_models)) or 'none'}",
+            f"rubrics        {', '.join(rubrics) or 'none'}",
+            f"metrics        {', '.join(metric.name for metric in info.metrics)}",
+            f"server         {info.version}",
+        )
+        named = {"version": info.version, "default_judge": info.default_judge}
+        return {
+            **named,
+            "judges": [{**asdict(j), "unavailable": j.unavailable or None} for j in info.judges],
+            "models": [asdict(model) for model in info.models],
+            "chat_models": [
+                {**asdict(model), "unavailable": model.unavailable or None}
+                for model in info.chat_models
+            ],
+            "rubrics": [asdict(rubric) for rubric in info.rubrics],
+            "metrics": [
+                {**asdict(metric), "matching": [mode.name.lower() for mode in metric.matching]}
+                for metric in info.metrics
+            ],
+        }
+
+
+def _chat_model(model: ChatModelInfo) -> str:
+    return f"{model.name} (unavailable: {model.unavailable})" if model.unavailable else model.name
+
+
+def _name_of(judge: JudgeInfo) -> str:
+    """Return kind and profile, as `--judge` and `--profile` take them."""
+    return f"{judge.kind} {judge.profile}".rstrip()
+
+
+def _value(value: Scalar | None) -> str:
+    """Return a parameter's value as `--param` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+@dataclass(kw_only=True)
+class UsageCommand(ServerCommand):
+    """Show what your tenant asked of language models, by day.
+
+    Says too what is left of its budgets.
+
+    Examples:
+    judged usage --target 127.0.0.1:8470 --token-file search.token
+    judged usage --days 7 --json -
+    """
+
+    days: int = opt("N", "The last N days, in UTC.", 31, low=1, high=366)
+
+    def run(self, out: Output) -> Document:
+        """Ask, and show."""
+        if not self.target:
+            raise Problem(
+                "usage is kept by servers that go on; name one: --target HOST:PORT, or "
+                "JUDGED_TARGET"
+            )
+        with self.connect() as server:
+            usage = server.client.usage(self.days)
+        if not usage.is_recorded:
+            say(_NOT_RECORDED)
+        elif not usage.rows:
+            say(f"no language model was asked in the last {self.days} days")
+        parts: list[RenderableType] = [_rows(usage)] if usage.rows else []
+        if usage.budgets:
+            parts += ["", _budgets(usage)] if parts else [_budgets(usage)]
+        out.show(*parts)
+        return {
+            "tenant": usage.tenant or None,
+            "is_recorded": usage.is_recorded,
+            "rows": [{**asdict(row), "judge": row.judge or None} for row in usage.rows],
+            "budgets": [
+                {**asdict(each), "renewed_at": each.renewed_at.isoformat()}
+                for each in usage.budgets
+            ],
+        }
+
+
+def _rows(usage: TenantUsage) -> RenderableType:
+    table = new_table(
+        *("day", "judge", "rubric", "model", "questions", "input tokens", "output tokens", "cost")
+    )
+    for column in table.columns[1:4]:
+        column.justify = "left"
+    for row in usage.rows:
+        table.add_row(
+            *(row.day, row.judge or "-", row.rubric, row.model, f"{row.questions:,}"),
+            *(f"{row.input_tokens:,}", f"{row.output_tokens:,}", f"{row.cost:.6f} {row.currency}"),
+        )
+    return table
+
+
+def _budgets(usage: TenantUsage) -> RenderableType:
+    table = new_table("budget", "limit", "left", "renewed at")
+    for each in usage.budgets:
+        table.add_row(
+            each.budget,
+            f"{each.limit:g} {each.currency}",
+            f"{each.left:.6f} {each.currency}",
+            f"{each.renewed_at:%Y-%m-%d %H:%M} UTC",
+        )
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found, and what to do about it; `status` is ok, note or problem."""
+
+    check: str
+    status: str
+    found: str
+
+
+@dataclass(kw_only=True)
+class DoctorCommand(ServerCommand):
+    """Check that everything is there to judge.
+
+    Ends with 2 where something is not.
+
+    Examples:
+    judged doctor
+    judged doctor --target 127.0.0.1:8470
+    """
+
+    def run(self, out: Output) -> Document:
+        """Check packages, variables and the server."""
+        findings = [*_packages(), *_variables(), *self._server()]
+        view = new_table("check", "", "found")
+        for column in view.columns[1:]:
+            column.justify = "left"
+            column.no_wrap = False
+        for one in findings:
+            view.add_row(one.check, one.status, one.found)
+        out.show(view)
+        problems = [one for one in findings if one.status == "problem"]
+        out.failed = bool(problems)
+        return {"findings": [asdict(one) for one in findings], "problems": len(problems)}
+
+    def _server(self) -> Iterator[Finding]:
+        where = self.target or "a private server"
+        begun = time.monotonic()
+        try:
+            with self.connect() as server:
+                took = time.monotonic() - begun
+                info = server.info
+        except Problem as problem:
+            yield Finding("server", "problem", str(problem))
+            return
+        yield Finding("server", "ok", f"{where} answered in {took:.2f} s; version {info.version}")
+        own = metadata.version("judged")
+        if info.version != own:
+            found = (
+                f"the server is {info.version}, the client {own}; install the same on both sides"
+            )
+            yield Finding("versions", "note", found)
+        yield from _offers(info)
+
+
+def _packages() -> Iterator[Finding]:
+    yield Finding("Python", "ok", f"{platform.python_version()} on {platform.machine()}")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+    yield Finding("packages", "ok", versions)
+    for extra, needed in _EXTRAS.items():
+        missing = [name for name in needed if find_spec(name) is None]
+        if missing:
+            found = f"without {', '.join(missing)}; run pip install 'judged[{extra}]'"
+            yield Finding(f"extra {extra}", "note", found)
+        else:
+            yield Finding(f"extra {extra}", "ok", "installed")
+
+
+def _variables() -> Iterator[Finding]:
+    """Yield what the environment sets; what may be a secret is named, not shown."""
+    told = [
+        f"{name}={'***' if any(part in name for part in _SECRET) else value}"
+        for name, value in sorted(os.environ.items())
+        if name.startswith(f"{PREFIX}_")
+    ]
+    yield Finding("environment", "ok", " ".join(told) or f"no {PREFIX}_* variable is set")
+    if named := os.environ.get(FILE_VARIABLE):
+        there = Path(named).is_file()
+        step = "" if there else f"; name a file that is there with {FILE_VARIABLE}, or unset it"
+        yield Finding("options file", "ok" if there else "problem", f"{named}{step}")
+
+
+def _offers(info: ServerInfo) -> Iterator[Finding]:
+    there = [judge.kind for judge in info.judges if not judge.unavailable]
+    yield Finding("judges", "ok", ", ".join(dict.fromkeys(there)))
+    for judge in info.judges:
+        if judge.unavailable:
+            yield Finding(f"judge {_name_of(judge)}", "note", judge.unavailable)
+    for model in info.chat_models:
+        if model.unavailable:
+            yield Finding(f"model {model.name}", "problem", model.unavailable)
+        else:
+            yield Finding(f"model {model.name}", "ok", "configured; it was not asked")

@@ -1,0 +1,270 @@
+"""The JSON documents of `judged evaluate`, `metrics`, `texts` and `score`: read again, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from judged import MetricOptions, PerQueryValues
+from judged._views import of_all
+from judged.cli.output import Output
+from judged.cli.problems import Problem, of_metrics
+from judged.cli.server import ServerCommand
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_bytes
+from judged.values import ComparedRuns
+from judged.values.metric_names import is_metric
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedMetric:
+    """One metric of a document. `mean` is None when no query was evaluated.
+
+    `lower_bound` and `upper_bound` are there where verdicts or scores were missing.
+    """
+
+    mean: float | None
+    n: int
+    signature: str
+    upper_bound: float | None = None
+    lower_bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a document holds. `signature` names the judge; None when nobody judged.
+
+    Of answers the metrics are rubrics, and the queries items; one without a score by a rubric has
+    no value of it.
+    """
+
+    name: str
+    metrics: Mapping[str, ReportedMetric]
+    per_query: Mapping[str, Mapping[str, float]]
+    signature: str | None
+    of_answers: bool = False
+
+    def having(self, metrics: Sequence[str]) -> Report:
+        """Return the document of the items that have all these scores; of queries all of it."""
+        if not self.of_answers:
+            return self
+        kept = {
+            item_id: values
+            for item_id, values in self.per_query.items()
+            if all(metric in values for metric in metrics)
+        }
+        return replace(self, per_query=kept)
+
+    def name_of(self, metric: str) -> str:
+        """Return the document's name of a metric in any spelling; the same where it has none."""
+        named = self.metrics.items()
+        found = (name for name, known in named if is_metric(metric, name, known.signature))
+        return next(found, metric)
+
+    def metric(self, name: str) -> ReportedMetric:
+        """Return a metric by its name. Raises FileError."""
+        if name not in self.metrics:
+            known = ", ".join(self.metrics) or "no metric"
+            raise FileError(
+                self.name, None, f"has no {name}; it has {known}. Make it with the same --metric"
+            )
+        return self.metrics[name]
+
+    def column(self, name: str) -> list[float]:
+        """Return the values of a metric in the order of `per_query`. Raises FileError."""
+        self.metric(name)
+        values = []
+        for query_id, of_query in self.per_query.items():
+            if name not in of_query:
+                raise FileError(self.name, None, f"per_query has no {name} for query {query_id!r}")
+            values.append(of_query[name])
+        return values
+
+
+def read_report(path: Path | str) -> Report:
+    """Return the document of a file. Raises FileError."""
+    return parse_report(read_bytes(path), str(path))
+
+
+def parse_report(content: bytes, name: str) -> Report:
+    """Return the document in some bytes; `name` is what messages call it. Raises FileError."""
+    root = Record(parse_json(content, name, None), name, None, "")
+    if root.get("scores") is not None and root.get("rubrics") is not None:
+        return _of_scores(root, name)
+    metrics, per_query = root.record("metrics"), root.record("per_query")
+    if metrics is None or per_query is None:
+        raise root.error(
+            'has no "metrics" and "per_query", nor "rubrics" and "scores": it is not a document of '
+            "judged evaluate --json, metrics --json, texts --json or score --json"
+        )
+    return Report(
+        name,
+        {
+            metric: _read_metric(Record(value, name, None, f"metrics[{metric!r}]"))
+            for metric, value in metrics.fields.items()
+        },
+        {
+            query_id: _read_values(Record(value, name, None, f"per_query[{query_id!r}]"))
+            for query_id, value in per_query.fields.items()
+        },
+        root.optional_text("signature"),
+    )
+
+
+def _of_scores(root: Record, name: str) -> Report:
+    """Return a document of `judged score`."""
+    rubrics = root.record("rubrics")
+    per_item: dict[str, dict[str, float]] = {}
+    for place, content in enumerate(root.items("scores")):
+        record = Record(content, name, None, f"scores[{place}]")
+        of_item = per_item.setdefault(record.identifier("item_id"), {})
+        score = record.optional_number("score")
+        if score is not None:
+            of_item[record.text("rubric")] = score
+    metrics = {}
+    for rubric, content in ({} if rubrics is None else rubrics.fields).items():
+        record = Record(content, name, None, f"rubrics[{rubric!r}]")
+        counts = record.record("counts")
+        if counts is None:
+            raise record.error("has no 'counts'")
+        mean, n = record.optional_number("mean"), counts.position("ok")
+        missing = counts.position("error") + counts.position("abstained")
+        lower = upper = None
+        if missing:  # at the bottom of the scale, or at its top
+            total = (mean or 0.0) * n
+            lower, upper = total / (n + missing), (total + missing) / (n + missing)
+        signature = record.optional_text("signature") or ""
+        metrics[rubric] = ReportedMetric(mean, n, signature, upper, lower)
+    return Report(name, metrics, per_item, None, of_answers=True)
+
+
+def _read_metric(record: Record) -> ReportedMetric:
+    # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
+    return ReportedMetric(
+        record.optional_number("mean"),
+        record.position("n"),
+        record.text("signature"),
+        record.optional_number("upper_bound"),
+        record.optional_number("lower_bound"),
+    )
+
+
+def _read_values(record: Record) -> dict[str, float]:
+    values = {}
+    for metric in record.fields:
+        value = record.optional_number(metric)
+        if value is None:
+            raise record.error(f"has no value of {metric!r}")
+        values[metric] = value
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """One run as the command compares it; `means` are those of its document, if it is one."""
+
+    name: str
+    file: str
+    values: PerQueryValues
+    means: Mapping[str, ReportedMetric] = field(default_factory=dict)
+
+
+def run_names(paths: Sequence[str]) -> list[str]:
+    """Return a name for each file: its stem, or the path where stems repeat, each once."""
+    stems = [Path(Path(path).name.removesuffix(".gz")).stem for path in paths]
+    names: list[str] = []
+    for path, stem in zip(paths, stems, strict=True):
+        wanted = stem if stems.count(stem) == 1 else path
+        name, again = wanted, 2
+        while name in names:
+            name, again = f"{wanted}#{again}", again + 1
+        names.append(name)
+    return names
+
+
+def common_metrics(reports: Sequence[Report]) -> list[str]:
+    """Return the metrics that all documents have, in the order of the first."""
+    common = [
+        name for name in reports[0].metrics if all(name in other.metrics for other in reports[1:])
+    ]
+    if not common:
+        raise Problem(
+            "the documents have no metric in common: "
+            + "; ".join(f"{report.name} has {', '.join(report.metrics)}" for report in reports)
+        )
+    return common
+
+
+def measured_runs(
+    out: Output,
+    names: Sequence[str],
+    reports: Sequence[Report],
+    metrics: Sequence[str],
+    *,
+    allow: bool,
+) -> list[MeasuredRun]:
+    """Return the values of documents, all measured and judged in one way unless `allow`ed.
+
+    Raises Problem.
+    """
+    measured = []
+    for name, whole in zip(names, reports, strict=True):
+        report = whole.having(metrics)
+        lacking = len(whole.per_query) - len(report.per_query)
+        if lacking and not report.per_query:
+            raise Problem(f"{report.name}: no item has a score by {', '.join(metrics)}")
+        if lacking:
+            some = of_all(lacking, len(whole.per_query), "item", "items")
+            out.warn(f"{name}: {some} left out, without a score by {' and '.join(metrics)}")
+        if not report.per_query:
+            raise Problem(
+                f"{report.name}: has no values of queries to compare; measure with "
+                "MetricOptions(per_query=True), as judged evaluate --json does"
+            )
+        columns = [report.column(metric) for metric in metrics]
+        for metric in metrics:
+            first, own = reports[0].metric(metric).signature, report.metric(metric).signature
+            _check_signature(out, report, metric, first, own, allow=allow)
+        first_judge = reports[0].signature or "none"
+        _check_signature(
+            out, report, "the judge", first_judge, report.signature or "none", allow=allow
+        )
+        measured.append(
+            MeasuredRun(
+                name,
+                report.name,
+                PerQueryValues(list(report.per_query), columns),
+                {metric: report.metric(metric) for metric in metrics},
+            )
+        )
+    return measured
+
+
+def compare_documents(
+    out: Output,
+    command: ServerCommand,
+    names: Sequence[str],
+    reports: Sequence[Report],
+    options: MetricOptions,
+    *,
+    allow: bool,
+) -> ComparedRuns:
+    """Return how documents differ from the first by all metrics that they share.
+
+    `allow` is that of `measured_runs`. Raises Problem.
+    """
+    metrics = common_metrics(reports)
+    runs = measured_runs(out, names, reports, metrics, allow=allow)
+    with command.connect(of_metrics(metrics)) as server:
+        return server.client.compare_runs(metrics, {run.name: run.values for run in runs}, options)
+
+
+def _check_signature(
+    out: Output, report: Report, what: str, first: str, own: str, *, allow: bool
+) -> None:
+    if first == own:
+        return
+    difference = f"{report.name}: {what} is {own} there, but {first} in the baseline"
+    if not allow:
+        raise Problem(f"{difference}; measure both in one way, or pass --allow-other-signature")
+    out.warn(difference)

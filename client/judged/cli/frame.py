@@ -1,0 +1,399 @@
+"""Commands as dataclasses: a field is an option, a base class the options that several share.
+
+Click reads options from the command line, else from JUDGED_* variables, else from the file of
+`--config`, and runs what they make.
+"""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import click
+from click.core import ParameterSource
+
+from judged.cli.output import Output, check_apart, check_writable
+from judged.cli.problems import Problem
+from judged.evaluation.datasets.files import FileWarning
+
+PREFIX = "JUDGED"
+FILE_VARIABLE = "JUDGED_CLI_CONFIG"
+"""Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
+Document = dict[str, Any]
+_EXAMPLES = "Examples:\n"
+
+
+def opt(
+    metavar: str | None,
+    text: str,
+    default: object = None,
+    *flags: str,
+    low: float | None = None,
+    high: float | None = None,
+    reads: bool = False,
+    writes: bool = False,
+    required: bool = False,
+) -> Any:  # noqa: ANN401 - a field of any type
+    """Return a field that is an option; `reads` and `writes` say what it does to the file it names.
+
+    Its flag is its name, unless there are `flags`; its type says what it takes.
+    """
+    how = {"metavar": metavar, "help": text, "flags": flags, "low": low, "high": high}
+    how["required"] = required
+    return field(default=default, metadata={"how": how, "reads": reads, "writes": writes})
+
+
+def flag(text: str) -> Any:  # noqa: ANN401 - a bool
+    """Return a field that is an option without a value."""
+    return opt(None, text, False)
+
+
+def many(metavar: str, text: str, *flags: str, **how: Any) -> Any:  # noqa: ANN401 - a list of any type
+    """Return a field that is an option which may be repeated."""
+    return opt(metavar, text, (), *flags, **how)
+
+
+def arg(metavar: str, text: str, *, reads: bool = True) -> Any:  # noqa: ANN401 - a text, or some
+    """Return a field that is an argument, which must be given: a file that is read, by default."""
+    how = {"metavar": metavar, "help": text}
+    return field(metadata={"how": how, "reads": reads, "writes": False})
+
+
+@dataclass(kw_only=True)
+class Command:
+    """One run of a command. `typed` are the options that were on the command line."""
+
+    json: str | None = opt(
+        "FILE|-",
+        "Write the result as one JSON document; - prints it instead of the usual output.",
+        writes=True,
+    )
+    typed: frozenset[str] = field(default=frozenset(), init=False)
+
+    def settle(self, elsewhere: Mapping[str, object]) -> None:
+        """Refuse options that exclude each other. Raises Problem.
+
+        `elsewhere` has what the environment or the file say of options that were typed too.
+        """
+
+    def run(self, out: Output) -> Document | None:
+        """Do it; return the JSON document."""
+        raise NotImplementedError
+
+    def leave_out(self, names: str, why: str = "") -> None:
+        """Raise Problem for the first of these options that was typed, if there is a `why`.
+
+        A flag that is typed beside one that it excludes is a mistake. A variable that is set for
+        other runs is none: it is left out.
+        """
+        defaults = {each.name: each.default for each in fields(self)}
+        for name in names.split():
+            if not _is_set(getattr(self, name, None)):
+                continue
+            if name not in self.typed:
+                setattr(self, name, defaults[name])
+            elif why:
+                raise Problem(f"{flag_of(name)}: {why}")
+
+    @property
+    def replays(self) -> bool:
+        """Whether a trace is read in place of a judge."""
+        return False
+
+    def check_files(self) -> None:
+        """Raise Problem where a file can't be written, or is to be that of another option too."""
+        reads: dict[str, str] = {}
+        writes: list[tuple[str, str]] = []
+        for each in (part for part in fields(self) if part.metadata):
+            value = getattr(self, each.name)
+            listed = value if isinstance(value, tuple) else (value,) if value else ()
+            is_read = each.metadata.get("reads") or (each.name == "trace" and self.replays)
+            name = flag_of(each.name) if "flags" in each.metadata.get("how", {}) else ""
+            for number, path in enumerate(listed, 1):
+                what = each.metadata["how"]["metavar"]
+                if isinstance(value, tuple):
+                    what = f"{what.partition('.')[0]} {number}"
+                if is_read:
+                    reads[name or what] = path
+                elif each.metadata["writes"]:
+                    writes.append((name, path))
+        check_apart(reads, writes)
+        for name, path in writes:
+            check_writable(path, name)
+
+
+@dataclass(kw_only=True)
+class Strict(Command):
+    """A command whose result may come with warnings."""
+
+    strict: bool = flag("Exit with 1 when there is a warning.")
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value is not False and value != ()
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a field."""
+    return f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def click_command(name: str, kind: type[Command]) -> click.Command:
+    """Return a command of click that makes and runs one of ours."""
+    text, _, examples = (kind.__doc__ or "").partition(_EXAMPLES)
+    lines = [f"  {line.strip()}" for line in examples.strip().splitlines()]
+
+    @click.pass_context
+    def run(context: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - of any option
+        try:
+            _run(context, kind, given)
+        except KeyboardInterrupt:  # click's own way writes an empty line
+            raise click.Abort from None
+
+    return _Click(
+        name,
+        callback=run,
+        params=[*_parameters(kind), config_option(of_command=True)],
+        help="\n\n".join(" ".join(part.split()) for part in text.split("\n\n")),
+        epilog="\n".join(["\b", "Examples:", *lines]),
+        context_settings={"auto_envvar_prefix": PREFIX},
+    )
+
+
+class _Click(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; refuse one of one value that is there twice."""
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        single = [each for each in order if isinstance(each, click.Option) and not each.multiple]
+        if twice := [each for each in single if single.count(each) > 1]:
+            name = max(twice[0].opts, key=len)
+            ctx.fail(f"{name} is there twice, and takes one value; leave one of them out")
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as wrong:
+            name = (wrong.param and wrong.param.name) or ""
+            sources: dict[ParameterSource | None, str | None] = {
+                ParameterSource.ENVIRONMENT: f"{PREFIX}_{name.upper()}",
+                ParameterSource.DEFAULT_MAP: ctx.meta.get(FILE_VARIABLE),
+            }
+            if source := sources.get(ctx.get_parameter_source(name)):
+                raise Problem(f"{source}: {wrong.format_message()}") from None
+            raise
+
+
+def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> Command:
+    """Return a command with the options that click found, those left out that do not go together.
+
+    Raises Problem.
+    """
+    named = {each.name.rstrip("_"): each.name for each in fields(kind) if each.init}
+    command = kind(**{named[name]: value for name, value in given.items()})
+    typed = [
+        each
+        for each in context.command.params
+        if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+    ]
+    command.typed = frozenset(named[each.name] for each in typed if each.name in named)
+    elsewhere = context.default_map or {}
+    command.settle(
+        {
+            each.name or "": each.resolve_envvar_value(context) or elsewhere.get(each.name or "")
+            for each in typed
+        }
+    )
+    return command
+
+
+def _run(context: click.Context, kind: type[Command], given: dict[str, Any]) -> None:
+    command = made(context, kind, given)
+    command.check_files()
+    out = Output(command.json, strict=isinstance(command, Strict) and command.strict)
+    with _telling(out):
+        document = command.run(out)
+    if document is not None:
+        gates = {"gates": [each.to_dict() for each in out.gates]} if out.gates else {}
+        told = {"warnings": out.warnings} if isinstance(command, Strict) else {}
+        out.write_json({**document, **gates, **told})
+    out.finish()
+
+
+@contextmanager
+def _telling(out: Output) -> Iterator[None]:
+    """Tell warnings about files as those of the command, each once: a file may be read twice."""
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:  # noqa: ANN401
+            if not issubclass(category, FileWarning):
+                show(message, category, *place)
+            elif str(message) not in told:
+                told.add(str(message))
+                out.warn(str(message))
+
+        warnings.simplefilter("always", FileWarning)
+        warnings.showwarning = tell  # type: ignore[assignment]  # it takes the rest as it comes
+        yield
+
+
+def _parameters(kind: type[Command]) -> Iterator[click.Parameter]:
+    """Yield the options of a command: its own, then those of its base classes."""
+    types = get_type_hints(kind)
+    known = {each.name: each for each in fields(kind) if each.metadata}
+    for base in kind.__mro__:
+        for name in vars(base).get("__annotations__", {}):
+            if (found := known.pop(name, None)) is not None:
+                yield _parameter(name, types[name], found.metadata["how"], found.default)
+
+
+def _parameter(name: str, of: Any, how: Mapping[str, Any], default: object) -> click.Parameter:  # noqa: ANN401 - a type
+    inner = [each for each in get_args(of) if each is not NoneType]
+    several, taken = get_origin(of) is Sequence, inner[0] if inner else of
+    common: dict[str, Any] = {"metavar": how["metavar"], "help": how["help"]}
+    if "flags" not in how:
+        return click.Argument([name], nargs=-1 if several else 1, required=True, **common)
+    if issubclass(taken, Enum):
+        default = default.name.lower() if isinstance(default, Enum) else default
+        taken = click.Choice(taken, case_sensitive=False)
+    elif how["low"] is not None or how["high"] is not None:
+        ranges = {int: click.IntRange, float: click.FloatRange}
+        taken = ranges[taken](how["low"], how["high"])
+    return click.Option(
+        how["flags"] or [flag_of(name)],
+        type=taken,
+        multiple=several,
+        is_flag=taken is bool,
+        **({} if how["required"] else {"default": default}),  # type: ignore[arg-type]
+        show_default=_is_set(default),
+        required=how["required"],
+        **common,
+    )
+
+
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """Return all commands by the words that are typed, as in "canary check"."""
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {inner}": each for inner, each in commands_of(command).items()}
+        else:
+            found[name] = command
+    return found
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """Return the options of a command by their names."""
+    options = (each for each in command.params if isinstance(each, click.Option))
+    return {each.name or "": each for each in options if each.expose_value}
+
+
+def misspelt_variables(group: click.Group, names: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of an option.
+
+    The others may be settings of a server, or of programs that have this prefix too.
+    """
+    known = {
+        f"{PREFIX}_{name.upper()}" for c in commands_of(group).values() for name in options_of(c)
+    }
+    for name in sorted(set(names) - known - {FILE_VARIABLE}):
+        near = get_close_matches(name, [*known, FILE_VARIABLE], n=1, cutoff=0.9)
+        if name.startswith(f"{PREFIX}_") and near:
+            yield f"{name} is no option, and is not read; did you mean {near[0]}?"
+
+
+def config_option(*, of_command: bool) -> click.Option:
+    """Return `--config`, which may stand before the command or behind it."""
+    return click.Option(
+        ["--config"],
+        metavar="FILE",
+        help="TOML file with options of the commands; what is typed counts before JUDGED_* "
+        f"variables, these before the file. Without it {FILE_VARIABLE} names one.",
+        hidden=of_command,
+        expose_value=not of_command,
+        is_eager=True,
+        envvar=FILE_VARIABLE if of_command else None,
+        callback=_read_config if of_command else None,
+    )
+
+
+def _read_config(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    """Make the file's options the defaults of a command. Raises Problem."""
+    before = context.find_root().params.get("config")
+    typed = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
+    if before and typed:
+        raise Problem("--config is there twice, and takes one file; leave one of them out")
+    if path := before or path:
+        context.meta[FILE_VARIABLE] = path
+        context.default_map = dict(_of_file(path, context))
+
+
+def _of_file(path: str, context: click.Context) -> Iterator[tuple[str, object]]:
+    """Yield what a file says for one command; its table comes last, and so counts."""
+    try:
+        content = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise Problem(f"--config {path}: can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise Problem(f"--config {path}: is not UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Problem(f"--config {path}: is not TOML: {error}") from None
+    root = context.find_root().command
+    commands = commands_of(root) if isinstance(root, click.Group) else {}
+    known = {name: options_of(each) for name, each in commands.items()}
+    mine = context.command_path.partition(" ")[2]
+    for table, values in _tables(content, known):
+        if table and table not in known:
+            raise Problem(f"{path}: [{table}] is no command; {_near(table, known)}")
+        everywhere = {name: each for options in known.values() for name, each in options.items()}
+        options, place = known.get(table, everywhere), f"{path}: [{table}]" if table else path
+        for key, value in values.items():
+            name = key.replace("-", "_")
+            if name not in options:
+                raise Problem(f"{place}: {key} is no option; {_near(name, options)}")
+            read = _of_toml(options[name], value, f"{place}: {key}")
+            if table in ("", mine) and name in known[mine]:
+                yield name, read
+
+
+def _tables(
+    content: Mapping[str, Any], known: Container[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tables of a file by command, what is outside first, [canary.check] by two words."""
+    yield "", {name: value for name, value in content.items() if not isinstance(value, dict)}
+    for name, table in content.items():
+        inner = table if isinstance(table, dict) else {}
+        nested = {f"{name} {key}": value for key, value in inner.items() if isinstance(value, dict)}
+        if name in known or (isinstance(table, dict) and not nested):
+            yield name, inner
+        else:
+            yield from nested.items()
+
+
+def _of_toml(option: click.Option, value: object, source: str) -> object:
+    """Return a value as click takes it. Raises Problem for one of another type."""
+    if option.is_flag:
+        if isinstance(value, bool):
+            return value
+        raise Problem(f"{source}: must be true or false")
+    listed = value if isinstance(value, list) else [value]
+    if any(isinstance(each, bool) or not isinstance(each, str | int | float) for each in listed):
+        raise Problem(f"{source}: must be a text or a number")
+    if option.multiple:
+        return [str(each) for each in listed]
+    if isinstance(value, list):
+        raise Problem(f"{source}: must be one value, not a list")
+    return value
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    typed = sorted(each.replace("_", "-") for each in known)
+    near = get_close_matches(name.replace("_", "-"), typed, n=1, cutoff=0.75)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(typed)}"

@@ -1,0 +1,540 @@
+"""The files that commands read: lines of answers, of contexts, of labels; data sets with results.
+
+A line of contexts is one item: a query, a retrieved text, and one expected text or several, as
+alternatives. Each alternative is a context of its own; the item's verdict is the best of theirs.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate, groupby, islice
+from typing import Any
+
+from judged import AnswerItem, Client, Context, Judge, QueryGroup, Status, Verdicts
+from judged._batching.chunks import ASKING_KINDS
+from judged._views import of_all, word
+from judged.cli.output import STDOUT, Output
+from judged.cli.problems import Places, Problem
+from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
+from judged.evaluation.datasets.files import (
+    SYSTEM_MODEL,
+    KnownFields,
+    Record,
+    UnknownField,
+    number_lines,
+    number_records,
+    read_lines,
+)
+from judged.evaluation.datasets.fit import Fit
+from judged.evaluation.datasets.id_index import IdIndex
+from judged.evaluation.datasets.joined_files import JoinedFiles, JoinedQuery
+from judged.evaluation.datasets.json_lists import ReadWhole
+from judged.evaluation.datasets.query import expects_something
+from judged.evaluation.labels import read_inclusion
+from judged.traces import MissingJudgements
+from judged.values.verdicts import pick_verdicts
+
+Name = Callable[[MissingJudgements], str]
+"""Returns what the user knows the first missing context as."""
+BLOCK_LINES = 1 << 13
+"""Lines that are held at once where verdicts go to a file."""
+_LINE = "{query, expected_text, retrieved_text}"
+_CONTEXT_FIELDS = (
+    *("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL),
+)
+_ANSWER_FIELDS = (
+    *("item_id", "id", "query", "answer", "other_answer", "references", "negative_references"),
+    *("contexts", "sources_used", "confidence", "min_score", SYSTEM_MODEL),
+)
+_CANDIDATE = '{"query_id": "q1", "query": "What is RAG?", "system": "mine", "answer": "A method."}'
+LABEL = "relevant"
+
+
+def name_of(path: str) -> str:
+    """Return what messages call a file."""
+    return "standard input" if path == STDOUT else path
+
+
+def input_records(path: str, *known: str) -> Iterator[tuple[int, Record]]:
+    """Yield (line number, object) of every line that is not blank. Raises FileError.
+
+    Fields with nearly a `known` name are warned of, where there are any.
+    """
+    lines = number_lines(sys.stdin.buffer, name_of(path)) if path == STDOUT else read_lines(path)
+    fields = KnownFields(*known)
+    for number, record in number_records(lines, name_of(path)):
+        fields.check(record)
+        yield number, record
+
+
+def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None:
+    """Raise FileError where no line of a file has a label."""
+    if all(label is None for label in labels):
+        raise FileError(
+            name,
+            None,
+            f"has no line with {field!r} true or false; label some lines, or name the field that "
+            "holds the labels with --label-field",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFile:
+    """The answers of a file, the number of the line of each, and what no request holds.
+
+    That is the models that lines name, the negative references of each answer, the labels of
+    people, None without one, both empty where they were not asked for, and by item what its line
+    says that its scores must reach.
+    """
+
+    name: str
+    items: Sequence[AnswerItem]
+    line_numbers: Sequence[int]
+    system_models: Sequence[str] = ()
+    negatives: Sequence[Sequence[str]] = ()
+    labels: Sequence[bool | None] = ()
+    min_scores: Mapping[str, float] = field(default_factory=dict)
+
+    def places(self) -> Places:
+        """Return what the fields of the answers are known as: by the lines that they came from."""
+
+        def place(item: str, rest: str) -> str:
+            return f"{self.name}:{self.line_numbers[int(item)]}: {rest!r}"
+
+        return {r"items\[(\d+)\]\.(.+)": place}
+
+
+def read_answers(
+    path: str, *, with_negatives: bool = False, label_field: str | None = None
+) -> AnswerFile:
+    """Return the answers of a file, or of standard input for "-". Raises FileError.
+
+    An answer without an id goes by the number of its line. With `label_field` lines have labels.
+    """
+    name = name_of(path)
+    items: list[AnswerItem] = []
+    negatives: list[Sequence[str]] = []
+    line_of: dict[str, int] = {}
+    models: dict[str, None] = {}
+    labels: list[bool | None] = []
+    min_scores: dict[str, float] = {}
+    for number, line in input_records(
+        path, *_ANSWER_FIELDS, *([label_field] if label_field else [])
+    ):
+        item_id = line.optional_identifier("item_id", "id") or str(number)
+        if item_id in line_of:
+            raise line.error(
+                f"item {item_id!r} was on line {line_of[item_id]} already; a line without "
+                "'item_id' goes by its number, so give every line an id of its own"
+            )
+        against = line.texts("negative_references")
+        if against and not with_negatives:
+            raise line.error(
+                "has 'negative_references', which no rubric reads; leave it out, or measure with "
+                "judged texts -m semantic_similarity"
+            )
+        negatives.append(against)
+        line_of[item_id] = number
+        if model := line.optional_text(SYSTEM_MODEL):
+            models[model] = None
+        own = line.optional_number("min_score")
+        if own is not None:
+            if not 0 <= own <= 1:
+                raise line.error("has 'min_score' that is not in 0 to 1")
+            min_scores[item_id] = own
+        if label_field is not None:
+            labels.append(line.optional_label(label_field))
+        items.append(
+            AnswerItem(
+                item_id,
+                line.text("query"),
+                line.text("answer"),
+                line.texts("references"),
+                line.texts("contexts"),
+                line.optional_text("other_answer") or "",
+                line.texts("sources_used") or (),
+                line.optional_number("confidence"),
+            )
+        )
+    if not items:
+        raise FileError(name, None, "holds nothing to score; write lines of {query, answer}")
+    if label_field is not None:
+        check_labelled(name, label_field, labels)
+    numbers = list(line_of.values())
+    return AnswerFile(name, items, numbers, list(models), negatives, labels, min_scores)
+
+
+def read_candidates(path: str) -> list[CandidateAnswer]:
+    """Return the answers of a file, or of standard input for "-". Raises FileError.
+
+    Answers without a query id belong together where their queries are equal.
+    """
+    found: list[CandidateAnswer] = []
+    line_of: dict[tuple[str, str], int] = {}
+    query_of: dict[str, str] = {}
+    for number, line in input_records(
+        path, "query_id", "query", "system", "answer", "references", "contexts"
+    ):
+        try:
+            query, system = line.text("query"), line.identifier("system")
+            answer = line.text("answer")
+        except FileError as error:
+            shape = f"write a line for each system's answer: {_CANDIDATE}"
+            raise FileError(name_of(path), number, f"{error.problem}; {shape}") from None
+        query_id = line.optional_identifier("query_id") or query
+        if (query_id, system) in line_of:
+            before = line_of[query_id, system]
+            raise line.error(f"is a second answer of {system!r} to that query; see line {before}")
+        if query_of.setdefault(query_id, query) != query:
+            raise line.error(f"has another query under the id {query_id!r} than a line before it")
+        line_of[query_id, system] = number
+        found.append(
+            CandidateAnswer(
+                query_id,
+                system,
+                query,
+                answer,
+                line.texts("references"),
+                line.texts("contexts"),
+            )
+        )
+    if len({one.system for one in found}) < 2:
+        problem = f"holds no two systems; write a line for each system's answer: {_CANDIDATE}"
+        raise FileError(name_of(path), None, problem)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the input: its number, all its fields, a context for each expected text.
+
+    Where it has no expected text, that of its context is blank, and `lacks` says so.
+    """
+
+    number: int
+    fields: dict[str, Any]
+    contexts: Sequence[Context]
+    lacks: FileError | None = None
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a file holds: lines, those of them that expect only a blank text, and contexts.
+
+    `lacks` says of the first line without an expected text that it has none; `system_models` are
+    those that lines say made their texts.
+    """
+
+    lines: int = 0
+    expecting_nothing: int = 0
+    contexts: int = 0
+    lacks: FileError | None = None
+    system_models: dict[str, None] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        """Count one line more."""
+        self.lines += 1
+        self.expecting_nothing += not any(c.expected_text.strip() for c in line.contexts)
+        self.contexts += len(line.contexts)
+        self.lacks = self.lacks or line.lacks
+        if model := line.fields.get(SYSTEM_MODEL):
+            self.system_models[model] = None
+
+
+def count_lines(lines: Iterable[Line]) -> Counted:
+    """Return what lines hold."""
+    counted = Counted()
+    for line in lines:
+        counted.add(line)
+    return counted
+
+
+def read_contexts(path: str) -> Iterator[Line]:
+    """Yield the lines of a file, or of standard input for "-". Raises FileError.
+
+    Ids are held outside memory, so that it does not grow with the file.
+    """
+    ids = IdIndex()
+    line: Line | None = None
+    for line, item_id, record in _each_context(path):
+        if item_id is not None and not ids.add(item_id, line.number):
+            first, _ = ids.find(item_id) or (0, 0)
+            raise record.error(f"has the id {item_id!r} of line {first}; give each line its own")
+        yield line
+    if line is None:
+        raise FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
+
+
+def check_expectations(
+    out: Output, path: str, judge: Judge, counted: Counted, client: Client
+) -> None:
+    """Warn of lines whose expected text is blank. Raises Problem where all are.
+
+    Not where language models judge, whose rubrics need not show what was expected. Raises FileError
+    for a line without one, where the judge needs it.
+    """
+    if counted.lacks is not None:
+        alone = [QueryGroup(retrieved=["text"])]
+        if not client.estimate(alone, judge).contexts:  # of a judge that needs none there is one
+            raise counted.lacks
+    n = counted.expecting_nothing
+    if not n or judge.kind in ASKING_KINDS:
+        return
+    name = name_of(path)
+    if n == counted.lines:
+        raise Problem(
+            f"{name}: 'expected_text' is blank on every line, so there is nothing to hold "
+            "'retrieved_text' against; write there what should be found"
+        )
+    out.warn(
+        f"{of_all(n, counted.lines, 'line', 'lines')} of {name} {word(n, 'has', 'have')} a blank "
+        "'expected_text', which only an empty text matches; write there what should be found"
+    )
+
+
+def blocks_of_contexts(path: str) -> Iterator[list[Line]]:
+    """Yield the lines of a file that was checked, BLOCK_LINES at a time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownField)  # told when the file was checked
+        lines = (line for line, _, _ in _each_context(path))
+        while block := list(islice(lines, BLOCK_LINES)):
+            yield block
+
+
+def _each_context(path: str) -> Iterator[tuple[Line, str | None, Record]]:
+    for number, record in input_records(path, *_CONTEXT_FIELDS):
+        item_id = record.optional_identifier("id")
+        record.optional_text(SYSTEM_MODEL)
+        lacks = None
+        if record.get("expected_text") is None and record.get("expected_alternatives") is None:
+            lacks = record.missing(("expected_text",))
+        contexts = contexts_of(record, [] if lacks is None else [""])
+        yield Line(number, dict(record.fields), contexts, lacks), item_id, record
+
+
+def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
+    """Return a context for each expected text of a line, none twice. Raises FileError.
+
+    These are those given, else `expected_text` and those of `expected_alternatives` that hold
+    something; one of the two fields must then be there.
+    """
+    if record.get("query") is None and record.get("queries") is not None:
+        raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
+    query = record.text("query")
+    alternatives = list(expected)
+    if not alternatives:
+        alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
+        if not alternatives or record.get("expected_text") is not None:
+            alternatives.insert(0, record.text("expected_text"))
+    retrieved = record.text("retrieved_text")
+    return [Context(query, text, retrieved) for text in dict.fromkeys(alternatives)]
+
+
+def fold_lines(lines: Iterable[Line]) -> list[QueryGroup]:
+    """Return the groups that hold the contexts of all lines, in their order.
+
+    Consecutive lines of one query and the same expected texts share a group. A line is never cut,
+    nor are its expected texts joined with those of another, for judges that see all of them.
+    """
+    groups: list[QueryGroup] = []
+    for (query, expected), run in groupby(lines, key=_expectation):
+        retrieved = [line.contexts[0].retrieved_text for line in run]
+        groups.append(QueryGroup(query, list(expected), retrieved))
+    return groups
+
+
+def _expectation(line: Line) -> tuple[str, tuple[str, ...]]:
+    return line.contexts[0].query, tuple(context.expected_text for context in line.contexts)
+
+
+def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
+    """Return one verdict a line, the best of its contexts'.
+
+    That is the highest score among those that are relevant; else one that is missing, since it
+    might have been relevant; else the highest score.
+    """
+    if len(verdicts) == len(lines):
+        return verdicts
+    picks, start = [], 0
+    for line in lines:
+        end = start + len(line.contexts)
+        picks.append(_best(verdicts, range(start, end)))
+        start = end
+    return pick_verdicts(verdicts, picks, range(len(picks) + 1), verdicts.groups)
+
+
+def _best(verdicts: Verdicts, contexts: range) -> int:
+    judged = [index for index in contexts if verdicts.status[index] == Status.OK]
+    relevant = [index for index in judged if verdicts.relevant[index]]
+    if not relevant and len(judged) < len(contexts):
+        return next(index for index in contexts if verdicts.status[index] != Status.OK)
+    return max(relevant or judged, key=lambda index: verdicts.score[index])
+
+
+def places_of_lines(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Places:
+    """Return what the fields of groups are known as: by the lines that they came from."""
+    line_of = _lines_of(lines, groups)
+
+    def place(group: str, side: str, text: str | None) -> str:
+        at, number, n = int(group), int(text or 0), groups[int(group)].n_expected
+        offset = number if side == "expected" else number * n
+        what = "query" if side == "query" else f"{side}_text"
+        return f"{name}:{line_of(at, offset).number}: {what!r}"
+
+    return {r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?": place}
+
+
+def missing_line(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Name:
+    """Return what turns a context without a judgement into the line that it came from."""
+    line_of = _lines_of(lines, groups)
+
+    def line(missing: MissingJudgements) -> str:
+        first = missing.first
+        offset = first.retrieved * groups[first.group].n_expected + first.expected
+        return f"{name}:{line_of(first.group, offset).number}"
+
+    return line
+
+
+def _lines_of(lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Callable[[int, int], Line]:
+    """Return what finds the line of a context: of which group, and which one in it."""
+    starts = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
+    lines_by_context = [line for line in lines for _ in line.contexts]
+    return lambda group, offset: lines_by_context[starts[group] + offset]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledLine:
+    """One line: its contexts or its score, its label and what it belongs to, if any."""
+
+    number: int
+    contexts: Sequence[Context]
+    score: float | None
+    label: bool | None
+    query_id: str | None
+    inclusion: float | None = None
+
+
+def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[LabelledLine]:
+    """Return the lines of a file, or of standard input for "-". Raises FileError.
+
+    Lines must hold a score when `scored`, and the texts of a context otherwise.
+    """
+    name = name_of(path)
+    lines = []
+    for at, record in input_records(path, *_CONTEXT_FIELDS, label_field, "query_id", "score"):
+        label = record.optional_label(label_field)
+        contexts: Sequence[Context] = ()
+        score = None
+        if scored:
+            score = record.optional_number("score")
+            if score is None:
+                raise record.error("has no 'score', which --judge none reads")
+            if not 0 <= score <= 1:
+                raise record.error("has 'score' that is not in 0 to 1")
+        else:
+            contexts = contexts_of(record)
+        lines.append(
+            LabelledLine(
+                *(at, contexts, score, label, record.optional_identifier("query_id")),
+                inclusion=read_inclusion(record),
+            )
+        )
+    if not lines:
+        raise FileError(name, None, f"holds nothing; write lines with {label_field!r}")
+    check_labelled(name, label_field, (line.label for line in lines))
+    return lines
+
+
+def cluster_of(line: LabelledLine) -> str:
+    """Return the name of a line's query; empty where it has none."""
+    if line.query_id is not None:
+        return f"query {line.query_id}"
+    return f"text {line.contexts[0].query}" if line.contexts and line.contexts[0].query else ""
+
+
+def read_queries(
+    dataset: str, results: str, *, by_spans: bool | None, whole: bool
+) -> ReadQueries | JoinedFiles:
+    """Return the queries of a data set with their results; `by_spans` as in `Dataset.to_groups`.
+
+    They are read as they are needed, unless the `whole` is to be held or the files don't allow it.
+    Raises FileError, also where no query says what it should find, and MissingText.
+    """
+    if not whole:
+        with suppress(ReadWhole):
+            return JoinedFiles(dataset, results, by_spans=by_spans)
+    return ReadQueries(dataset, results, by_spans=by_spans)
+
+
+class ReadQueries:
+    """The queries of a data set with their results, all of them in memory."""
+
+    def __init__(self, dataset: str, results: str, *, by_spans: bool | None) -> None:
+        """Read both files. Raises FileError and MissingText."""
+        self._queries = Dataset.from_json(dataset)
+        if not any(map(expects_something, self._queries.queries)):
+            raise FileError(
+                dataset,
+                None,
+                "no query says what it should find, so there is nothing to measure; give queries "
+                "'expected_answers', 'expected_doc_ids' or 'expected_spans'",
+            )
+        self._results = Results.from_jsonl(results)
+        self.groups = self._queries.to_groups(self._results, by_spans=by_spans)
+        self.n_contexts = sum(group.n_expected * group.n_retrieved for group in self.groups)
+        self.system_models = self._results.system_models
+
+    def queries(self) -> Iterator[JoinedQuery]:
+        """Yield every query with its group and its results."""
+        for query, group in zip(self._queries.queries, self.groups, strict=True):
+            yield query, group, self._results.get(query.query_id, ())
+
+    def query_id(self, index: int) -> str:
+        """Return the id of the query at an index."""
+        return self.groups[index].query_id
+
+    @property
+    def fit(self) -> Fit:
+        """How queries and results fit each other."""
+        ids = [query.query_id for query in self._queries.queries]
+        return Fit.of(ids, self._results, self._results.out_of_order)
+
+
+def check_fit(out: Output, fit: Fit) -> None:
+    """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
+    if fit.problem:
+        raise Problem(fit.problem)
+    out.warn(*fit.warnings())
+
+
+def places_of_queries(queries: ReadQueries | JoinedFiles) -> Places:
+    """Return what the fields of groups are known as: by the queries that they came from."""
+
+    def place(group: str, side: str, text: str) -> str:
+        what = "result" if side == "retrieved" else "expected answer"
+        return f"query {queries.query_id(int(group))!r}, {what} {int(text) + 1}"
+
+    return {r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\].*": place}
+
+
+def missing_context(groups: Sequence[QueryGroup]) -> Name:
+    """Return what turns a context without a judgement into what the user knows it as."""
+
+    def name(missing: MissingJudgements) -> str:
+        first, group, side = missing.first, missing.group, "expected answer"
+        if first.group >= len(groups):  # the groups of negatives come behind the others
+            group = [g for g in groups if g.negatives][first.group - len(groups)]
+            side = "negative answer"
+        result = (
+            repr(group.document_ids[first.retrieved])
+            if group.document_ids
+            else f"{first.retrieved + 1}"
+        )
+        return f"query {group.query_id!r}, result {result}, {side} {first.expected + 1}"
+
+    return name

@@ -1,1 +1,0 @@
-"""The files of contexts and of answers that commands read."""

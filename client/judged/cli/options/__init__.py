@@ -1,1 +1,0 @@
-"""The flags that commands share, and their way into the values of `judged`."""

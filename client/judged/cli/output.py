@@ -1,0 +1,409 @@
+"""Where results and remarks go: results to standard output, everything else to standard error.
+
+A table is no wider than a terminal, where there is one; how a command ends is decided here too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich import progress as bars
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Column, Table
+
+from judged._writing import replacing_text
+from judged.cli.problems import Problem
+from judged.report.texts import visible
+from judged.values import VerdictError
+
+Progress = Callable[[int, int], object]
+"""Called with what is done and what there is in all."""
+
+STDOUT = "-"
+UNANSWERED = 0
+"""The code of an error that no server gave."""
+_QUICK_S, _LONG_S = 1.0, 30.0
+_WIDE = 1000
+"""Characters a line may have where there is no terminal."""
+_GAP = 3
+"""Characters between two columns of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate: its flag, the metric (empty for negatives) and the number.
+
+    `typed` is how the metric was written, where that is not the name it was asked for by.
+    """
+
+    flag: str
+    metric: str
+    threshold: float
+    typed: str = ""
+
+    def __str__(self) -> str:
+        name = self.typed or self.metric
+        return f"{self.flag} {name}{'=' if name else ''}{self.threshold:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a gate, and the sentence about it.
+
+    `value` is the mean, drop, count or share; None where there is no mean. `worst` is that in the
+    worst case of what is missing, and what is held against the threshold; None where nothing is
+    missing. Without `assessed` there is nothing to hold against it.
+    """
+
+    gate: Gate
+    value: float | None
+    passed: bool
+    message: str
+    worst: float | None = None
+    assessed: bool = True
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the entry of the JSON document."""
+        return {
+            "gate": self.gate.flag.removeprefix("--").replace("-", "_"),
+            "metric": self.gate.metric or None,
+            "threshold": self.gate.threshold,
+            "value": self.value,
+            "worst_case": self.value if self.worst is None else self.worst,
+            "passed": self.passed,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The items of a long list, or with `named` the names and values of a long object."""
+
+    values: Iterable[Any]
+    named: bool = False
+
+
+class Exit(Exception):
+    """The command ends here with a status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.exit_code = status
+
+
+class Output:
+    """One command's output. `json_to` is the value of `--json`; `strict` lets a warning count.
+
+    `gates` are held at the end; `failed` and `worse` say that there is no result, or a worse one.
+    """
+
+    def __init__(self, json_to: str | None, *, strict: bool = False) -> None:
+        self._json_to = json_to
+        self.strict = strict
+        self.warnings: list[str] = []
+        self.gates: list[Outcome] = []
+        self.failed = self.worse = False
+        self._why = ""
+
+    @property
+    def takes_stdout(self) -> bool:
+        """Whether the JSON document takes the place of the usual output."""
+        return self._json_to == STDOUT
+
+    @property
+    def writes_json(self) -> bool:
+        """Whether the JSON document was asked for."""
+        return self._json_to is not None
+
+    def warn(self, *messages: str) -> None:
+        """Say on standard error what may be wrong with the result; `--strict` makes it count."""
+        for message in messages:
+            self.warnings.append(message)
+            say(f"warning: {message}")
+
+    def write_json(self, document: Mapping[str, object]) -> None:
+        """Write the JSON document, if one was asked for; Items are written as they come."""
+        if self._json_to is not None:
+            with open_output(self._json_to, "--json") as file:
+                file.writelines(document_texts(document))
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print tables and lines on standard output, unless the JSON document goes there."""
+        if self.takes_stdout:
+            return
+        parts = tuple(visible(part) if isinstance(part, str) else part for part in parts)
+        with _standard_output() as stream:
+            # Ids and texts of the user are printed as they are: no markup, emoji, colouring.
+            console = Console(file=stream, markup=False, emoji=False, highlight=False)
+            if console.is_terminal:
+                for part in parts:
+                    _show_on_terminal(console, part)
+                return
+            # A file or a pipe has no width to keep to, and no use for blanks at ends of lines.
+            console.width = _WIDE
+            with console.capture() as capture:
+                console.print(*parts, sep="\n", soft_wrap=True)
+            for line in capture.get().removesuffix("\n").split("\n"):
+                stream.write(line.rstrip() + "\n")
+
+    def count(self, *, failed: int, total: int, errors: Iterable[VerdictError] = ()) -> None:
+        """Let the command fail where all verdicts did, or one of the `errors` is no answer at all.
+
+        The server never gave it then.
+        """
+        if unanswered := sum(error.code == UNANSWERED for error in errors):
+            self._why = f"{unanswered} had no answer from the server; the warnings say why"
+        if 0 < total == failed:
+            self._why = "every verdict failed, so this is no result; the warnings say why"
+
+    def finish(self) -> None:
+        """End the command, after a line for each gate.
+
+        With 2 if every verdict failed or some had no answer, or if there is a gate on what could
+        not be assessed at all; with 1 if the thing measured fell short. Raises Exit.
+        """
+        for outcome in self.gates:
+            say(outcome.message)
+        if self._why:
+            say(self._why)
+        if self._why or self.failed or not all(outcome.assessed for outcome in self.gates):
+            raise Exit(2)
+        short = self.worse or not all(outcome.passed for outcome in self.gates)
+        if short or (self.strict and self.warnings):
+            raise Exit(1)
+
+
+def say(message: str) -> None:
+    """Write a remark on standard error: one line, whatever texts of others it holds."""
+    line = visible(message).replace("\n", " ")
+    sys.stderr.write(f"judged: {line}\n")
+
+
+def _show_on_terminal(console: Console, part: RenderableType) -> None:
+    """Print a table as wide as the terminal at most, and anything else in lines as they are."""
+    if not isinstance(part, Table):
+        console.print(part, soft_wrap=True)
+        return
+    for i, view in enumerate(fitting(part, console.width)):
+        if i:
+            console.print()
+        console.print(view)
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
+    """Yield what to call with (done, total); None when nobody watches standard error.
+
+    The bar, with the time that is left, appears once the work has taken a second and something is
+    done. Without one, a line after half a minute says what the command may wait for.
+    """
+    long = (
+        f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be slow "
+        "or away: the server's log says which\n"
+    )
+    waiting = threading.Timer(_LONG_S, lambda: sys.stderr.write(long))
+    waiting.daemon = True
+    waiting.start()
+    try:
+        with _bar(title, total, waiting.cancel) as report:
+            yield report
+    finally:
+        waiting.cancel()
+
+
+@contextmanager
+def _bar(title: str, total: int, shown: Callable[[], None]) -> Iterator[Progress | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
+    progress = bars.Progress(
+        *("{task.description}", *columns), console=Console(stderr=True), transient=True
+    )
+    task = progress.add_task(title, total=total)
+    begun = time.monotonic()
+
+    def report(done: int, in_all: int) -> None:
+        progress.update(task, completed=done, total=in_all)
+        if not progress.live.is_started and time.monotonic() - begun >= _QUICK_S:
+            shown()
+            progress.start()
+
+    try:
+        yield report
+    finally:
+        if progress.live.is_started:
+            progress.stop()
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    """Yield standard output, and flush it. Raises Problem; BrokenPipeError if nobody reads."""
+    if sys.stdout is None:
+        raise Problem("standard output is closed; send it to a file, or to /dev/null")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer can't be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
+
+
+def check_writable(target: str, flag: str) -> None:
+    """Raise Problem when an output can't be written, before the work that it is to hold."""
+    if target == STDOUT:
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise Problem(f"{flag} {target}: is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Problem(f"{flag} {target}: can't be written here; name a file in another folder")
+
+
+def check_apart(reads: Mapping[str, str], writes: Iterable[tuple[str, str]]) -> None:
+    """Raise Problem when an output would replace an input, or what an earlier output wrote.
+
+    `reads` are the files that are read by their names in the help, `writes` flags with their files.
+    """
+    taken = {_identity(path): name for name, path in reads.items() if _is_file(path)}
+    for flag, target in writes:
+        first = taken.setdefault(_identity(target), flag) if _is_file(target) else flag
+        if first != flag:
+            raise Problem(f"{flag} {target}: is the file of {first} too; name another one")
+
+
+def _is_file(path: str) -> bool:
+    return path != STDOUT and not Path(path).is_char_device()
+
+
+def _identity(path: str) -> Path:
+    return Path(path).resolve()
+
+
+@contextmanager
+def open_output(target: str, flag: str) -> Iterator[TextIO]:
+    """Open a file for writing, or standard output for "-". Raises Problem."""
+    if target == STDOUT:
+        with _standard_output() as stream:
+            yield stream
+        return
+    try:
+        with replacing_text(target) as file:
+            yield file
+    except OSError as error:
+        raise Problem(f"{flag} {target}: can't be written: {error.strerror or error}") from None
+
+
+def new_table(first: str, *others: str, names: int = 1) -> Table:
+    """Return an empty table: the first `names` columns name a row, the rest are numbers or words.
+
+    Names fold on a narrow terminal, numbers and words only where they alone are wider than it.
+    """
+    view = VisibleTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    view.add_column(first, overflow="fold")
+    for i, name in enumerate(others, start=1):
+        view.add_column(name, justify="right", no_wrap=i >= names, overflow="fold")
+    return view
+
+
+class VisibleTable(Table):
+    """A table whose texts move no cursor and colour nothing, whatever ids and names hold."""
+
+    def add_column(self, header: RenderableType = "", *more: Any, **options: Any) -> None:  # noqa: ANN401 - as rich has them
+        """Add a column."""
+        super().add_column(visible(str(header)), *more, **options)
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401 - the same
+        """Add a row."""
+        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
+
+
+def fitting(view: Table, width: int) -> list[Table]:
+    """Return the table as it is where it fits `width` characters, else as several that do.
+
+    Each begins with the names of the rows, which fold where they take more than half of the width,
+    as does a column that is too wide alone.
+    """
+    natural = [_natural(column) for column in view.columns]
+    if _taken(natural) <= width:
+        return [view]
+    n = sum(not column.no_wrap for column in view.columns)
+    names = natural[:n]
+    if n and _taken(names) > width // 2:
+        names = [min(each, max(1, (width // 2 - _GAP * (n - 1)) // n)) for each in names]
+    blocks: list[list[int]] = [[]]
+    for place in range(n, len(natural)):
+        if blocks[-1] and _taken([*names, *(natural[i] for i in (*blocks[-1], place))]) > width:
+            blocks.append([])
+        blocks[-1].append(place)
+    parts = []
+    for block in blocks:
+        folds = len(block) == 1 and _taken([*names, natural[block[0]]]) > width
+        part = copy(view)
+        part.columns = [
+            replace(column, _index=i, max_width=names[i] if folds else None)
+            for i, column in enumerate(view.columns[:n])
+        ]
+        part.columns += [
+            replace(view.columns[place], _index=i, no_wrap=not folds)
+            for i, place in enumerate(block, start=n)
+        ]
+        parts.append(part)
+    return parts
+
+
+def _natural(column: Column) -> int:
+    return max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * max(0, len(widths) - 1)
+
+
+def document_texts(document: Mapping[str, object]) -> Iterator[str]:
+    """Yield the text of a document in parts, indented by two. Items are read as they are written.
+
+    It is that of `json.dump`. Raises ValueError for a number that is none.
+    """
+    opening = "{"
+    for name, value in document.items():
+        yield f"{opening}\n  {_text(name)}: "
+        opening = ","
+        if isinstance(value, Items):
+            yield from _items(value)
+        else:
+            yield _text(value, 2)
+    yield "{}\n" if opening == "{" else "\n}\n"
+
+
+def _items(items: Items) -> Iterator[str]:
+    opening, closing = "{}" if items.named else "[]"
+    before = opening
+    for item in items.values:
+        name, value = (f"{_text(item[0])}: ", item[1]) if items.named else ("", item)
+        yield f"{before}\n    {name}{_text(value, 4)}"
+        before = ","
+    yield f"{opening}{closing}" if before == opening else f"\n  {closing}"
+
+
+def _text(value: object, indent: int = 0) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    # Line feeds within texts are escaped, so that these begin lines.
+    return text.replace("\n", "\n" + " " * indent)

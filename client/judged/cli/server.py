@@ -1,0 +1,265 @@
+"""The server that a command talks to: the one named, else a private one, as long as it runs.
+
+A private server is a process because the client never imports the server; it need only be installed
+in the same environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
+from judged._transport.channel import fault
+from judged.cli.frame import Command, Strict, opt
+from judged.cli.output import Progress, progress_bar
+from judged.cli.problems import Places, Problem, explained
+from judged.credentials import Credentials, Tls, Token
+from judged.values import ServerInfo
+
+_FIRST_ANSWER_S = 10.0
+TOKEN_VARIABLE = "JUDGED_TOKEN"  # noqa: S105 - the name of a variable
+"""Holds the token where no `--token-file` names a file of it."""
+WELL_KNOWN = "default"
+"""What `--tls-ca` takes for the authorities that gRPC brings."""
+START_S = 60.0
+STOP_S = 5.0
+_POLL_S = 0.02
+_NEEDED = ("judged_server", "numpy", "pydantic_settings", "uvloop")
+"""The server, which every wheel has, and what tells that its extra is installed too."""
+_LONGEST_SOCKET_PATH = 100
+"""The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
+_SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED_CLIENT_CA"}
+_FLAG = re.compile(r"(start (?:the server|it) with|the server's) --([a-z-]+)( ?)")
+_ANEW = ", and start the server again"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client, and what its server says of itself."""
+
+    client: Client
+    info: ServerInfo
+
+
+@dataclass(kw_only=True)
+class ServerCommand(Command):
+    """A command that talks to a server."""
+
+    target: str | None = opt(
+        "ADDR",
+        "Server to ask: HOST:PORT or unix:PATH. Without it JUDGED_TARGET, else a private server is "
+        "started for this call.",
+    )
+    token_file: str | None = opt(
+        "FILE",
+        "File with the token that the server asks for. Without it the token in JUDGED_TOKEN.",
+    )
+    tls_ca: str | None = opt(
+        "FILE|default",
+        "Speak TLS, and trust the authorities in this PEM file; default: well-known ones.",
+    )
+    tls_cert: str | None = opt("FILE", "PEM file with your own certificate, for mTLS.")
+    tls_key: str | None = opt("FILE", "PEM file with its private key.")
+    tls_proxy: str | None = opt(
+        "URL", "HTTP proxy to go through, with TLS. Those of http_proxy are passed over."
+    )
+
+    @contextmanager
+    def connect(self, places: Places | None = None) -> Iterator[Connection]:
+        """Connect to the server; what it refuses is told by `places`. Raises Problem."""
+        with ExitStack() as stack:
+            stack.enter_context(explained(places))
+            if self.target:
+                if (wrong := fault(self.target.strip())) is not None:
+                    raise Problem(f"--target {self.target}: {wrong}")
+                try:
+                    made = Client(self.target, credentials=self._credentials())
+                except InvalidArgument as error:
+                    raise Problem(_as_flags(error.message)) from None
+                client = stack.enter_context(made)
+                yield Connection(client, _ask(client))
+            else:
+                stack.enter_context(_problems_as_private())
+                stack.enter_context(explained(places))
+                client = stack.enter_context(Client(stack.enter_context(private_server())))
+                client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
+                yield Connection(client, _info_as_private(_ask(client)))
+
+    def _credentials(self) -> Credentials | None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            given, missing = ("cert", "key") if self.tls_key is None else ("key", "cert")
+            raise Problem(f"--tls-{given}: needs --tls-{missing} FILE too; give both, or neither")
+        for flag, value in {"--tls-cert": self.tls_cert, "--tls-proxy": self.tls_proxy}.items():
+            if value is not None and self.tls_ca is None:
+                raise Problem(f"{flag}: needs --tls-ca FILE too, or --tls-ca default")
+        named = os.environ.get(TOKEN_VARIABLE, "").strip()
+        token = None
+        if self.token_file is not None:
+            token = Token(file=self.token_file)
+        elif named:
+            token = Token(named)
+        if self.tls_ca is None:
+            return token
+        ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
+        return Tls(ca, self.tls_cert, self.tls_key, token, self.tls_proxy)
+
+
+@dataclass(kw_only=True)
+class ResultCommand(ServerCommand, Strict):
+    """A command whose result may come with warnings."""
+
+
+@dataclass(kw_only=True)
+class JudgingCommand(ResultCommand):
+    """A command that asks judges, which may take long."""
+
+    timeout: float = opt("SECONDS", "Longest that judging may take.", 3600.0, low=1)
+
+    @contextmanager
+    def asking(
+        self, title: str, total: int, places: Places | None = None
+    ) -> Iterator[tuple[Connection, Progress | None]]:
+        """Connect to the server, and show how much of `total` is done."""
+        with self.connect(places) as server, progress_bar(title, total) as progress:
+            yield server, progress
+
+
+def _as_flags(message: str) -> str:
+    return (
+        message.removeprefix("credentials: ")
+        .replace("Tls(token=...), or --tls-ca with a command", "--tls-ca")
+        .replace("Tls(proxy=...)", "--tls-proxy")
+        .replace("; give the Token alone", "; leave out --tls-ca")
+    )
+
+
+def _ask(client: Client) -> ServerInfo:
+    try:
+        return client.server_info(timeout=_FIRST_ANSWER_S)
+    except DeadlineExceeded:
+        raise Problem(
+            f"no answer from {client.target} within {_FIRST_ANSWER_S:g} s; is judged-server "
+            "running there?"
+        ) from None
+    except NotFound:
+        raise Problem(
+            f"{client.target} answers, but not as judged-server does; check --target and "
+            "JUDGED_TARGET"
+        ) from None
+
+
+@contextmanager
+def private_server() -> Iterator[str]:
+    """Start a server, yield its address, stop it. Raises Problem when it does not start."""
+    if any(find_spec(name) is None for name in _NEEDED):
+        raise Problem(
+            "there is no server to ask; name one with --target ADDR or JUDGED_TARGET, or run: "
+            "pip install 'judged[server]'"
+        )
+    with tempfile.TemporaryDirectory(prefix="judged-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with (folder / "stderr").open("wb") as log:
+            server = _start(folder, log.fileno())
+        try:
+            yield _address(server, folder)
+        finally:
+            _stop(server)
+
+
+def as_private(text: str) -> str:
+    """Return what is said of a server's start in words for one that starts with every command.
+
+    Its settings come from the environment alone, and the next command starts it anew anyway.
+    """
+
+    def variable(found: re.Match[str]) -> str:
+        name = f"JUDGED_{found[2].replace('-', '_').upper()}"
+        return f"set {name}=" if found[1].startswith("start") else f"{name}{found[3]}"
+
+    return _FLAG.sub(variable, text.replace(_ANEW, ""))
+
+
+def _info_as_private(info: ServerInfo) -> ServerInfo:
+    """Return what a private server says of itself, in such words."""
+    return replace(
+        info,
+        judges=[replace(j, unavailable=as_private(j.unavailable)) for j in info.judges],
+        chat_models=[replace(m, unavailable=as_private(m.unavailable)) for m in info.chat_models],
+    )
+
+
+@contextmanager
+def _problems_as_private() -> Iterator[None]:
+    try:
+        yield
+    except Problem as problem:
+        raise Problem(as_private(str(problem))) from problem
+
+
+def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
+    socket = folder / "judged.sock"
+    fits = len(os.fsencode(socket)) <= _LONGEST_SOCKET_PATH
+    command = [
+        *(sys.executable, "-m", "judged_server"),
+        *("--listen", f"unix:{socket}" if fits else "127.0.0.1:0"),
+        *("--port-file", str(folder / "address")),
+        *("--log-level", "warning"),
+        *("--grace-s", "1"),
+        "--stop-with-stdin",
+    ]
+    # What is set for servers that others call: this one has a socket that is nobody else's.
+    environment = {name: value for name, value in os.environ.items() if name not in _SHARED}
+    # A session of its own, so that Ctrl-C reaches the command alone, which then stops the server.
+    return subprocess.Popen(  # noqa: S603 - our own module, no shell
+        command,
+        # Never written to: it ends with this process, however that ends, and so the server does.
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env=environment,
+    )
+
+
+def _address(server: subprocess.Popen[bytes], folder: Path) -> str:
+    """Return the address the server writes down once it is ready."""
+    port_file = folder / "address"
+    gives_up = time.monotonic() + START_S
+    while not port_file.exists():
+        status = server.poll()
+        if status is not None:
+            raise Problem(f"the private server ended with status {status}: {_last_words(folder)}")
+        if time.monotonic() > gives_up:
+            raise Problem(
+                f"the private server was not ready within {START_S:g} s; start one with "
+                f"judged-server and name it with --target: {_last_words(folder)}"
+            )
+        time.sleep(_POLL_S)
+    return port_file.read_text().strip()
+
+
+def _last_words(folder: Path) -> str:
+    """Return the last line the server wrote."""
+    lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    if server.stdin is not None:
+        server.stdin.close()
+    server.terminate()
+    try:
+        server.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

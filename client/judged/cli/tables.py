@@ -1,0 +1,392 @@
+"""What commands print of verdicts, means, intervals and of what asking models took.
+
+What a command alone prints stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from judged import Flag, MetricTable, Verdicts
+from judged._views import of_all, plural, word
+from judged.cli.output import UNANSWERED, Output, new_table, say
+from judged.evaluation._steps.warnings import (
+    balance_of_lengths,
+    blind_warnings,
+    guarantee_warnings,
+    reason_warnings,
+    reasons_of,
+    verdict_warnings,
+)
+from judged.report.summary import number
+from judged.values import (
+    CascadeUsage,
+    CorrectedEstimate,
+    CostEstimate,
+    ErrorGuarantee,
+    Estimate,
+    Interval,
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    NegativeReport,
+    Usage,
+    VerdictCounts,
+    VerdictDetail,
+    VerdictError,
+)
+from judged.values.intervals import names_by_warning, shared_warnings
+
+
+def means_table(table: MetricTable) -> Table:
+    """Return the means, with bounds where verdicts are missing and intervals if there are any."""
+    bounded = any(metric.lower_bound is not None for metric in table.metrics)
+    view = new_table("metric", "mean", "n", *(("lower", "upper") if bounded else ()))
+    for metric in table.metrics:
+        row = [metric.name, mean_of(metric), str(metric.n)]
+        if bounded:
+            row += [number(metric.lower_bound), number(metric.upper_bound)]
+        view.add_row(*row)
+    return view
+
+
+def per_query_table(table: MetricTable) -> Table:
+    """Return the value of every query for every metric."""
+    view = new_table("query", *(metric.name for metric in table.metrics))
+    for row, query_id in enumerate(table.query_ids):
+        view.add_row(query_id, *(number(metric.per_query[row]) for metric in table.metrics))
+    return view
+
+
+def describe_counts(counts: MetricCounts) -> str:
+    """Return what went into the means, as a line."""
+    results = plural(counts.retrieved, "result", "results")
+    return f"{of_all(counts.evaluated, counts.queries, 'query', 'queries')}, {results}"
+
+
+def describe_verdicts(counts: VerdictCounts) -> str:
+    """Return how many verdicts there are, as a line."""
+    coverage = f"{counts.ok / counts.total:.4g}" if counts.total else "none"
+    verdicts = plural(counts.total, "verdict", "verdicts")
+    return f"{verdicts}, {counts.relevant} relevant, coverage {coverage}"
+
+
+def mean_of(metric: MetricResult) -> str:
+    """Return a mean as tables show it, with its interval if it has one."""
+    return with_interval(metric.mean, metric.interval)
+
+
+def with_interval(value: float | None, interval: Interval | None) -> str:
+    """Return a number as tables show it, with its interval if it has one."""
+    if interval is None:
+        return number(value)
+    return f"{number(value)} [{interval.lower:.4f}, {interval.upper:.4f}]"
+
+
+def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
+    """Yield what the reader of a table should know about negative answers."""
+    if report is None:
+        return
+    if report.matches:
+        first = report.matches[0]
+        found = plural(len(report.matches), "match", "matches")
+        yield (
+            f"{of_all(report.queries_hit, report.queries, 'query', 'queries')} with negative "
+            f"answers retrieved one ({found}), for example {first.query_id!r} with result "
+            f"{first.retrieved + 1} ({first.document_id!r})"
+        )
+    missing = report.counts.total - report.counts.ok
+    if missing:
+        verdicts = of_all(missing, report.counts.total, "verdict", "verdicts")
+        yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
+
+
+def negatives_document(report: NegativeReport | None) -> dict[str, object]:
+    """Return what the JSON document says of negatives: nothing when no query has any."""
+    return {} if report is None else {"negatives": report.to_dict()}
+
+
+def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
+    """Return a row each: name, value, ends of the interval; "-" for what is undefined."""
+    view = new_table(title, "value", "lower", "upper")
+    for name, estimate in estimates.items():
+        view.add_row(name, *cells(estimate))
+    return view
+
+
+def cells(estimate: Estimate | None) -> tuple[str, str, str]:
+    """Return the value and the ends of the interval as tables show them."""
+    if estimate is None:
+        return "-", "-", "-"
+    interval = estimate.interval
+    if interval is None:
+        return number(estimate.value), "-", "-"
+    return number(estimate.value), number(interval.lower), number(interval.upper)
+
+
+def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
+    """Yield what to mind about the intervals, once for numbers that share it."""
+    known = {name: one.interval for name, one in estimates.items() if one is not None}
+    for warning, names in names_by_warning(known).items():
+        yield f"interval of {', '.join(names)}: {warning}"
+
+
+def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
+    """Return the JSON object of numbers with their intervals; null for what is undefined."""
+    return {
+        name: None if estimate is None else asdict(estimate) for name, estimate in estimates.items()
+    }
+
+
+def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the keys that made no slice with a value."""
+    known = {part.key for part in table.slices if part.value}
+    for key in keys:
+        if key not in known:
+            yield f"--slice-by {key}: no query has this key in its metadata"
+
+
+def slices_table(table: MetricTable) -> Table:
+    """Return the means of the slices, a row each; "-" stands for queries that lack the key."""
+    view = new_table("slice", "n", *(metric.name for metric in table.metrics))
+    for part in table.slices:
+        name = f"{part.key}={part.value or '-'}"
+        n = max((metric.n for metric in part.metrics), default=0)
+        view.add_row(name, str(n), *(mean_of(metric) for metric in part.metrics))
+    return view
+
+
+def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
+    """Return the naive mean, that of the labels and the corrected one, side by side."""
+    view = new_table("metric", "naive", "labels only", "corrected", "labelled", "power")
+    for name, mean in means.items():
+        estimates = (mean.naive, mean.labels_only, mean.corrected)
+        numbers = ["-" if e is None else with_interval(e.value, e.interval) for e in estimates]
+        view.add_row(name, *numbers, f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}")
+    return view
+
+
+def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
+    """Return what 50 labels more would make of the corrected intervals; "" where none can tell."""
+    told = []
+    for name, mean in means.items():
+        interval = None if mean.corrected is None else mean.corrected.interval
+        if interval is not None and mean.half_width_with_more is not None:
+            half = (interval.upper - interval.lower) / 2
+            told.append(f"{name} from +-{half:.4f} to +-{mean.half_width_with_more:.4f}")
+    return f"50 labels more would narrow {', '.join(told)}" if told else ""
+
+
+def corrected_warnings(means: Mapping[str, CorrectedEstimate] | None) -> Iterator[str]:
+    """Yield what the reader should know, once for all metrics that share it."""
+    yield from shared_warnings("corrected mean", means or {})
+
+
+def corrected_document(means: Mapping[str, CorrectedEstimate] | None) -> dict[str, Any]:
+    """Return the part of the JSON document, empty when there were no labels."""
+    if means is None:
+        return {}
+    return {"corrected": {name: asdict(mean) for name, mean in means.items()}}
+
+
+def describe_usage(usage: Usage) -> str:
+    """Return what asking took, as a line."""
+    calls, tries = plural(usage.calls, "call", "calls"), plural(usage.attempts, "try", "tries")
+    cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
+    tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
+    parts = [f"{calls} answered in {tries}, {tokens}{cost}"]
+    if usage.cached:
+        parts.append(f"{plural(usage.cached, 'sample', 'samples')} from the cache")
+    if usage.shared:
+        parts.append(f"{usage.shared} shared with another caller")
+    if usage.estimated:
+        some = plural(usage.estimated, "call", "calls")
+        parts.append(f"{some} without a count by the provider, estimated at the most they can have")
+    if usage.left_out:
+        parts.append(f"left out of replies: {', '.join(usage.left_out)}")
+    return "; ".join(parts)
+
+
+def taken(usage: Usage | None) -> list[str]:
+    """Return what judging took and saved, a line each."""
+    if usage is None:
+        return []
+    # The models of a cascade may not have been asked.
+    asked = usage.cascade is None or usage.attempts or usage.cached or usage.shared
+    return [*([describe_usage(usage)] if asked else []), *describe_cascade(usage)]
+
+
+def count_stages(verdicts: Verdicts) -> Counter[int]:
+    """Return how many verdicts each stage of a cascade settled; 0 stands for none."""
+    return Counter(
+        0 if flags & Flag.UNSETTLED else stage
+        for stage, flags in zip(verdicts.stage, verdicts.flags, strict=False)
+    )
+
+
+def settled_by_stage(counts: Counter[int]) -> str:
+    """Return which share of the verdicts each stage of a cascade settled, as a line."""
+    total = counts.total()
+    shares = [
+        f"stage {stage} settled {of_all(n, total, 'verdict', 'verdicts')}"
+        for stage, n in sorted(counts.items())
+        if stage
+    ]
+    if counts[0]:
+        shares.append(f"no stage settled {of_all(counts[0], total, 'verdict', 'verdicts')}")
+    return "; ".join(shares)
+
+
+def cascade_table(cascade: CascadeUsage) -> Table:
+    """Return a row a stage: the items that it was asked about and settled, and what it cost."""
+    view = new_table("stage", "items", "settled", "share of all", "cost", "judge")
+    total = cascade.stages[0].asked if cascade.stages else 0
+    for nth, stage in enumerate(cascade.stages, start=1):
+        share = f"{stage.settled / total:.1%}" if total else "-"
+        cost = "-" if stage.cost is None else f"{stage.cost:.6g}"
+        kind = stage.judge.partition("|")[0]
+        view.add_row(str(nth), f"{stage.asked:,}", f"{stage.settled:,}", share, cost, kind)
+    return view
+
+
+def describe_cascade(usage: Usage) -> list[str]:
+    """Return what a cascade saved and what is promised of it, a line each.
+
+    Of data unlike the labels nothing is: `guarantee_warnings` say so.
+    """
+    cascade = usage.cascade
+    if cascade is None:
+        return []
+    lines = []
+    if usage.avoided_calls:
+        saved = f"{plural(usage.avoided_calls, 'call', 'calls')} avoided"
+        if cascade.avoided_cost is not None:
+            saved += f", which would have cost {cascade.avoided_cost:.6g} at most"
+        if usage.cost is not None:
+            saved += f"; {usage.cost:.6g} spent"
+        lines.append(saved)
+    if cascade.unsettled:
+        lines.append(f"{plural(cascade.unsettled, 'item', 'items')} settled by no stage")
+    shift = cascade.shift
+    if cascade.guarantee is not None and shift is not None and not shift.unlike:
+        checked = "these data are like them, by a test with 1 % of false alarms"
+        if shift.not_checked:
+            checked = f"whether these are like them is not checked: {shift.not_checked}"
+        lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}; {checked}")
+    return lines
+
+
+def describe_guarantee(guarantee: ErrorGuarantee) -> str:
+    """Return what is promised of a cascade, with the numbers behind it, as a line."""
+    return (
+        f"of data like the labels at most {guarantee.max_error:.4g} of what it settles contradicts "
+        f"people, with a confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
+        f"{plural(guarantee.n_labels, 'label', 'labels')} of "
+        f"{plural(guarantee.n_clusters, 'query', 'queries')} that made nothing, which count as "
+        f"{guarantee.labels_counted:.1f}"
+    )
+
+
+def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
+    """Yield what the reader should know about the votes."""
+    split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
+    return split_warnings(split, len(verdicts))
+
+
+def split_warnings(split: int, total: int, what: str = "verdict") -> Iterator[str]:
+    """Yield what to know where `split` of `total` verdicts had votes on both sides."""
+    if split:
+        some = of_all(split, total, what, f"{what}s")
+        yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
+
+
+def usage_document(usage: Usage | None) -> dict[str, Any]:
+    """Return the entry of a JSON document that tells what asking took, if anybody was asked."""
+    if usage is None:
+        return {}
+    document = asdict(usage.reported)
+    if usage.cascade is not None:
+        del document["cascade"]["counts"]
+        shift = usage.cascade.shift
+        document["cascade"]["shift"] = None if shift is None else asdict(shift)
+    return {"usage": document}
+
+
+def detail_document(detail: VerdictDetail) -> dict[str, Any]:
+    """Return how one verdict came about, for a JSON document."""
+    fields = asdict(detail)
+    samples: Sequence[dict[str, Any]] = fields["samples"]
+    for document, sample in zip(samples, detail.samples, strict=True):
+        document["status"] = sample.status.name
+    return fields
+
+
+def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
+    """Print what work would take; return the JSON document."""
+    view = new_table("would take at most", "")
+    rows = {
+        "contexts": found.contexts,
+        "distinct texts": found.distinct_texts,
+        "in the cache": found.cache_hits,
+        "calls": found.calls,
+        "input tokens": found.input_tokens,
+        "output tokens": found.output_tokens,
+    }
+    for name, n in rows.items():
+        view.add_row(name, f"{n:,}")
+    cost = "unknown: a price is missing"
+    if found.cost is not None:
+        cost = f"{found.cost:.6g} {found.currency}".rstrip()
+    view.add_row("cost", cost)
+    out.show(view)
+    if found.cascade is not None:
+        out.show("", cascade_table(found.cascade))
+    return {"estimate": asdict(found)}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of the verdicts so far, and what asking took."""
+
+    counts: VerdictCounts = field(default_factory=VerdictCounts)
+    judge: JudgeIdentity | None = None
+    usage: Usage | None = None
+    _said: Counter[str] = field(default_factory=Counter)
+    _unanswered: list[VerdictError] = field(default_factory=list)
+    _split: int = 0
+    _lengths: int = 0
+    _stages: Counter[int] = field(default_factory=Counter)
+
+    def add(self, verdicts: Verdicts) -> None:
+        """Take in more verdicts."""
+        self.counts += VerdictCounts.of(verdicts)
+        self.judge = verdicts.judge
+        if verdicts.usage is not None:
+            self.usage = verdicts.usage + (self.usage or Usage())
+        self._said.update(reasons_of(verdicts))
+        self._unanswered += [e for e in verdicts.errors.values() if e.code == UNANSWERED]
+        self._stages.update(count_stages(verdicts))
+        self._lengths += balance_of_lengths(verdicts.groups)
+        self._split += sum(0 < agreement < 1 for agreement in verdicts.agreement)
+
+    def tell(self, out: Output) -> None:
+        """Say how it went: one line, and a warning for everything that needs one."""
+        signature = "" if self.judge is None else self.judge.signature
+        say(f"{describe_verdicts(self.counts)}; {signature}")
+        if self._stages:
+            say(settled_by_stage(self._stages))
+        for line in taken(self.usage):
+            say(line)
+        out.warn(
+            *verdict_warnings(self.counts),
+            *blind_warnings(self.judge, self.counts, self._lengths),
+            *reason_warnings(self._said),
+            *split_warnings(self._split, self.counts.total),
+            *guarantee_warnings(self.usage),
+        )
+        out.count(failed=self.counts.error, total=self.counts.total, errors=iter(self._unanswered))

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+from judged import RatingLevel
+from judged.cli.commands.agree import _gaps, choose_categories, read_ratings
+from judged.cli.problems import Problem
+from judged.evaluation import FileError
+
+
+def write(tmp_path, *lines):
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_raters_and_categories_come_from_all_lines(tmp_path):
+    path = write(
+        tmp_path,
+        '{"item_id": "1", "ratings": {"a": "yes", "b": null}}',
+        '{"item_id": 2, "ratings": {"c": true, "a": 3}}',
+    )
+    rated = read_ratings(path)
+    assert rated.raters == ["a", "c"]
+    assert rated.categories == ["3", "true", "yes"]
+    assert rated.items == [{"a": "yes"}, {"c": "true", "a": "3"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"ratings": {"a": "x"}}', "has no 'item_id'"),
+        ('{"item_id": "2"}', "has no 'ratings'"),
+        ('{"item_id": "2", "ratings": ["x"]}', "has no 'ratings'"),
+        ('{"item_id": "2", "ratings": {"a": 0.5}}', "is no category"),
+        ('{"item_id": "2", "ratings": {"a": ""}}', "is no category"),
+        ('{"item_id": "2", "ratings": {"": "x"}}', "rater without a name"),
+        ('{"item_id": "1", "ratings": {"a": "x"}}', "of line 1 again"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, problem):
+    path = write(tmp_path, '{"item_id": "1", "ratings": {"a": "x"}}', line)
+    with pytest.raises(FileError, match=problem) as caught:
+        read_ratings(path)
+    assert caught.value.line == 2
+
+
+def test_a_file_without_ratings_is_refused(tmp_path):
+    with pytest.raises(FileError, match="holds no ratings"):
+        read_ratings(write(tmp_path, '{"item_id": "1", "ratings": {"a": null}}'))
+
+
+def rated(tmp_path, *values):
+    lines = [f'{{"item_id": {i}, "ratings": {{"a": {v}}}}}' for i, v in enumerate(values)]
+    return read_ratings(write(tmp_path, *lines))
+
+
+def test_numbers_are_in_their_order_and_filled_in_at_the_interval_level(tmp_path):
+    numbers = rated(tmp_path, 10, 2, -1)
+    assert choose_categories(numbers, RatingLevel.ORDINAL, None) == ["-1", "2", "10"]
+    expected = [str(n) for n in range(-1, 11)]
+    assert choose_categories(numbers, RatingLevel.INTERVAL, None) == expected
+
+
+def test_words_need_an_order_where_it_matters(tmp_path):
+    words = rated(tmp_path, '"poor"', '"good"')
+    assert choose_categories(words, RatingLevel.NOMINAL, None) == ["good", "poor"]
+    with pytest.raises(Problem, match="--categories good,poor"):
+        choose_categories(words, RatingLevel.ORDINAL, None)
+    given = choose_categories(words, RatingLevel.ORDINAL, "poor, fair, good")
+    assert given == ["poor", "fair", "good"]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [("poor,poor", "once"), ("poor,", "once"), ("poor,fair", "'good' too")],
+)
+def test_bad_categories_are_refused(tmp_path, given, problem):
+    with pytest.raises(Problem, match=problem):
+        choose_categories(rated(tmp_path, '"poor"', '"good"'), RatingLevel.NOMINAL, given)
+
+
+def test_one_category_must_be_told_from_what(tmp_path):
+    with pytest.raises(Problem, match="all ratings are 'x'"):
+        choose_categories(rated(tmp_path, '"x"', '"x"'), RatingLevel.NOMINAL, None)
+
+
+def test_too_many_categories_are_refused(tmp_path):
+    with pytest.raises(Problem, match="at most 100"):
+        choose_categories(rated(tmp_path, *range(101)), RatingLevel.NOMINAL, None)
+
+
+def warned(tmp_path, *values, level="ordinal", categories=None) -> list[str]:
+    named = choose_categories(rated(tmp_path, *values), RatingLevel[level.upper()], categories)
+    return _gaps(named)
+
+
+def test_a_gap_in_a_scale_of_numbers_is_told_with_the_whole_scale(tmp_path):
+    (told,) = warned(tmp_path, 1, 2, 4, 5)
+    assert told.startswith("no rating is 3, ")
+    assert told.endswith("pass --categories 1,2,3,4,5")
+    assert warned(tmp_path, 1, 2, 3) == []
+    assert warned(tmp_path, -1, 0, 1) == []
+    assert "no rating is 2," in warned(tmp_path, 1, 1_000_000)[0]

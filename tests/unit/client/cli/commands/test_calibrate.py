@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+from judged import Status, Verdicts
+from judged.cli.app import run
+from judged.cli.commands.calibrate import _items, _judged, _Scored
+from judged.cli.inputs import LabelledLine, read_labels
+from judged.cli.output import Output
+from judged.cli.problems import Problem
+from judged.evaluation import FileError
+from judged.values import JudgeIdentity, Usage, VerdictError
+
+TEXTS = '"query": "q", "expected_text": "e", "retrieved_text": "r"'
+
+
+def write(tmp_path, *lines):
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
+    path = write(
+        tmp_path,
+        f'{{{TEXTS}, "relevant": true, "query_id": 7}}',
+        f'{{{TEXTS}, "relevant": null}}',
+        f"{{{TEXTS}}}",
+    )
+    lines = read_labels(path, scored=False)
+    assert [line.label for line in lines] == [True, None, None]
+    assert [line.query_id for line in lines] == ["7", None, None]
+    assert lines[0].contexts[0].retrieved_text == "r"
+    assert _items(_Scored(lines, [1.0, 0.5, 0.0], None)).clusters == [
+        "query 7",
+        "text q",
+        "text q",
+    ]
+
+
+def test_lines_with_scores_need_no_texts(tmp_path):
+    path = write(tmp_path, '{"score": 0.25, "relevant": false}', '{"score": 1}')
+    lines = read_labels(path, scored=True)
+    assert [line.score for line in lines] == [0.25, 1.0]
+    assert _items(_Scored(lines, [0.25, 1.0], None)).clusters == []
+
+
+@pytest.mark.parametrize(
+    ("line", "scored", "problem"),
+    [
+        (f'{{{TEXTS}, "relevant": 2}}', False, "neither true, false nor null"),
+        ('{"query": "q", "relevant": true}', False, "has no 'expected_text'"),
+        ('{"relevant": true}', True, "has no 'score'"),
+        ('{"relevant": true, "score": 1.5}', True, "not in 0 to 1"),
+        ('{"relevant": true, "score": "1"}', True, "not a number"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, scored, problem):
+    with pytest.raises(FileError, match=problem) as caught:
+        read_labels(write(tmp_path, line), scored=scored)
+    assert caught.value.line == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        *(("1", True), ("0", False), ('"1"', True), ('"0"', False), ("1.0", True)),
+        *(('"TRUE"', True), ('"False"', False), ('" true "', True), ("null", None)),
+    ],
+)
+def test_labels_are_read_as_sheets_write_them(tmp_path, value, label):
+    path = write(tmp_path, f'{{"score": 0.5, "relevant": {value}}}', '{"score": 1, "relevant": 1}')
+    assert [line.label for line in read_labels(path, scored=True)] == [label, True]
+
+
+@pytest.mark.parametrize("value", ["2", "0.5", '"yes"', '""', "[]", '"relevant"', "-1"])
+def test_what_is_no_label_is_told_how_to_be_one(tmp_path, value):
+    with pytest.raises(FileError, match="1 and 0 are read as true and false"):
+        read_labels(write(tmp_path, f'{{"score": 0.5, "relevant": {value}}}'), scored=True)
+
+
+def test_a_file_without_a_label_is_refused(tmp_path):
+    with pytest.raises(FileError, match="label some lines"):
+        read_labels(write(tmp_path, '{"score": 1}'), scored=True)
+
+
+def verdicts(*statuses):
+    n = len(statuses)
+    failed = [place for place, status in enumerate(statuses) if status != Status.OK]
+    errors = {i: VerdictError(8, "BUDGET_EXCEEDED", f"line {i + 1} failed", False) for i in failed}
+    identity = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
+    columns = [True] * n, [1.0] * n, list(statuses), [1] * n, [0] * n
+    return Verdicts(*columns, [0, n], errors, identity, usage=Usage(calls=n, cost=None))
+
+
+LINES = [LabelledLine(1, (), None, True, None), LabelledLine(2, (), None, None, None)]
+
+
+class TestScored:
+    def test_holds_the_lines_with_a_verdict_and_what_they_took(self, capsys):
+        scored = _judged(Output(None), LINES, verdicts(Status.OK, Status.ERROR))
+        assert (scored.lines, scored.scores) == (LINES[:1], [1.0])
+        assert (scored.signature, scored.min_score, scored.usage.calls) == ("llm|v1", 0.5, 2)
+        assert "2 calls answered" in capsys.readouterr().err
+
+    def test_without_a_label_among_them_is_a_problem_with_the_first_reason(self):
+        for status in (Status.OK, Status.ERROR):
+            found = verdicts(status, Status.ERROR)
+            with pytest.raises(Problem, match="could be judged: line 2 failed"):
+                _judged(Output(None), LINES[::-1], found)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--member", "exact"], "--judge none asks none"),
+        (["--trace", "t.jsonl"], "--judge none asks none"),
+        (["--judge-model", "small"], "--judge-model: is for --judge llm"),
+        (["--cache-only"], "--cache-only: is for --judge llm"),
+        (["--estimate"], "--estimate: no model is asked"),
+        (["--max-cost", "1"], "--max-cost: no model is asked"),
+    ],
+)
+def test_scores_of_the_lines_leave_no_judge_to_shape(flags, problem, capsys):
+    for none in (["--judge", "none"], ["--no-judge"]):
+        assert run(["calibrate", "labels.jsonl", *none, *flags]) == 2
+        assert problem in capsys.readouterr().err

@@ -1,0 +1,261 @@
+"""Options: of the command line, the environment, a file; what gives way, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import MISSING, fields
+from unittest.mock import patch
+
+import click
+import pytest
+from judged.cli import frame
+from judged.cli.app import GROUP, run
+from judged.cli.frame import FILE_VARIABLE, commands_of, options_of
+from judged_server.settings import Settings
+
+COMMANDS = commands_of(GROUP)
+EXAMPLES = [
+    (name, line.strip())
+    for name, command in COMMANDS.items()
+    for line in (command.epilog or "").splitlines()
+    if line.startswith("  ")
+]
+
+
+def made(*arguments: str, **environ: str):
+    """The command that would run."""
+    found = []
+
+    def keep(context, kind, given):
+        found.append(frame.made(context, kind, given))
+
+    variables = {name: value for name, value in os.environ.items() if "JUDGED_" not in name}
+    with patch.dict(os.environ, variables | environ, clear=True), patch.object(frame, "_run", keep):
+        run(arguments)
+    return found[0] if found else None
+
+
+def given(*arguments: str, **environ: str):
+    """The options that are not their defaults."""
+    command = made(*arguments, **environ)
+    defaults = {each.name: each.default for each in fields(command) if each.init}
+    return {
+        name: getattr(command, name)
+        for name, default in defaults.items()
+        if default is not MISSING and getattr(command, name) != default
+    }
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "judged.toml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+class TestNames:
+    def test_no_option_is_called_as_a_setting_of_the_server(self):
+        taken = {name for command in COMMANDS.values() for name in options_of(command)}
+        assert taken.isdisjoint(Settings.model_fields)
+        assert not {f"JUDGED_{name.upper()}" for name in taken} & {FILE_VARIABLE, "JUDGED_TOKEN"}
+
+    def test_every_command_writes_its_result_as_json(self):
+        assert [name for name, each in COMMANDS.items() if "json" not in options_of(each)] == []
+
+
+class TestHelp:
+    def test_every_command_has_examples(self):
+        assert {name for name, _ in EXAMPLES} == set(COMMANDS)
+
+    @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[line for _, line in EXAMPLES])
+    def test_an_example_parses(self, name, example):
+        program, *words = shlex.split(example)
+        assert program == "judged"
+        assert words[: len(name.split())] == name.split()
+        with click.Context(GROUP) as root:
+            COMMANDS[name].make_context(name, words[len(name.split()) :], parent=root)
+
+    def test_the_list_of_commands_cuts_no_sentence_at_80_columns(self):
+        with click.Context(GROUP, info_name="judged", max_content_width=80) as context:
+            listed = context.get_help().partition("Commands:")[2]
+        assert "canary" in listed
+        assert "..." not in listed
+
+
+class TestEnvironment:
+    def test_gives_texts_lists_and_flags(self):
+        found = given(
+            *("evaluate", "d.json", "--results", "r"),
+            JUDGED_METRIC="ndcg@10 mrr", JUDGED_STRICT="Yes", JUDGED_JSON="o.json",
+            JUDGED_PER_QUERY="0", JUDGED_PROFILE="",
+        )  # fmt: skip
+        assert found.pop("results") == "r"
+        assert found == {"metric": ("ndcg@10", "mrr"), "strict": True, "json": "o.json"}
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "flag"),
+        [
+            ("JUDGED_STRICT", "perhaps", "--strict"),
+            ("JUDGED_JUDGE_SAMPLES", "x", "--judge-samples"),
+            ("JUDGED_TRACE_TEXTS", "y", "--trace-texts"),
+            ("JUDGED_TIMEOUT", "0", "--timeout"),
+        ],
+    )
+    def test_names_the_variable_whose_value_the_option_does_not_take(
+        self, capsys, variable, value, flag
+    ):
+        assert made("judge", "c.jsonl", "--judge", "llm", **{variable: value}) is None
+        said = capsys.readouterr().err
+        assert said.startswith(f"judged: {variable}: ")
+        assert flag in said
+        assert value in said
+
+    def test_of_options_that_the_command_lacks_says_nothing(self):
+        assert given("judges", JUDGED_METRIC="mrr", JUDGED_RUBRIC="helpfulness") == {}
+
+    def test_a_misspelt_variable_is_told(self, capsys):
+        made("judges", JUDGED_JUDGE_MODLE="m", JUDGED_GRACE_S="1", JUDGED_STORM="1")
+        assert capsys.readouterr().err == (
+            "judged: warning: JUDGED_JUDGE_MODLE is no option, and is not read; did you mean "
+            "JUDGED_JUDGE_MODEL?\n"
+        )
+
+
+class TestFile:
+    def test_is_below_the_environment_and_a_table_above_the_rest(self, file):
+        path = file(
+            "timeout = 30\nstrict = true\njudge_samples = 3\n"
+            '[score]\nrubric = "helpfulness"\njudge-samples = 5\njudge-temperature = 0.5\n'
+        )
+        found = given("--config", path, "score", "a.jsonl", JUDGED_JUDGE_TEMPERATURE="0.1")
+        assert found == {
+            "timeout": 30.0, "strict": True, "rubric": ("helpfulness",), "judge_samples": 5,
+            "judge_temperature": 0.1,
+        }  # fmt: skip
+        for words in (["--config", path, "judges"], ["judges", f"--config={path}"]):
+            assert given(*words) == {}
+        assert given("agree", "l", "--config", path) == {"strict": True}
+
+    def test_is_named_by_a_variable_too(self, file, tmp_path):
+        path = file("strict = true")
+        assert given("agree", "l", **{FILE_VARIABLE: path}) == {"strict": True}
+        (tmp_path / "other").write_text("strict = false")
+        other = str(tmp_path / "other")
+        assert given("--config", other, "agree", "l", **{FILE_VARIABLE: path}) == {}
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("judge-modle = 'm'", "judge-modle is no option; did you mean judge-model?"),
+            ("[scor]\nrubric = 'a'", "[scor] is no command; did you mean score?"),
+            ("[score]\nmetric = 'mrr'", ": [score]: metric is no option; known are cache-only, "),
+            ("strict = 1", "strict: must be true or false"),
+            ("judge-samples = [1, 2]", "judge-samples: must be one value, not a list"),
+            ("judge-samples = true", "judge-samples: must be a text or a number"),
+            ("metric = [['mrr']]", "metric: must be a text or a number"),
+            ("judge = ", "is not TOML: "),
+            ("timeout = 'soon'", "Invalid value for '--timeout': 'soon'"),
+            ("[canary.chek]\nx = 1\n", "[canary chek] is no command; did you mean canary"),
+        ],
+    )
+    def test_names_the_key_that_is_wrong(self, capsys, file, text, message):
+        path = file(text)
+        assert made("--config", path, "judge", "c.jsonl") is None
+        said = capsys.readouterr().err
+        assert path in said
+        assert message in said
+
+    def test_that_is_not_there_is_a_problem(self, capsys, tmp_path):
+        made("--config", str(tmp_path / "none.toml"), "judge", "c.jsonl")
+        assert "can't be read: No such file" in capsys.readouterr().err
+        (tmp_path / "latin.toml").write_bytes(b"trace = '\xe9'")
+        made("--config", str(tmp_path / "latin.toml"), "judge", "c.jsonl")
+        assert "is not UTF-8" in capsys.readouterr().err
+        made("--config", "a", "judge", "c.jsonl", "--config=b")
+        assert "--config is there twice" in capsys.readouterr().err
+
+    def test_an_inner_command_has_variables_and_a_table(self, file):
+        path = file("timeout = 9\n[canary.check]\nrounds = 3\n[canary.record]\nasks = 12\n")
+        found = given("--config", path, "canary", "check", "c.json")
+        assert found == {"timeout": 9.0, "rounds": 3}
+        assert made("canary", "record", "c.jsonl", "-o", "c", JUDGED_ASKS="20").asks == 20
+
+
+MODEL = {"JUDGED_JUDGE": "llm", "JUDGED_JUDGE_MODEL": "m", "JUDGED_JUDGE_REFRESH": "1"}
+TRACE = {"JUDGED_MAX_COST": "1", "JUDGED_TRACE": "t"}
+LINES = {"JUDGED_TRACE_TEXTS": "hash", "JUDGED_PARAM": "a=b"}
+
+
+class TestGivingWay:
+    """What is set for other runs never makes a run fail that types another judge."""
+
+    @pytest.mark.parametrize(
+        ("words", "environ", "kept"),
+        [
+            ("judge c --judge exact", MODEL | {"JUDGED_PROFILE": "p"}, {"judge": "exact"}),
+            ("judge c --judge=llm", MODEL | {"JUDGED_NO_JUDGE": "true"},
+             {"judge": "llm", "judge_model": "m", "judge_refresh": True}),
+            ("judge c --judge exact", {"JUDGED_JUDGE": "exact", "JUDGED_PROFILE": "p"},
+             {"judge": "exact", "profile": "p"}),
+            ("judge c --no-judge", MODEL | TRACE,
+             {"no_judge": True, "judge_model": "m", "trace": "t"}),
+            ("judge c --judge none", MODEL | TRACE,
+             {"judge": "none", "judge_model": "m", "trace": "t"}),
+            ("judge c", MODEL | {"JUDGED_NO_JUDGE": "1"}, {"no_judge": True, "judge_model": "m"}),
+            ("calibrate l --judge none", MODEL | TRACE | LINES, {"judge": "none"}),
+            ("calibrate l", TRACE | LINES | {"JUDGED_JUDGE": "none"}, {"judge": "none"}),
+            ("judge c", {"JUDGED_JUDGE_SAMPLES": "3", "JUDGED_CACHE_ONLY": "1"}, {}),
+            ("score a --rubric r", {"JUDGED_JUDGE_SAMPLES": "3"},
+             {"rubric": ("r",), "judge_samples": 3}),
+            ("score a --rubric r", {"JUDGED_JUDGE": "llm", "JUDGED_STRICT": "1"},
+             {"rubric": ("r",), "strict": True}),
+            ("score a --rubric r", {"JUDGED_JUDGE": "none"}, {"rubric": ("r",), "judge": "none"}),
+            ("calibrate l", {"JUDGED_JUDGE": "exact", "JUDGED_RUBRIC": "r"}, {"judge": "exact"}),
+            ("calibrate l", {"JUDGED_RUBRIC": "r"}, {"rubric": "r"}),
+            ("calibrate l --rubric r", MODEL | {"JUDGED_TRACE": "t", "JUDGED_PARAM": "a=b"},
+             {"rubric": "r", "judge_model": "m", "judge_refresh": True}),
+            ("judge c --judge panel", MODEL, {"judge": "panel", "judge_refresh": True}),
+            ("score a --rubric r --cache-only", {"JUDGED_JUDGE_REFRESH": "1"},
+             {"rubric": ("r",), "cache_only": True}),
+        ],
+    )  # fmt: skip
+    def test_leaves_what_goes_together(self, words, environ, kept):
+        assert given(*words.split(), **environ) == kept
+
+
+class TestRefusals:
+    """A flag that is typed beside one that it excludes is a mistake."""
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            ("judge c --judge exact --no-judge", "--no-judge and --judge exact exclude each other"),
+            ("judge c --trace-texts full", "--trace-texts: is for a --trace that is written"),
+            ("judge c --no-judge --trace t --trace-texts hash", "--trace-texts: is for"),
+            ("judge c --trace-judge x --trace t", "--trace-judge: is for --judge none with"),
+            ("judge c --trace-judge x --no-judge", "--trace-judge: is for --judge none with"),
+            ("judge c --no-judge --profile p", "--profile: is for a judge, and --judge none runs"),
+            ("judge c --no-judge --calibration f", "--calibration: is for a judge, and --judge"),
+            ("judge c --judge exact --judge-refresh", "--judge-refresh: is for --judge llm, --"),
+            ("judge c --cache-only", "--cache-only: is for --judge llm"),
+            ("judge c --judge llm --cache-only --judge-refresh", "exclude each other"),
+            ("judge c --judge-max-tokens 9", "--judge-max-tokens: is for --judge llm"),
+            ("judge c --judge exact --member exact", "--member: is for --judge panel"),
+            ("judge c --stage exact", "--stage: is for --judge cascade"),
+            ("judge c --cascade f --judge exact", "--cascade and --judge exact exclude each"),
+            ("judge c --no-judge --max-cost 1", "--max-cost: no model is asked"),
+            ("score a --rubric r --judge llm", "--judge llm: answers are scored by language"),
+            ("score a --rubric r --combine vote", "--combine vote: is for a panel"),
+            ("score a --rubric r --member a", "a panel has 2 to 16 models, not 1"),
+            ("score a --rubric r --member a --member a", "--member a: is given twice"),
+            ("calibrate l --rubric r --profile p", "--profile: is of a judge, whose place"),
+            ("calibrate l --no-judge --trace t", "--trace: is of a judge, and --judge none asks"),
+        ],
+    )
+    def test_name_what_is_wrong(self, capsys, words, says):
+        assert made(*words.split()) is None
+        assert says in capsys.readouterr().err

@@ -1,0 +1,145 @@
+"""The flags about a judge."""
+
+from dataclasses import replace
+
+import pytest
+from judged import Asking, CacheMode, InvalidArgument, Judge, Verdicts
+from judged._batching.chunks import most_contexts
+from judged.cli.judging import (
+    AskingOptions,
+    ModelOptions,
+    places_of_members,
+    read_judge,
+    refuse_missing,
+)
+from judged.cli.problems import Problem, explain
+from judged.values import JudgeIdentity, JudgeInfo, Limits, ParameterInfo, ServerInfo, VerdictError
+
+PARAMETERS = [
+    ParameterInfo("switch", True, "true or false", ""),
+    ParameterInfo("count", 2, "a whole number, at least 1", ""),
+    ParameterInfo("share", 0.5, "a number from 0 to 1", ""),
+    ParameterInfo("name", "", "a name", ""),
+    ParameterInfo("free", None, "anything", ""),
+]
+INFO = ServerInfo(
+    "1",
+    Limits(1, 1, 1, 1, 1, 1, 1, 1, 1),
+    "typed",
+    [
+        JudgeInfo("typed", "first", "", 0.5, PARAMETERS, "", ""),
+        JudgeInfo("typed", "bare", "", 0.5, [], "", ""),
+        JudgeInfo("plain", "", "", 0.5, [], "", ""),
+    ],
+    [],
+    [],
+)
+
+
+def read(*parameters, kind="typed", profile=None, min_score=None):
+    return read_judge(INFO, kind, profile, min_score, parameters)
+
+
+class TestReadJudge:
+    def test_types_values_as_the_server_lists_them(self):
+        judge = read("switch=False", "count=-3", "share=1", "name=a=b", "free=7")
+        assert judge == Judge(
+            "typed",
+            parameters={"switch": False, "count": -3, "share": 1.0, "name": "a=b", "free": "7"},
+        )
+        assert type(judge.parameters["share"]) is float
+
+    def test_leaves_the_choice_to_the_server(self):
+        assert read(kind=None) == Judge()
+        assert read(kind=None, min_score=0.25) == Judge(min_score=0.25)
+
+    def test_leaves_unknown_judges_to_the_server(self):
+        assert read("x=1", kind="other") == Judge("other", parameters={"x": "1"})
+        assert read("x=1", profile="other") == Judge("typed", "other", parameters={"x": "1"})
+
+    @pytest.mark.parametrize(
+        ("text", "name"),
+        [("count=x", "count"), ("count=1.5", "count"), ("count=9" + "0" * 30, "count"),
+         ("share=nan", "share"), ("switch=yes", "switch"), ("coutn=3", "coutn")],
+    )  # fmt: skip
+    def test_leaves_what_is_of_another_type_to_the_server(self, text, name):
+        assert read(text).parameters == {name: text.partition("=")[2]}
+
+    def test_refuses_what_never_reaches_the_server(self):
+        with pytest.raises(Problem, match="--param count: is given twice"):
+            read("count=1", "count=2")
+
+    @pytest.mark.parametrize(("default", "named"), [("llm", "llm"), ("typed", "")])
+    def test_names_a_default_judge_that_asks_models(self, default: str, named: str):
+        info = replace(INFO, default_judge=default)
+        judge = read_judge(info, None, None, 0.25, ())
+        assert judge == Judge(named, min_score=0.25)
+        assert most_contexts(judge) == most_contexts(default)
+
+
+class TestPlaces:
+    TYPED = (("--stage", "llm:model=a"), ("--stage", "exact"))
+
+    @pytest.mark.parametrize(
+        ("field", "typed"),
+        [
+            ("judge.members[1].judge.calibration.calibrator.accept", "--stage exact: calibration"),
+            ("judge.members[0].judge", "--stage llm:model=a"),
+            ('judge.members[0].judge.parameters["model"]', "--stage llm:model=a: model"),
+            ("judge.members[1].weight", "--stage exact: weight"),
+            ("judge.members", "--stage"),
+            ("judge.kind", "--judge"),
+        ],
+    )
+    def test_name_the_stage_that_is_wrong(self, field, typed):
+        error = InvalidArgument.of_field(field, "rule")
+        assert explain(error, places_of_members(self.TYPED)) == f"{typed}: rule"
+
+    def test_name_the_flags_of_a_model(self):
+        places = ModelOptions(judge_samples=-1).places()
+        for name, flag in (("samples", "--judge-samples"), ("rubric", "--param rubric")):
+            error = InvalidArgument.of_field(f'judge.parameters["{name}"]', "rule")
+            assert explain(error, places) == f"{flag}: rule"
+
+
+class TestParameters:
+    def test_are_those_that_were_given(self):
+        options = ModelOptions(judge_model="m", judge_temperature=0.0, param=("rubric=r",))
+        assert options.parameters() == ["model=m", "temperature=0.0", "rubric=r"]
+        assert ModelOptions().parameters() == []
+
+    @pytest.mark.parametrize(
+        ("param", "problem"),
+        [
+            ("count", "--param count: write it as name=value"),
+            ("=3", "--param =3: write it as name=value"),
+            ("max_tokens=8", "--param max_tokens: is given by --judge-max-tokens"),
+        ],
+    )
+    def test_that_are_wrong(self, param, problem):
+        with pytest.raises(Problem, match=problem):
+            ModelOptions(judge_max_tokens=9, param=(param,)).parameters()
+
+
+def verdicts(**errors):
+    n = len(errors) + 1
+    found = {i: VerdictError(9, reason, "", False) for i, reason in enumerate(errors.values())}
+    identity = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
+    return Verdicts([False] * n, [0.0] * n, [2] * n, [1] * n, [0] * n, [0, n], found, identity)
+
+
+def test_flags_are_modes():
+    assert AskingOptions().how_asked() is None
+    assert AskingOptions(judge_refresh=True).how_asked() == Asking(CacheMode.REFRESH)
+    assert AskingOptions(cache_only=True, max_cost=1).how_asked() == Asking(CacheMode.ONLY, 1)
+    assert AskingOptions(max_cost=1).how_asked() == Asking(max_cost=1)
+
+
+def test_a_missing_reply_is_a_problem_with_the_next_step():
+    with pytest.raises(Problem, match=r"1 of 3 verdicts not in .* without --cache-only"):
+        refuse_missing(verdicts(a="NOT_CACHED", b="TIMEOUT"))
+
+
+def test_other_errors_are_not():
+    refuse_missing(verdicts(a="TIMEOUT"))
+    refuse_missing(None)

@@ -1,0 +1,155 @@
+"""What is typed about rubrics, and what the server says of it in words of the command line."""
+
+from __future__ import annotations
+
+import pytest
+from judged import InvalidArgument, NotFound, Rubric
+from judged.cli.problems import Problem, explain
+from judged.cli.rubrics import places_of_rubrics, read_rubrics, read_thresholds
+from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
+
+PARAMETERS = (
+    ParameterInfo("samples", 0, "a whole number", ""),
+    ParameterInfo("temperature", 0.0, "a number", ""),
+)
+DIMENSIONS = {"accuracy": 1.0, "coherence": 1.0}
+
+
+class Info:
+    """What a server says, as far as it is read here."""
+
+    default_judge = "token_overlap"
+    judges = (JudgeInfo("answers", "", "", 0.0, PARAMETERS, "", ""),)
+    rubrics = (
+        RubricInfo("faithfulness", "1", "", 0.7, ""),
+        RubricInfo("quality", "1", "", 0.7, "", "dimensions", (), DIMENSIONS),
+        RubricInfo("other", "1", "", 0.7, "", "dimensions", (), {"accuracy": 1.0}),
+        RubricInfo("recall", "1", "", 0.7, "", "claims", ("query", "reference", "contexts")),
+        RubricInfo("match", "1", "", 0.5, "", "verdict", ("query", "expected", "retrieved")),
+    )
+
+
+def rubrics(*names: str, weights: str | None = None, threshold: float | None = None, given=()):
+    return read_rubrics(names, Info(), threshold, given, weights)
+
+
+class TestRubrics:
+    def test_parameters_that_were_given_are_those_of_each(self):
+        found = rubrics(
+            "faithfulness", "quality", threshold=0.5, given=["samples=3", "temperature=0"]
+        )
+        assert found == [
+            Rubric(name, 0.5, {"samples": 3, "temperature": 0.0})
+            for name in ("faithfulness", "quality")
+        ]
+
+    def test_a_version_travels(self):
+        found = rubrics("quality@1", "faithfulness", weights="accuracy=1")
+        assert found == [Rubric("quality@1", weights={"accuracy": 1.0}), Rubric("faithfulness")]
+
+    def test_weights_are_for_the_rubrics_that_have_all_of_them(self):
+        found = rubrics("faithfulness", "quality", "other", weights="accuracy=2, coherence=.5")
+        assert [r.weights for r in found] == [{}, {"accuracy": 2.0, "coherence": 0.5}, {}]
+        assert rubrics("other", "quality", weights="accuracy=1")[0].weights == {"accuracy": 1.0}
+
+    @pytest.mark.parametrize(
+        ("names", "weights", "message"),
+        [
+            (["faithfulness"], "accuracy=1", "has dimensions; leave it out"),
+            (["quality"], "accuracy=1,speed=2", "quality has accuracy, coherence"),
+            (["quality"], "accuracy", "write name=weight"),
+            (["quality"], "accuracy=-1", "weights of 0 or more"),
+            (["quality"], "accuracy=1e999", "write name=weight"),
+            (["quality"], "accuracy=1,accuracy=2", "accuracy is given twice"),
+            (["quality"], "", "write name=weight"),
+        ],
+    )
+    def test_weights_that_fit_nowhere(self, names, weights, message):
+        with pytest.raises(Problem, match=message):
+            rubrics(*names, weights=weights)
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (["quality", "quality"], "--rubric quality: is given twice"),
+            (["quality", "quality@1"], "--rubric quality@1: is given twice"),
+            (["qualty"], "by faithfulness, quality, other, recall; did you mean quality"),
+            (
+                ["matching"],
+                r"no rubric has this id; .* recall; for one of yours, .*--rubrics-dir FOLDER$",
+            ),
+        ],
+    )
+    def test_rubrics_that_are_wrong(self, names, message):
+        with pytest.raises(Problem, match=message):
+            rubrics(*names)
+
+
+class TestBars:
+    def test_a_number_is_the_bar_and_the_others_are_gates(self):
+        thresholds = read_thresholds(["0.5", "a=0.8", "b=0"], ["a", "b", "c"])
+        assert thresholds.threshold == 0.5
+        assert [str(gate) for gate in thresholds.gates] == ["--min-score a=0.8", "--min-score b=0"]
+
+    @pytest.mark.parametrize(
+        ("mean", "passed"), [(0.8, True), (0.8 - 1e-10, True), (0.79, False), (None, False)]
+    )
+    def test_outcomes(self, mean: float | None, passed: bool):
+        summary = RubricSummary("a", mean, ScoreCounts(not_assessable=3))
+        (outcome,) = read_thresholds(["a=0.8"], ["a"]).outcomes([summary], None)
+        assert (outcome.value, outcome.passed) == (mean, passed)
+        assert outcome.assessed is (mean is not None)
+
+    @pytest.mark.parametrize(
+        ("counts", "coverage", "passed"),
+        [
+            (ScoreCounts(ok=9, error=1), None, [True, False]),
+            (ScoreCounts(ok=9, abstained=1), 0.9, [True, True]),
+            (ScoreCounts(ok=8, error=1, abstained=1), 0.8, [False, True]),
+            (ScoreCounts(ok=8, not_assessable=2), None, [True, True]),
+        ],
+    )
+    def test_missing_scores_count_as_the_worst(self, counts, coverage, passed):
+        summary = RubricSummary("a", 1.0, counts)
+        found = read_thresholds(["a=0.9"], ["a"]).outcomes([summary], coverage)
+        assert [outcome.passed for outcome in found] == passed
+        assert [outcome.gate.flag for outcome in found] == ["--min-score", "--min-coverage"]
+
+    def test_a_gate_may_name_the_version_too(self):
+        for name in ("a", "a@1"):
+            assert (
+                read_thresholds([f"{name}=0.8"], ["a@1"]).gates
+                == read_thresholds(["a=0.8"], ["a"]).gates
+            )
+
+    @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
+    def test_what_is_neither(self, text: str):
+        with pytest.raises(Problem, match=r"a gate on a mean RUBRIC=X"):
+            read_thresholds([text], ["a"])
+
+    def test_two_bars_and_a_gate_on_nothing(self):
+        with pytest.raises(Problem, match=r"--min-score 0\.6: an answer.s threshold is 0\.5"):
+            read_thresholds(["0.5", "0.6"], ["a"])
+        with pytest.raises(Problem, match="b is not scored; add --rubric b, or name one of a"):
+            read_thresholds(["b=1"], ["a"])
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("field", "flag"),
+        [
+            ("rubrics[1].rubric", "--rubric b"),
+            ("rubrics[0].min_score", "--min-score"),
+            ('rubrics[0].parameters["max_tokens"]', "--param max_tokens"),
+            ('rubrics[0].parameters["max_context_tokens"]', "--param max_context_tokens"),
+            ('rubrics[1].weights["x"]', "--weights"),
+            ("rubrics[1].weights", "--weights"),
+        ],
+    )
+    def test_names_the_flag_of_a_field(self, field: str, flag: str):
+        error = InvalidArgument.of_field(field, "rule")
+        assert explain(error, places_of_rubrics(["a", "b"])) == f"{flag}: rule"
+
+    def test_a_rubric_that_is_not_there(self):
+        unknown = NotFound("no rubric 'x'", reason="UNKNOWN_RUBRIC")
+        assert explain(unknown, {}) == "--rubric: no rubric 'x'"

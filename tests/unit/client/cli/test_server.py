@@ -1,0 +1,127 @@
+"""The private server's life, with other programs in its place."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from judged.cli import server as local_server
+from judged.cli.problems import Problem
+from judged.cli.server import as_private, private_server
+from judged.values import ChatModelInfo, JudgeInfo, ServerInfo
+
+
+@pytest.fixture
+def acts(monkeypatch):
+    """Let a Python program play the server; it finds the path of its port file in sys.argv[1]."""
+    started = []
+
+    def act(program):
+        def start(folder, log):
+            server = subprocess.Popen(
+                [sys.executable, "-c", program, str(folder / "address")], stdout=log, stderr=log
+            )
+            started.append(server)
+            return server
+
+        monkeypatch.setattr(local_server, "_start", start)
+        return started
+
+    return act
+
+
+READY = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('here:1\\n');"
+
+
+class TestPrivateServer:
+    def test_yields_the_address_and_stops_the_process(self, acts):
+        started = acts(READY + "import time; time.sleep(60)")
+        with private_server() as address:
+            assert address == "here:1"
+        assert started[0].returncode < 0
+
+    def test_kills_a_process_that_hangs(self, acts, monkeypatch):
+        monkeypatch.setattr(local_server, "STOP_S", 0.05)
+        deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        started = acts(deaf + READY + "time.sleep(60)")
+        with private_server():
+            pass
+        assert started[0].returncode == -9
+
+    def test_shows_why_it_did_not_start(self, acts):
+        acts("import sys; sys.stderr.write('one\\nno model\\n'); sys.exit(2)")
+        with pytest.raises(Problem, match="ended with status 2: no model"), private_server():
+            pass
+
+    def test_does_not_wait_for_ever(self, acts, monkeypatch):
+        monkeypatch.setattr(local_server, "START_S", 0.05)
+        started = acts("import time; time.sleep(60)")
+        with (
+            pytest.raises(Problem, match=r"not ready within .* s.*it said nothing"),
+            private_server(),
+        ):
+            pass
+        assert started[0].returncode < 0
+
+    @pytest.mark.parametrize("missing", ["judged_server", "uvloop", "numpy"])
+    def test_names_both_ways_where_no_server_is_installed(self, monkeypatch, missing):
+        there = importlib.util.find_spec
+        monkeypatch.setattr(
+            local_server, "find_spec", lambda name: None if name == missing else there(name)
+        )
+        both = r"--target ADDR or JUDGED_TARGET.*judged\[server\]"
+        with pytest.raises(Problem, match=both), private_server():
+            pass
+
+    def test_takes_a_port_where_the_path_is_too_long_for_a_socket(self, monkeypatch):
+        commands = []
+        monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+        local_server._start(Path("/run/x"), 1)
+        local_server._start(Path("/run") / ("d" * 120), 1)
+        assert "unix:/run/x/judged.sock" in commands[0]
+        assert "127.0.0.1:0" in commands[1]
+
+
+class TestWords:
+    """A private server has no flags, and starts anew with every command."""
+
+    @pytest.mark.parametrize(
+        ("said", "meant"),
+        [
+            (
+                "name a model in a file and start the server with --llm-config FILE; see docs",
+                "name a model in a file and set JUDGED_LLM_CONFIG=FILE; see docs",
+            ),
+            ("set it to the key, and start the server again", "set it to the key"),
+            ("start it with --llm-cache disk or memory", "set JUDGED_LLM_CACHE=disk or memory"),
+            ("in the server's --llm-config, and", "in JUDGED_LLM_CONFIG, and"),
+            ("the file is not there", "the file is not there"),
+        ],
+    )
+    def test_are_of_its_settings(self, said, meant):
+        assert as_private(said) == meant
+
+    def test_are_those_of_what_it_offers(self):
+        judge = JudgeInfo("llm", "", "", 0.5, [], "", "set K, and start the server again")
+        chat = ChatModelInfo("m", "p", "m", True, "set K, and start the server again")
+        info = local_server._info_as_private(
+            ServerInfo("", None, "", [judge], [], [], chat_models=[chat])
+        )
+        assert (info.judges[0].unavailable, info.chat_models[0].unavailable) == ("set K", "set K")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("http://judge:8470", r"--target http://judge:8470: write HOST:PORT .* as in judge:8470$"),
+        ("grpc://judge:8470", "without grpc://"),
+        ("judge", "--target judge: has no port; write HOST:PORT, as in judge:8470"),
+    ],
+)
+def test_addresses_that_mean_another_server_say_how_to_write_them(target, message):
+    with (
+        pytest.raises(Problem, match=message),
+        local_server.ServerCommand(target=target).connect(),
+    ):
+        pass
