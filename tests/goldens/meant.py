@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 MEANT: dict[str, str] = {
+    r"^commands/help \d+: judged [a-z ]*(--help)?: std": "Click writes the help: the options that "
+    "a command has alone stand before those that it shares.",
+    r"Usage: judged \w+ \[OPTIONS\] \{": "Click writes the usage.",
+    r"is not in the range 1<=x<=366": "Click says what a number must be.",
+    r"--param \w+: no such parameter; this judge has": "The server refuses parameters, once.",
+    r"--code-quality q.json": "Refused before anything is compared or written.",
+    r"judged validate dataset.json --json -: stdout.warnings": "Each command that takes --strict "
+    "has its warnings in the document.",
     r"entries for \d+ document": "Qrels and runs tell columns of different lengths alike.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
