@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MEANT: dict[str, str] = {
-    r"^commands/help \d+: judged [a-z ]*(--help)?: std": "Click writes the help: the options that "
+    r"^commands/help \d+: judged( [a-z ]+)?( --help)?: std": "Click writes the help: the options that "
     "a command has alone stand before those that it shares.",
     r"Usage: judged \w+ \[OPTIONS\] \{": "Click writes the usage.",
     r"is not in the range 1<=x<=366": "Click says what a number must be.",
