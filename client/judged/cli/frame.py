@@ -69,7 +69,10 @@ def arg(metavar: str, text: str, *, reads: bool = True) -> Any:  # noqa: ANN401 
 
 @dataclass(kw_only=True)
 class Command:
-    """One run of a command. `typed` are the options that were on the command line."""
+    """One run of a command. `typed` are the options that were on the command line.
+
+    `elsewhere` has what the environment or the file say of these.
+    """
 
     json: str | None = opt(
         "FILE|-",
@@ -77,12 +80,10 @@ class Command:
         writes=True,
     )
     typed: frozenset[str] = field(default=frozenset(), init=False)
+    elsewhere: Mapping[str, object] = field(default_factory=dict, init=False)
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
-        """Refuse options that exclude each other. Raises Problem.
-
-        `elsewhere` has what the environment or the file say of options that were typed too.
-        """
+    def settle(self) -> None:
+        """Refuse options that exclude each other. Raises Problem."""
 
     def run(self, out: Output) -> Document | None:
         """Do it; return the JSON document."""
@@ -115,8 +116,8 @@ class Command:
         for each in (part for part in fields(self) if part.metadata):
             value = getattr(self, each.name)
             listed = value if isinstance(value, tuple) else (value,) if value else ()
-            is_read = each.metadata.get("reads") or (each.name == "trace" and self.replays)
-            name = flag_of(each.name) if "flags" in each.metadata.get("how", {}) else ""
+            is_read = each.metadata["reads"] or (each.name == "trace" and self.replays)
+            name = flag_of(each.name) if "flags" in each.metadata["how"] else ""
             for number, path in enumerate(listed, 1):
                 what = each.metadata["how"]["metavar"]
                 if isinstance(value, tuple):
@@ -202,13 +203,12 @@ def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
         if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
     command.typed = frozenset(named[each.name] for each in typed if each.name in named)
-    elsewhere = context.default_map or {}
-    command.settle(
-        {
-            each.name or "": each.resolve_envvar_value(context) or elsewhere.get(each.name or "")
-            for each in typed
-        }
-    )
+    of_file = context.default_map or {}
+    command.elsewhere = {
+        each.name or "": each.resolve_envvar_value(context) or of_file.get(each.name or "")
+        for each in typed
+    }
+    command.settle()
     return command
 
 
@@ -319,6 +319,7 @@ def config_option(*, of_command: bool) -> click.Option:
         hidden=of_command,
         expose_value=not of_command,
         is_eager=True,
+        allow_from_autoenv=False,  # JUDGED_CONFIG names the settings of a server
         envvar=FILE_VARIABLE if of_command else None,
         callback=_read_config if of_command else None,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -63,9 +63,9 @@ class AskingOptions(Spending):
 
     cache_only: bool = flag("Ask no model; exit with 2 if a reply is not in the server's cache.")
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
+    def settle(self) -> None:
         """Refuse to ask anew and not at all."""
-        super().settle(elsewhere)
+        super().settle()
         if self.judge_refresh and self.cache_only:
             both = {"judge_refresh", "cache_only"}
             if len(both & self.typed) != 1:
@@ -148,9 +148,9 @@ class TraceOptions(Command):
         """Whether no judge is to run."""
         return self.no_judge or getattr(self, "judge", None) == NONE
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
+    def settle(self) -> None:
         """Refuse what does not go with a judge, or without one."""
-        super().settle(elsewhere)
+        super().settle()
         judge = getattr(self, "judge", None)
         if self.no_judge and judge not in {None, NONE}:
             if {"judge", "no_judge"} <= self.typed:
@@ -193,11 +193,11 @@ class JudgeOptions(ModelOptions):
         """The kind of judge."""
         return self.judge
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
+    def settle(self) -> None:
         """Refuse options of other judges."""
-        if "judge" in self.typed and self.judge != elsewhere.get("judge"):
+        if "judge" in self.typed and self.judge != self.elsewhere.get("judge"):
             self.leave_out("profile param member")
-        super().settle(elsewhere)
+        super().settle()
         if not self.replays and self.kind != LLM:
             self.leave_out(_MODEL, f"is for --judge {LLM}; say that too, or leave it out")
         if self.replays or self.kind not in ASKING_KINDS:
@@ -250,12 +250,12 @@ class CascadeOptions(JudgeOptions):
         """The kind of judge; a cascade where --cascade names a file."""
         return self.judge if self.cascade is None else CASCADE
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
+    def settle(self) -> None:
         """Refuse a cascade from a file beside another judge."""
         if self.cascade is not None and (self.judge not in {None, CASCADE} or self.stage):
             what = "--stage" if self.stage else f"--judge {self.judge}"
             raise Problem(f"--cascade and {what} exclude each other: the file names the judges")
-        super().settle(elsewhere)
+        super().settle()
 
     def spec(self, info: ServerInfo, min_score: float | None) -> Judge:
         """Return the judge that the options ask for. Raises Problem."""

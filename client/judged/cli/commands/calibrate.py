@@ -5,7 +5,7 @@ The numbers are the server's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 
@@ -146,7 +146,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
         """The kind of judge; rubrics are scored by language models."""
         return self.judge if self.rubric is None else LLM
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
+    def settle(self) -> None:
         """Refuse flags of a judge where there is none, or where a rubric is asked for."""
         of_judges = "judge no_judge profile param member trace trace_texts"
         if "judge" in self.typed and self.judge != NONE:
@@ -170,7 +170,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                     "--output: a calibration is of one judge, and --judge none does not say which; "
                     "name the judge"
                 )
-        super().settle(elsewhere)
+        super().settle()
 
     def run(self, out: Output) -> Document | None:
         """Judge or score what is not, and report."""

@@ -94,7 +94,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         "FILE|-", "Write every score as a JSON line; - prints them.", writes=True
     )
 
-    def settle(self, elsewhere: Mapping[str, object]) -> None:
+    def settle(self) -> None:
         """Refuse judges other than none, and what does not go with that."""
         if self.judge not in {None, NONE}:  # answers have one judge, whatever others are to ask
             if "judge" in self.typed:
@@ -103,7 +103,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     "--judge-model; only --judge none is there"
                 )
             self.leave_out("judge")
-        super().settle(elsewhere)
+        super().settle()
         if self.replays:
             if self.calibration:
                 raise Problem(

@@ -146,6 +146,7 @@ class TestFile:
         (tmp_path / "other").write_text("strict = false")
         other = str(tmp_path / "other")
         assert given("--config", other, "agree", "l", **{FILE_VARIABLE: path}) == {}
+        assert given("agree", "l", JUDGED_CONFIG="of-a-server.toml") == {}
 
     @pytest.mark.parametrize(
         ("text", "message"),
