@@ -294,7 +294,7 @@ def places_of_members(typed: Sequence[tuple[str, str]]) -> Places:
         kinds = ((f"{flag} {text}", re.split("[:/]", text)[0]) for flag, text in typed)
         return next((name for name, kind in kinds if repr(kind) in message), "")
 
-    field = r'judge\.members\[(\d+)\](?:\.judge)?(?:\.(?:parameters\[")?(\w+).*)?'
+    field = r'(?:judge\.)?members\[(\d+)\](?:\.judge)?(?:\.(?:parameters\[")?(\w+).*)?'
     found: Places = {field: member}
     if typed:
         found = {**found, r"judge\.members": typed[0][0], NOT_FOUND: missing}

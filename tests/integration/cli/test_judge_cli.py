@@ -104,11 +104,11 @@ class TestJudge:
             (["--judge", "exact", "--min-score", "2"], "--min-score: must be a number from 0 to 1"),
             (
                 ["--judge", "token_overlap", "--param", "min_token=2"],
-                "--param min_token: judge token_overlap classic has min_tokens, query_boost; did",
+                "--param min_token: no such parameter; this judge has min_tokens, query_boost; did",
             ),
             (
                 ["--judge", "token_overlap", "--param", "min_tokens=two"],
-                "--param min_tokens: must be a whole number, at least 1, not 'two'",
+                "--param min_tokens: must be a whole number, at least 1",
             ),
             (
                 ["--judge", "token_overlap", "--param", "min_tokens=0"],
@@ -119,12 +119,12 @@ class TestJudge:
             (["--target", "127.0.0.1:1"], "can't reach 127.0.0.1:1: "),
             (["--target", "localhost"], "--target localhost: has no port; write HOST:PORT"),
             (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
-            (["--judge", "answers"], "--judge answers: scores answers, not contexts; use judged s"),
+            (["--judge", "answers"], "--judge: answers scores answers, not contexts; use judged s"),
             (
                 ["--judge", "panel", "--member", "exact", "--member", "nope"],
                 "--member nope: no judge is called 'nope'; this server has token_overlap, exact",
             ),
-            (["--json", "a", "--output", "./a"], "--json a: is the file of --output too"),
+            (["--json", "a", "--output", "./a"], "--output ./a: is the file of --json too"),
         ],
     )
     def test_says_in_one_line_what_is_wrong(self, judged, arguments, message):

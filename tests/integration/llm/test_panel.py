@@ -190,7 +190,7 @@ class TestCommandLine:
             (["--judge", "panel"], "--member: 0 members; name 2 to 16 judges"),
             (
                 ["--judge", "panel", "--member", "exact", "--member", "exact"],
-                "--member[1].judge: is the judge of members[0] again",
+                "--member exact: is the judge of --member exact again",
             ),
             (["--judge", "panel", "--member", ":x=1"], "--member :x=1: begin with the kind"),
             (
@@ -199,7 +199,7 @@ class TestCommandLine:
             ),
             (
                 ["--judge", "panel", "--member", "exact:size=1"],
-                "--member exact:size=1: size: judge exact verbatim has no parameters",
+                "--member exact:size=1: size: no such parameter",
             ),
         ],
     )

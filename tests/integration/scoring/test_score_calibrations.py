@@ -93,7 +93,7 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
         assert few.returncode == 0, few.stderr
         assert "the score itself is the probability, unchanged" in few.stderr
         judge = run_in(tmp_path, "calibrate", "few.jsonl", *RUBRIC, "--judge", "exact", **there)
-        assert "--rubric: takes the place of a judge" in judge.stderr
+        assert "--judge: is of a judge, whose place --rubric takes" in judge.stderr
 
     with (
         running_server(*config, "--calibrations-dir", str(tmp_path / "kept")) as ready,

@@ -243,7 +243,7 @@ class TestCommandLine:
             (["--rubric", "helpfulness", "--judge-temperature", "9"], "--judge-temperature: "),
             (["--rubric", "helpfulness", "--param", "temperature=9"], "--param temperature: must"),
             (["--rubric", "helpfulness", "--judge-model", "gpt"], "this server knows small"),
-            (["--rubric", "helpfulness", "--param", "seed=1"], "--param seed: judge answers has"),
+            (["--rubric", "helpfulness", "--param", "seed=1"], "--param seed: no such parameter"),
             (
                 ["--rubric", "helpfulness", "--param", "samples=1", "--judge-samples", "1"],
                 "--param samples: is given by --judge-samples already",

@@ -110,8 +110,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     f"--calibration and {REPLAYED} exclude each other: a trace has bare scores"
                 )
             self.leave_out("cache_only")
-            if self.judge_refresh:
-                raise Problem(f"--judge-refresh and {REPLAYED} exclude each other; say one of them")
+            self.leave_out("judge_refresh", f"no model is asked with {REPLAYED}; leave one out")
         check_panel(self, self.member, self.combine)
         if self.member and self.calibration:
             raise Problem(
