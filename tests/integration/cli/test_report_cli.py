@@ -56,7 +56,7 @@ def test_the_json_document_says_what_was_shown_and_written(folder):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("result.json", "-o", "a.md", "--json", "a.md"), "--json a.md: is the file of --output"),
+        (("result.json", "-o", "a.md", "--json", "a.md"), "--output a.md: is the file of --json"),
         (("result.json", "-o", "report.pdf"), "--output report.pdf: ends in none of .html"),
         (("dataset.json", "-o", "report.html"), 'dataset.json: document: has no "metrics"'),
         (("none.json", "-o", "report.html"), "none.json"),
