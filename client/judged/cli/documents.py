@@ -70,6 +70,11 @@ class Report:
             )
         return self.metrics[name]
 
+    def ways(self, metrics: Sequence[str]) -> list[tuple[str, str]]:
+        """Return how metrics were measured, and who judged. Raises FileError."""
+        of_metrics = [(metric, self.metric(metric).signature) for metric in metrics]
+        return [*of_metrics, ("the judge", self.signature or "none")]
+
     def column(self, name: str) -> list[float]:
         """Return the values of a metric in the order of `per_query`. Raises FileError."""
         self.metric(name)
@@ -97,18 +102,23 @@ def parse_report(content: bytes, name: str) -> Report:
             'has no "metrics" and "per_query", nor "rubrics" and "scores": it is not a document of '
             "judged evaluate --json, metrics --json, texts --json or score --json"
         )
-    return Report(
-        name,
-        {
-            metric: _read_metric(Record(value, name, None, f"metrics[{metric!r}]"))
-            for metric, value in metrics.fields.items()
-        },
-        {
-            query_id: _read_values(Record(value, name, None, f"per_query[{query_id!r}]"))
-            for query_id, value in per_query.fields.items()
-        },
-        root.optional_text("signature"),
-    )
+    means: dict[str, ReportedMetric] = {}
+    for metric, value in metrics.fields.items():
+        # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
+        record = Record(value, name, None, f"metrics[{metric!r}]")
+        mean, *bounds = map(record.optional_number, ("mean", "upper_bound", "lower_bound"))
+        means[metric] = ReportedMetric(
+            mean, record.position("n"), record.text("signature"), *bounds
+        )
+    queries: dict[str, dict[str, float]] = {}
+    for query_id, value in per_query.fields.items():
+        record = Record(value, name, None, f"per_query[{query_id!r}]")
+        of_query = queries.setdefault(query_id, {})
+        for metric in record.fields:
+            if (number := record.optional_number(metric)) is None:
+                raise record.error(f"has no value of {metric!r}")
+            of_query[metric] = number
+    return Report(name, means, queries, root.optional_text("signature"))
 
 
 def _of_scores(root: Record, name: str) -> Report:
@@ -136,27 +146,6 @@ def _of_scores(root: Record, name: str) -> Report:
         signature = record.optional_text("signature") or ""
         metrics[rubric] = ReportedMetric(mean, n, signature, upper, lower)
     return Report(name, metrics, per_item, None, of_answers=True)
-
-
-def _read_metric(record: Record) -> ReportedMetric:
-    # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
-    return ReportedMetric(
-        record.optional_number("mean"),
-        record.position("n"),
-        record.text("signature"),
-        record.optional_number("upper_bound"),
-        record.optional_number("lower_bound"),
-    )
-
-
-def _read_values(record: Record) -> dict[str, float]:
-    values = {}
-    for metric in record.fields:
-        value = record.optional_number(metric)
-        if value is None:
-            raise record.error(f"has no value of {metric!r}")
-        values[metric] = value
-    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,22 +210,17 @@ def measured_runs(
                 f"{report.name}: has no values of queries to compare; measure with "
                 "MetricOptions(per_query=True), as judged evaluate --json does"
             )
-        columns = [report.column(metric) for metric in metrics]
-        for metric in metrics:
-            first, own = reports[0].metric(metric).signature, report.metric(metric).signature
-            _check_signature(out, report, metric, first, own, allow=allow)
-        first_judge = reports[0].signature or "none"
-        _check_signature(
-            out, report, "the judge", first_judge, report.signature or "none", allow=allow
-        )
-        measured.append(
-            MeasuredRun(
-                name,
-                report.name,
-                PerQueryValues(list(report.per_query), columns),
-                {metric: report.metric(metric) for metric in metrics},
-            )
-        )
+        values = PerQueryValues(list(report.per_query), [report.column(each) for each in metrics])
+        ways = [each.ways(metrics) for each in (reports[0], report)]
+        for (what, first), (_, own) in zip(*ways, strict=True):
+            difference = f"{report.name}: {what} is {own} there, but {first} in the baseline"
+            if first != own and not allow:
+                raise Problem(
+                    f"{difference}; measure both in one way, or pass --allow-other-signature"
+                )
+            out.warn(*([difference] if first != own else []))
+        means = {metric: report.metric(metric) for metric in metrics}
+        measured.append(MeasuredRun(name, report.name, values, means))
     return measured
 
 
@@ -257,14 +241,3 @@ def compare_documents(
     runs = measured_runs(out, names, reports, metrics, allow=allow)
     with command.connect(of_metrics(metrics)) as server:
         return server.client.compare_runs(metrics, {run.name: run.values for run in runs}, options)
-
-
-def _check_signature(
-    out: Output, report: Report, what: str, first: str, own: str, *, allow: bool
-) -> None:
-    if first == own:
-        return
-    difference = f"{report.name}: {what} is {own} there, but {first} in the baseline"
-    if not allow:
-        raise Problem(f"{difference}; measure both in one way, or pass --allow-other-signature")
-    out.warn(difference)

@@ -145,10 +145,8 @@ class Gates:
         before = report.metric(metric.name)
         if before.mean is None:
             raise Problem(f"--baseline {report.name}: {metric.name} has no mean there")
-        for what, theirs, ours in (
-            (metric.name, before.signature, metric.signature),
-            ("the judge", report.signature or "none", signature or "none"),
-        ):
+        ways = [(metric.name, metric.signature), ("the judge", signature or "none")]
+        for (what, ours), (_, theirs) in zip(ways, report.ways([metric.name]), strict=True):
             if theirs != ours:
                 difference = f"{what} is {theirs} there and {ours} here"
                 if not self._allow:

@@ -136,6 +136,11 @@ def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]
         yield f"interval of {', '.join(names)}: {warning}"
 
 
+def fields_but(value: Any, *left_out: str) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    """Return the fields of a value as JSON has them, but for some."""
+    return {name: each for name, each in asdict(value).items() if name not in left_out}
+
+
 def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
     """Return the JSON object of numbers with their intervals; null for what is undefined."""
     return {

@@ -50,6 +50,7 @@ from judged.cli.tables import (
     estimate_warnings,
     estimates_document,
     estimates_table,
+    fields_but,
     more_labels,
     report_estimate,
     usage_document,
@@ -60,7 +61,6 @@ from judged.evaluation.labels import INCLUSION
 from judged.report.summary import number
 from judged.values import (
     Calibration,
-    CascadeBounds,
     Context,
     CorrectedEstimate,
     Estimate,
@@ -355,31 +355,16 @@ def report_calibration(out: Output, found: Calibration, scored: _Scored) -> None
         out.show("", estimates_table("probability", probability), "", _describe_fit(believed))
     out.write_json(
         {
-            "quality": {
-                name: value for name, value in asdict(found.quality).items() if name != "warnings"
-            },
+            "quality": fields_but(found.quality, "warnings"),
             "thresholds": [
                 {**asdict(threshold), "criterion": threshold.criterion.name.lower()}
                 for threshold in found.thresholds
             ],
             "cascade": asdict(found.cascade),
-            "reliability": None
-            if believed is None
-            else {
-                "calibrator": asdict(believed.calibrator),
-                "fitted": believed.fitted,
-                "n_labels": believed.n_labels,
-                "n_queries": believed.n_clusters,
-                **estimates_document(probability),
-                "bins": [asdict(each) for each in believed.bins],
-            },
-            "prevalence": {
-                **estimates_document(prevalence),
-                "n": found.prevalence.n,
-                "n_labelled": found.prevalence.n_labelled,
-                "power": found.prevalence.power,
-            },
-            "agreement": None if found.agreement is None else asdict(found.agreement),
+            "reliability": believed
+            and fields_but(believed, "warnings", "n_clusters") | {"n_queries": believed.n_clusters},
+            "prevalence": fields_but(found.prevalence, "warnings", "half_width_with_more"),
+            "agreement": found.agreement and asdict(found.agreement),
             "judge": judge,
             "signature": found.signature,
             **usage_document(scored.usage),
@@ -450,21 +435,18 @@ def _describe_fit(believed: Reliability) -> str:
 
 def _cascade(found: Calibration) -> str:
     cascade = found.cascade
-    accept = "no score" if cascade.accept is None else f"from {cascade.accept:.4f}"
-    reject = "no score" if cascade.reject is None else f"up to {cascade.reject:.4f}"
+    certified, others = [], []
+    for name, bound, other in (
+        ("accept from", cascade.accept, cascade.uncertified_accept),
+        ("reject up to", cascade.reject, cascade.uncertified_reject),
+    ):
+        none = f"{name.split()[0]} no score"
+        certified.append(none if bound is None else f"{name} {bound:.4f}")
+        if bound is None and other is not None:  # a bound that nothing vouches for
+            others.append(f"{name} {other:.4f}")
+    told = f"\nuncertified, on these labels alone: {', '.join(others)}" if others else ""
     return (
-        f"cascade at an error of {cascade.max_error:g}: accept {accept}, reject {reject}, "
+        f"cascade at an error of {cascade.max_error:g}: {', '.join(certified)}, "
         f"{cascade.escalated:.1%} go on to a better judge; the labels count as "
-        f"{cascade.labels_counted:.1f}, {cascade.design_effect:.2f} of them as one"
-        + _uncertified(cascade)
+        f"{cascade.labels_counted:.1f}, {cascade.design_effect:.2f} of them as one{told}"
     )
-
-
-def _uncertified(cascade: CascadeBounds) -> str:
-    """Return the bounds that nothing vouches for, where there are no others."""
-    parts = []
-    if cascade.accept is None and cascade.uncertified_accept is not None:
-        parts.append(f"accept from {cascade.uncertified_accept:.4f}")
-    if cascade.reject is None and cascade.uncertified_reject is not None:
-        parts.append(f"reject up to {cascade.uncertified_reject:.4f}")
-    return f"\nuncertified, on these labels alone: {', '.join(parts)}" if parts else ""
