@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 MEANT: dict[str, str] = {
-    r"^commands/help \d+: judged( [a-z ]+)?( --help)?: std": "Click writes the help: the options that "
-    "a command has alone stand before those that it shares.",
+    r"^commands/help \d+: judged( [a-z ]+)?( --help)?: std": "Click writes the help: the options "
+    "that a command has alone stand before those that it shares.",
     r"Usage: judged \w+ \[OPTIONS\] \{": "Click writes the usage.",
     r"is not in the range 1<=x<=366": "Click says what a number must be.",
     r"--param \w+: no such parameter; this judge has": "The server refuses parameters, once.",
