@@ -15,20 +15,17 @@ from typing import NoReturn
 
 import click
 
-from judged.cli.commands.agree import AgreeCommand
-from judged.cli.commands.calibrate import CalibrateCommand
+from judged.cli.commands.calibrate import CalibrateCommand, FrontierCommand
 from judged.cli.commands.canary import CheckCommand, RecordCommand
 from judged.cli.commands.ci import CiCommand
 from judged.cli.commands.compare import CompareCommand, ReportCommand
 from judged.cli.commands.data import ConvertCommand, ValidateCommand
-from judged.cli.commands.demo import DemoCommand
 from judged.cli.commands.evaluate import EvaluateCommand
-from judged.cli.commands.frontier import FrontierCommand
 from judged.cli.commands.judge import JudgeCommand
-from judged.cli.commands.label import LabelCommand
+from judged.cli.commands.labels import AgreeCommand, LabelCommand
 from judged.cli.commands.metrics import MetricsCommand, TextsCommand
 from judged.cli.commands.score import RankCommand, ScoreCommand
-from judged.cli.commands.servers import DoctorCommand, JudgesCommand, UsageCommand
+from judged.cli.commands.servers import DemoCommand, DoctorCommand, JudgesCommand, UsageCommand
 from judged.cli.frame import Command, click_command, config_option, misspelt_variables
 from judged.cli.output import Exit, say
 from judged.cli.problems import Problem, explain
@@ -109,10 +106,8 @@ def run(arguments: Sequence[str]) -> int:
             "if that has one, so that the same command asks for the rest only"
         )
         return INTERRUPTED
-    except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # click's own word for it is a plain 1
-            return HUNG_UP
-        return left.code if isinstance(left.code, int) else 0
+    except SystemExit as left:  # of a signal, or click's plain 1 where nobody reads any more
+        return left.code if isinstance(left.code, int) and left.code > 1 else HUNG_UP
     except (JudgedError, Problem, FileError, MissingText) as error:
         _say(explain(error, {}) if isinstance(error, JudgedError) else str(error))
         return 2

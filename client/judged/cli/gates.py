@@ -1,4 +1,4 @@
-"""Gates: what a metric must reach, and how far it may fall, for a command to end with 0.
+"""The options of commands that measure, and gates: what metrics must reach for a status of 0.
 
 A gate is held against the worst case of what is missing. One that can't be checked (no such metric,
 another signature) is a problem, exit status 2, and found before a result is printed where that is
@@ -8,18 +8,61 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
-from judged import MetricTable
+from judged import IntervalMethod, IntervalOptions, MetricTable
 from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.documents import Report, read_report
-from judged.cli.frame import Strict, flag, many, opt
+from judged.cli.frame import Command, Strict, flag, many, opt
 from judged.cli.output import Gate, Outcome, Output
 from judged.cli.problems import Problem
 from judged.report.summary import share
 from judged.values import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
 from judged.values.metric_names import is_metric, may_be
+
+LARGEST_SEED = 2**64 - 1
+"""What the contract holds."""
+
+
+@dataclass(kw_only=True)
+class MetricsOptions(Command):
+    """A command that computes metrics."""
+
+    metric: Sequence[str] = many(
+        "NAME", "Metric as in ndcg@10; may be repeated.", "--metric", "-m", required=True
+    )
+    per_query: bool = flag("Show the values of every query, not only the means.")
+
+
+@dataclass(kw_only=True)
+class Drawn(Command):
+    """A command that draws samples."""
+
+    confidence: float | None = opt("X", "Confidence of the intervals; 0.95.", low=0.5, high=0.9999)
+    seed: int | None = opt("N", "Seed of the bootstrap; 0.", low=0, high=LARGEST_SEED)
+
+
+@dataclass(kw_only=True)
+class IntervalOption(Drawn):
+    """How the intervals of means are made, for commands that show them where they are asked to."""
+
+    interval: IntervalMethod | None = opt(None, "Show a confidence interval of every mean.")
+    resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.", low=100, high=100_000)
+
+    def how_sure(self) -> IntervalOptions | None:
+        """Return the options of intervals, None when none of them was given."""
+        named = {each.name: getattr(self, each.name, None) for each in fields(IntervalOptions)}
+        named["method"] = self.interval
+        return None if set(named.values()) == {None} else IntervalOptions.of(**named)
+
+
+@dataclass(kw_only=True)
+class MethodOption(IntervalOption):
+    """How intervals are made, for commands that always show them."""
+
+    interval: IntervalMethod | None = opt(None, "Method of the intervals; percentile.")
+
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""

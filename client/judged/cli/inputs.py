@@ -451,10 +451,11 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
 
 
 def cluster_of(line: LabelledLine) -> str:
-    """Return the name of a line's query; empty where it has none."""
+    """Return the name of a line's query, else of the line: lines of one query are a cluster."""
     if line.query_id is not None:
         return f"query {line.query_id}"
-    return f"text {line.contexts[0].query}" if line.contexts and line.contexts[0].query else ""
+    query = line.contexts[0].query if line.contexts else ""
+    return f"text {query}" if query else f"line {line.number}"
 
 
 def read_queries(

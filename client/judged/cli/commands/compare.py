@@ -27,8 +27,7 @@ from judged.cli.documents import (
     run_names,
 )
 from judged.cli.frame import Document, arg, flag, many, opt
-from judged.cli.gates import AnySignature, hold_drop, read_gate
-from judged.cli.measuring import LARGEST_SEED
+from judged.cli.gates import LARGEST_SEED, AnySignature, hold_drop, read_gate
 from judged.cli.output import STDOUT, Gate, Outcome, Output, new_table, open_output, say
 from judged.cli.problems import Problem, explained, of_metrics
 from judged.cli.server import ResultCommand

@@ -9,19 +9,28 @@ from dataclasses import asdict, dataclass, replace
 
 from judged import Evaluation, JudgedError, MetricOptions, Verdicts
 from judged.cli.frame import Document, arg, many, opt
-from judged.cli.gates import GateOptions, Gates, MinCoverage, split_min_scores
+from judged.cli.gates import (
+    GateOptions,
+    Gates,
+    IntervalOption,
+    MetricsOptions,
+    MinCoverage,
+    split_min_scores,
+)
 from judged.cli.inputs import missing_context, places_of_queries, read_queries
 from judged.cli.judging import (
     AskingOptions,
     CascadeOptions,
     NamedTrace,
+    kept_trace,
+    open_replay,
     refuse_missing,
+    replayed,
     tell_circular,
+    tell_kept,
 )
-from judged.cli.measuring import IntervalOption, MetricsOptions
 from judged.cli.output import Items, Output, say
 from judged.cli.problems import Problem, of_metrics
-from judged.cli.replay import kept_trace, open_replay, replayed, tell_kept
 from judged.cli.tables import (
     cascade_table,
     corrected_table,

@@ -28,13 +28,16 @@ from judged.cli.judging import (
     AskingOptions,
     CascadeOptions,
     NamedTrace,
+    kept_trace,
+    open_replay,
     refuse_missing,
     refuse_other,
+    replayed,
     tell_circular,
+    tell_kept,
 )
 from judged.cli.output import STDOUT, Output, Progress, open_output
 from judged.cli.problems import explained
-from judged.cli.replay import kept_trace, open_replay, replayed, tell_kept
 from judged.cli.tables import Tally, detail_document, report_estimate, usage_document
 from judged.evaluation import FileError
 from judged.evaluation.circular_judging import judging_models

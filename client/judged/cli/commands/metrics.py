@@ -12,9 +12,15 @@ from dataclasses import dataclass, replace
 from judged import MetricOptions, MetricTable, TextItem, TextMetricTable, TrecRankings
 from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, many, opt
-from judged.cli.gates import GateOptions, Gates, MinCoverage, hold_count
+from judged.cli.gates import (
+    GateOptions,
+    Gates,
+    IntervalOption,
+    MetricsOptions,
+    MinCoverage,
+    hold_count,
+)
 from judged.cli.inputs import AnswerFile, read_answers
-from judged.cli.measuring import IntervalOption, MetricsOptions
 from judged.cli.output import Gate, Outcome, Output
 from judged.cli.problems import Problem, of_metrics
 from judged.cli.server import ResultCommand

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged import RatingLevel
-from judged.cli.commands.agree import _gaps, choose_categories, read_ratings
+from judged.cli.commands.labels import _gaps, choose_categories, read_ratings
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from judged import InvalidArgument, NotFound, Rubric
+from judged.cli.commands.score import places_of_rubrics, read_rubrics, read_thresholds
 from judged.cli.problems import Problem, explain
-from judged.cli.rubrics import places_of_rubrics, read_rubrics, read_thresholds
 from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
 
 PARAMETERS = (
