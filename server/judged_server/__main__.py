@@ -43,7 +43,7 @@ try:
     from judged_server import errors, telemetry
     from judged_server.address import AddressError
     from judged_server.commands import cache, models, tenants
-    from judged_server.settings import Settings, SettingsError, load, misspelt_variables
+    from judged_server.settings import Limits, Settings, SettingsError, load, misspelt_variables
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
@@ -99,7 +99,9 @@ def build_parser() -> argparse.ArgumentParser:
     version = f"judged-server {metadata.version('judged')}"
     parser.add_argument("--version", action="version", version=version)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
-    for name, field in Settings.model_fields.items():
+    # The limits of requests last, though they are fields of a base class.
+    for name in sorted(Settings.model_fields, key=Limits.model_fields.__contains__):
+        field = Settings.model_fields[name]
         flag = "--" + name.replace("_", "-")
         default = f" (default {field.default})" if field.default not in {None, False, ""} else ""
         text = f"{field.description}{default}".replace("%", "%%")

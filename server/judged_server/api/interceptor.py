@@ -29,10 +29,10 @@ from judged_server.api.requests import (
     REQUEST_ID,
     Call,
     Context,
+    Reader,
     Receiver,
     callers_id,
     count_fields,
-    parser,
 )
 from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes
@@ -154,9 +154,7 @@ class CallInterceptor:
                 # message: after it is known who calls.
                 else grpc.stream_unary_rpc_method_handler
             )
-            kind: Any = GetMessageClass(method.input_type)
-            count = partial(count_fields, kind=method.input_type)
-            found[method.name] = make(call, parser(kind.FromString, count), _written_bytes)
+            found[method.name] = make(call, None, _written_bytes)
         return found
 
     def _around(
@@ -172,6 +170,8 @@ class CallInterceptor:
         many, streams = method.client_streaming, method.server_streaming
         maximum_s = settings.max_stream_deadline_s if streams else settings.max_unary_deadline_s
         receive = self._receiver.first if limited else self._receiver.strangers
+        kind: Any = GetMessageClass(method.input_type)
+        of_grpc = Reader(kind.FromString, partial(count_fields, kind=method.input_type))
         name = f"/{method.containing_service.full_name}/{method.name}"
 
         async def handle(requests: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
@@ -184,11 +184,12 @@ class CallInterceptor:
                 if limited:
                     self._let_in(call, maximum_s, is_batch=many)
                 async with asyncio.timeout(call.limit_s) as call.timeout:
+                    reader = getattr(context, "reader", of_grpc)  # one by HTTP has its own
                     message: Any
                     if many:
-                        message = self._receiver.each(requests, call)
+                        message = self._receiver.each(requests, reader, call)
                     else:
-                        message = await receive(context.read, call)
+                        message = await receive(context.read, reader, call)
                     work = inner(message, call)
                     reply = await (self._write_all(context, work) if streams else work)
             except BaseException as error:

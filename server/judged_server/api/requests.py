@@ -45,7 +45,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 import numpy as np
@@ -366,6 +366,35 @@ def _tags(kind: Descriptor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return begins, follows
 
 
+class Reader(NamedTuple):
+    """How the bytes of a message are parsed, and how many fields they have; for gRPC or JSON."""
+
+    parse: Callable[[bytes], Any]
+    count: Callable[[bytes], int]
+
+    def message(self, raw: bytes) -> Any:  # noqa: ANN401 - any request message
+        """Return the message of some bytes. Raises MalformedMessage."""
+        try:
+            return self.parse(raw)
+        except (DecodeError, UnicodeDecodeError, ValueError):
+            raise _malformed() from None
+
+    def inflated(self, raw: bytes, size: int) -> tuple[bytes, int]:
+        """Return the bytes of a message of a size, inflated, and how many fields it has.
+
+        Raises MalformedMessage, and LimitExceeded for too many.
+        """
+        if raw.startswith(_GZIP):
+            inflater = zlib.decompressobj(_GZIP_FORMAT)
+            try:
+                raw = inflater.decompress(raw, size + 1)
+            except zlib.error:
+                raise _malformed() from None
+            if len(raw) != size or not inflater.eof or inflater.unused_data:
+                raise _malformed()
+        return raw, self.count(raw)
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """A message that was read, its size uncompressed, and the memory that it takes in work."""
@@ -375,82 +404,18 @@ class Received:
     memory: int
 
 
-class Unread:
-    """A message whose bytes are not parsed yet, and perhaps compressed."""
+def size_of(raw: bytes, most: int) -> int:
+    """Return the size of a message, uncompressed: what a compressed one says of itself.
 
-    __slots__ = ("_count", "_deserialize", "_raw")
-
-    def __init__(
-        self, raw: bytes, deserialize: Callable[[bytes], Any], count: Callable[[bytes], int]
-    ) -> None:
-        self._raw = raw
-        self._deserialize = deserialize
-        self._count = count
-
-    def size(self, most: int) -> int:
-        """Return the size of the message, uncompressed: what a compressed one says of itself.
-
-        Raises LimitExceeded above `most`.
-        """
-        size, what = len(self._raw), "bytes"
-        if self._raw.startswith(_GZIP):
-            # A gzip stream ends with the size of what it was made of (RFC 1952, 2.3.1), mod 2^32.
-            size, what = int.from_bytes(self._raw[-4:], "little"), "bytes when inflated"
-        if size > most:
-            raise errors.LimitExceeded("message", what, most, size)
-        return size
-
-    def drop(self) -> None:
-        """Let go of the bytes now: who knows the message may live on for a while."""
-        self._raw = b""
-
-    def inflated(self, size: int) -> int:
-        """Inflate the message and return how many fields it has; runs on a thread.
-
-        Raises MalformedMessage, and LimitExceeded for too many.
-        """
-        if self._raw.startswith(_GZIP):
-            inflater = zlib.decompressobj(_GZIP_FORMAT)
-            try:
-                self._raw = inflater.decompress(self._raw, size + 1)
-            except zlib.error:
-                raise _malformed() from None
-            if len(self._raw) != size or not inflater.eof or inflater.unused_data:
-                raise _malformed()
-        return self._count(self._raw)
-
-    def read(self) -> Any:  # noqa: ANN401 - any request message
-        """Return the message, once it is inflated; runs on a thread. Raises MalformedMessage."""
-        try:
-            return self._deserialize(self._raw)
-        except (DecodeError, UnicodeDecodeError, ValueError):
-            raise _malformed() from None
-
-
-Arrived = Received | Unread | errors.JudgedError
-"""What came of a message, as gRPC hands it over."""
-
-
-def parser(
-    deserialize: Callable[[bytes], Any],
-    count: Callable[[bytes], int],
-) -> Callable[[bytes], Arrived]:
-    """Return a parser for gRPC: what does not parse is an error to raise later, not at once.
-
-    Fewer than INLINE_BYTES are parsed at once. `count` says how many fields a message has.
+    Raises LimitExceeded above `most`.
     """
-
-    def parse(raw: bytes) -> Arrived:
-        unread = Unread(raw, deserialize, count)
-        if len(raw) >= INLINE_BYTES or raw.startswith(_GZIP):
-            return unread
-        try:
-            fields = count(raw) if len(raw) > COUNTED_BYTES else 0
-            return Received(unread.read(), len(raw), memory_of(len(raw), fields))
-        except errors.JudgedError as error:
-            return error
-
-    return parse
+    size, what = len(raw), "bytes"
+    if raw.startswith(_GZIP):
+        # A gzip stream ends with the size of what it was made of (RFC 1952, 2.3.1), modulo 2^32.
+        size, what = int.from_bytes(raw[-4:], "little"), "bytes when inflated"
+    if size > most:
+        raise errors.LimitExceeded("message", what, most, size)
+    return size
 
 
 class Receiver:
@@ -467,67 +432,61 @@ class Receiver:
         """Counts the bytes of messages whose fields are not counted yet."""
         self._threads = FairThreads("receive", 1)
 
-    async def first(self, read: Callable[[], Awaitable[Any]], call: Call) -> Any:  # noqa: ANN401
+    async def first(self, read: Callable[[], Awaitable[Any]], reader: Reader, call: Call) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that has one, which `read` receives; note its size.
 
         Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
         """
         self._admission.check_pressure(0)
-        arrived = await self._arrivals.receive(read, call.sender)
+        raw = await self._arrivals.receive(read, call.sender)
+        if raw is grpc.aio.EOF:  # a call without its message is none
+            raise _malformed()
         if call.tenant.tokens_per_second is not None:
-            try:
-                self._rates.charge(call.tenant, self._size(arrived))
-            except errors.TenantLimit:
-                if isinstance(arrived, Unread):
-                    arrived.drop()
-                raise
-        received = await self.parsed(arrived, call)
+            self._rates.charge(call.tenant, size_of(raw, self._most))
+        received = await self.read(raw, reader, call)
         call.size, call.memory = received.size, received.memory
         return received.message
 
-    async def strangers(self, read: Callable[[], Awaitable[Any]], _: Call) -> Any:  # noqa: ANN401
+    async def strangers(self, read: Callable[[], Awaitable[Any]], reader: Reader, _: Call) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that wants no credential, such as a health check."""
-        arrived = await self._arrivals.receive(read)
-        if isinstance(arrived, Unread):
-            try:
-                size = arrived.size(INLINE_BYTES)
-                arrived.inflated(size)
-                return arrived.read()
-            finally:
-                arrived.drop()
-        return _read(arrived).message
+        raw = await self._arrivals.receive(read)
+        if raw is grpc.aio.EOF:
+            raise _malformed()
+        return reader.message(reader.inflated(raw, size_of(raw, INLINE_BYTES))[0])
 
-    async def each(self, messages: AsyncIterator[Any], call: Call) -> AsyncIterator[Received]:
+    async def each(
+        self, messages: AsyncIterator[bytes], reader: Reader, call: Call
+    ) -> AsyncIterator[Received]:
         """Yield the messages of a stream, as they are asked for, no faster than the tenant may.
 
         One for which there is no room waits, as the stream's caller does.
         """
-        async for arrived in messages:
-            await self._rates.pace(call.tenant, self._size(arrived))
-            yield await self.parsed(arrived, call, waits=True)
+        async for raw in messages:
+            await self._rates.pace(call.tenant, size_of(raw, self._most))
+            yield await self.read(raw, reader, call, waits=True)
 
-    async def parsed(self, arrived: object, call: Call, *, waits: bool = False) -> Received:
-        """Return a message that has arrived, read if it is not yet.
+    async def read(
+        self, raw: bytes, reader: Reader, call: Call, *, waits: bool = False
+    ) -> Received:
+        """Return the message of some bytes that have arrived.
 
         Raises MalformedMessage, LimitExceeded, and Overloaded when there is no room for it, unless
         it waits for that.
         """
-        if isinstance(arrived, Unread):
-            try:
-                size = arrived.size(self._most)
-                self._unread.max_pending_bytes = self._admission.max_pending_bytes
-                with await self._room(self._unread, size, call, waits):
-                    fields = await self._on_thread(size, partial(arrived.inflated, size))
-                memory = memory_of(size, fields)
-                with await self._room(self._admission, memory, call, waits):
-                    message = await self._on_thread(size, arrived.read)
-            finally:
-                arrived.drop()
-            arrived = Received(message, size, memory)
-        received = _read(arrived)
+        size = size_of(raw, self._most)
+        if len(raw) < INLINE_BYTES and not raw.startswith(_GZIP):
+            memory = memory_of(size, reader.count(raw) if size > COUNTED_BYTES else 0)
+            message = reader.message(raw)
+        else:
+            self._unread.max_pending_bytes = self._admission.max_pending_bytes
+            with await self._room(self._unread, size, call, waits):
+                raw, fields = await self._on_thread(size, partial(reader.inflated, raw, size))
+            memory = memory_of(size, fields)
+            with await self._room(self._admission, memory, call, waits):
+                message = await self._on_thread(size, partial(reader.message, raw))
         if call.notes is not None:
-            call.notes.request_bytes += received.size
-        return received
+            call.notes.request_bytes += size
+        return Received(message, size, memory)
 
     async def _room(self, admission: Admission, memory: int, call: Call, waits: bool) -> ExitStack:
         if waits:
@@ -538,19 +497,6 @@ class Receiver:
         if size < INLINE_BYTES:
             return await asyncio.to_thread(work)
         return await self._threads.run(work)
-
-    def _size(self, arrived: object) -> int:
-        if isinstance(arrived, Unread):
-            return arrived.size(self._most)
-        return arrived.size if isinstance(arrived, Received) else 0
-
-
-def _read(arrived: object) -> Received:
-    """Return a message that was read at once. Raises the error of another."""
-    if isinstance(arrived, Received):
-        return arrived
-    # A call without its message is none.
-    raise arrived if isinstance(arrived, errors.JudgedError) else _malformed()
 
 
 def _malformed() -> errors.MalformedMessage:

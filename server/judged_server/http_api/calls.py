@@ -24,7 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 from judged.internal.v1 import status_pb2
 
 from judged_server import errors
-from judged_server.api.requests import REQUEST_ID, callers_id, parser
+from judged_server.api.requests import REQUEST_ID, Reader, callers_id
 from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
 from judged_server.http_api.json_mapping import count_values, read_message, status_json, to_json
 from judged_server.scheduling.concurrency import run_by_size
@@ -63,6 +63,8 @@ class HttpCall:
         self._method = method
         self._max_bytes = max_bytes
         self._unread_s = unread_s
+        parse = partial(read_message, kind=method.input_type, max_bytes=max_bytes)
+        self.reader = Reader(parse, count_values)
         self._is_read = False
         self._trailers: dict[str, str | bytes] = {}
         self._ends: float | None = None
@@ -141,16 +143,15 @@ class HttpCall:
         self.set_trailing_metadata(trailers)
         raise grpc.aio.AbortError("Locally aborted.")
 
-    async def read(self) -> Any:  # noqa: ANN401 - what came of the message, as for gRPC
-        """Return the message of the call; it is received now, and only up to the limit.
+    async def read(self) -> Any:  # noqa: ANN401 - bytes, or gRPC's EOF
+        """Return the JSON of the call; it is received now, and only up to the limit.
 
         Raises LimitExceeded, InvalidField for a body of another kind, and MalformedMessage.
         """
         if self._is_read:
             return grpc.aio.EOF
         self._is_read = True
-        read = partial(read_message, kind=self._method.input_type, max_bytes=self._max_bytes)
-        return parser(read, count_values)(await self._body())
+        return await self._body()
 
     async def _body(self) -> bytes:
         request, most = self._request, self._max_bytes

@@ -19,10 +19,9 @@ from judged_server.api.requests import (
     GROWTH,
     Admission,
     Call,
+    Reader,
     Receiver,
-    Unread,
     count_fields,
-    parser,
 )
 from judged_server.process.memory import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
@@ -30,7 +29,7 @@ from judged_server.scheduling.concurrency import INLINE_BYTES
 from tests.fakes.calls import a_call
 
 MOST = 1 << 20
-PARSE = parser(
+READER = Reader(
     pb.BatchJudgeRequest.FromString,
     partial(count_fields, kind=pb.BatchJudgeRequest.DESCRIPTOR),
 )
@@ -51,9 +50,9 @@ async def received(raw: bytes, by: Receiver | None = None, call: Call | None = N
     """Return what a call gets whose message is `raw`."""
 
     async def read() -> Any:
-        return PARSE(raw)
+        return raw
 
-    return await (by or receiver()).first(read, call or a_call())
+    return await (by or receiver()).first(read, READER, call or a_call())
 
 
 @pytest.mark.parametrize("characters", [10, 2 * INLINE_BYTES])
@@ -75,7 +74,7 @@ async def test_a_call_without_a_message_is_malformed():
         return grpc.aio.EOF
 
     with pytest.raises(errors.MalformedMessage):
-        await receiver().first(read, a_call())
+        await receiver().first(read, READER, a_call())
 
 
 async def test_what_inflates_to_too_much_is_not_inflated():
@@ -129,11 +128,8 @@ def test_any_bytes_are_a_message_or_an_error_of_ours(raw, compressed):
 async def test_a_message_without_room_is_refused_before_it_is_inflated():
     admission = Admission(MOST * GROWTH)
     raw = gzip.compress(request(MOST // 2).SerializeToString())
-    message = PARSE(raw)
-    assert isinstance(message, Unread)
     with admission.admit(MOST * GROWTH), pytest.raises(errors.Overloaded):
-        await receiver(admission).parsed(message, a_call())
-    assert message.size(MOST) == 0, "its bytes are let go of"
+        await receiver(admission).read(raw, READER, a_call())
     assert await received(raw, receiver(admission))
 
 
@@ -142,9 +138,9 @@ async def test_a_message_of_a_stream_waits_for_room():
     sent = request(MOST // 2)
 
     async def messages() -> Any:
-        yield PARSE(sent.SerializeToString())
+        yield sent.SerializeToString()
 
-    stream = receiver(admission).each(messages(), a_call())
+    stream = receiver(admission).each(messages(), READER, a_call())
     with admission.admit(MOST * GROWTH):
         waiting = asyncio.ensure_future(anext(stream))
         done, _ = await asyncio.wait({waiting}, timeout=0.3)  # a refusal would come at once
@@ -158,7 +154,7 @@ async def test_a_process_out_of_memory_receives_nothing():
     process.pressure = Pressure.CRITICAL
     admission = Admission(1 << 30, process)
     with pytest.raises(errors.Overloaded):
-        await receiver(admission).first(lambda: pytest.fail("received"), a_call())
+        await receiver(admission).first(lambda: pytest.fail("received"), READER, a_call())
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
@@ -175,10 +171,10 @@ async def test_strangers_send_small_messages_alone(compress):
     raw = request(INLINE_BYTES).SerializeToString()
 
     async def read() -> Any:
-        return PARSE(compress(raw[:size]))
+        return compress(raw[:size])
 
     size = len(raw)
     with pytest.raises(errors.LimitExceeded):
-        await receiver().strangers(read, a_call())
+        await receiver().strangers(read, READER, a_call())
     size = 0
-    assert await receiver().strangers(read, a_call()) == pb.BatchJudgeRequest()
+    assert await receiver().strangers(read, READER, a_call()) == pb.BatchJudgeRequest()
