@@ -11,7 +11,7 @@ MEANT: dict[str, str] = {
     r"--code-quality q.json": "Refused before anything is compared or written.",
     r"judged validate dataset.json --json -: stdout.warnings": "Each command that takes --strict "
     "has its warnings in the document.",
-    r"commands/help \d+: judged-server --help": "The limits of requests stand together, at the end.",
+    r"commands/help \d+: judged-server --help": "Limits of requests stand last.",
     r"entries for \d+ document": "Qrels and runs tell columns of different lengths alike.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
