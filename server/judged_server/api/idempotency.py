@@ -44,7 +44,7 @@ _UUID4 = re.compile(
 
 def check_request_id(request_id: str, field: str = FIELD) -> None:
     """Raise InvalidField for what is no UUID of version 4."""
-    if request_id and not _UUID4.fullmatch(request_id):
+    if not _UUID4.fullmatch(request_id):
         raise errors.InvalidField(
             field, "must be a UUID of version 4, new for each call; or leave it out"
         )

@@ -169,7 +169,8 @@ class JudgeService:
         with self._admission.admit(call.memory, call.sender):
             caller = call.caller(read_asking(request.asking), wants_details=request.include_replies)
             call.cost_tracker = caller.cost_tracker
-            check_request_id(request.request_id)
+            if request.request_id:
+                check_request_id(request.request_id)
             specs = read_rubrics(request.rubrics)
             size = call.size + ITEM_BYTES * len(request.items)
             items = await run_by_size(size, read_answers, request.items, len(specs), self._settings)

@@ -128,7 +128,8 @@ async def judge_stream(
         raise unpriced("start.asking.max_cost")
     judge.check_api_keys(asking.cache)
     request_id = start.request_id if parts.catalog.asks_models(start.judge.kind) else ""
-    check_request_id(request_id, "start.request_id")
+    if request_id:
+        check_request_id(request_id, "start.request_id")
     window = parts.settings.max_chunks_in_flight
     started = pb.StreamJudgeStarted(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
@@ -197,7 +198,8 @@ async def evaluate_stream(
         caller,
         keep_verdicts=start.include_verdicts,
     )
-    check_request_id(start.request_id)
+    if start.request_id:
+        check_request_id(start.request_id)
     stream = _EvaluateStream(parts, start, caller, run)
     window = parts.settings.max_chunks_in_flight
     with stream.kept, stream.kept_of_group:
