@@ -37,7 +37,7 @@ from judged_server.api.requests import (
 from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes
 from judged_server.settings import Settings
-from judged_server.telemetry import access, logger
+from judged_server.telemetry import log_call, logger
 from judged_server.tenant import SENDER, TENANT, Sender
 from judged_server.tenants.directory import FileDirectory
 
@@ -290,7 +290,7 @@ class CallInterceptor:
         if call.reason == _LEAVES_NO_LINE:
             return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()
-        access.call(call.method, call.code, took, call.request_id, tenant, spent)
+        log_call(call.method, call.code, took, call.request_id, tenant, spent)
         if self._audit_log is not None and call.notes is not None:
             credential = "" if call.identity is None else call.identity.credential
             self._audit_log.call(
