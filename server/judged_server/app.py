@@ -230,9 +230,9 @@ class App:
         _log.info("stopped")
 
     async def stop(self, grace_s: float) -> None:
-        """Report NOT_SERVING, turn new calls away, let those in work finish, free everything.
+        """Report NOT_SERVING, reject new calls, let those in work finish, free everything.
 
-        What is still in work after `grace_s` seconds is turned away too. gRPC itself ends only
+        What is still in work after `grace_s` seconds is ended too. gRPC itself ends only
         when no more calls come: it would drop those that it has received and not begun.
         """
         self._health.drain()

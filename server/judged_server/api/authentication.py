@@ -107,7 +107,7 @@ def address_of(peer: str) -> str:
 
 
 class Authenticator:
-    """Tells who calls by one address."""
+    """Identifies the callers of one address."""
 
     def __init__(
         self,

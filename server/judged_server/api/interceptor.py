@@ -82,7 +82,7 @@ class CallInterceptor:
         return sum(call.counted for call in self._calls.values())
 
     def drain(self) -> None:
-        """Turn away every call with a limit from now on; those in work go on."""
+        """Reject every limited call from now on; those in work go on."""
         self._draining = True
 
     async def wait_idle(self) -> None:

@@ -1,37 +1,32 @@
-"""Requests: the call that each of them is, and how its message is received.
+"""Requests: the call that each of them is, how its message is received, and the memory it may take.
 
-What is known of a caller travels in one object, `Call`. The tenant and the sender are also set for
-the task of the call (`tenant.TENANT`, `SENDER`), for the parts below that know no calls.
+`Call` holds all that is known of a caller. The tenant and the sender are also set for the task of
+the call (`tenant.TENANT`, `SENDER`), for the layers below that know no calls.
 
-How much work a model takes is bounded in `scheduling.admission`.
+**Receiving.** A small message is parsed on the event loop. A large or compressed one stays bytes
+until there is room for it; a thread inflates and parses it, from INLINE_BYTES on one message at a
+time, and callers take turns. gRPC itself would inflate it on the event loop (40 messages of 15 kB
+that inflate to 15 MB held up health checks for 13 s); see `connection_options` in `listeners`.
 
-A small message is parsed at once. A large one, or one that is compressed, stays bytes until there
-is room for it: it is inflated and parsed on a thread, above INLINE_BYTES one after the other, so
-that other calls go on in between; callers take turns. gRPC itself would inflate it on the event
-loop, whatever it becomes (40 messages of 15 kB that inflate to 15 MB held up health checks for
-13 s); it is told not to, see `connection_options` in `listeners`.
+A parsed field takes memory however short it is: 16 MiB of empty groups become 1 GB. So the fields
+of less than 128 bytes are counted before a message is parsed: a known tag, then a length, then
+another tag. The count includes a few parts of texts, and misses only what stands before a field
+that the contract does not know.
 
-Parsed, a field takes memory however short it is: 16 MiB of empty groups become 1 GB. So the fields
-of less than 128 bytes are counted before the message is parsed: wherever a known tag stands before
-a length and that length before another tag. A few are counted that are parts of texts; none is
-missed but before a field that the contract does not know.
+**Memory.** A request takes several times its size: its bytes, the message, the texts, what a judge
+makes of them; and each of its fields takes objects. What does not fit is rejected at once with
+RetryInfo, since an unbounded queue makes every answer late. Small requests have room that large
+ones can't use up.
 
-Bounded is the memory that requests hold: all together, those of one sender, and while they arrive.
-A request takes several times its size: its bytes, the message, the texts, what a judge makes of
-them; and each of its fields takes objects, however short it is. What does not fit is refused at
-once, with a delay after which to come back, since a queue that nobody bounds only makes every
-answer late. Small requests have room that large ones can't use up.
+A sender may hold twice what it leaves free, for a weight of 1: two thirds of the room if alone, two
+fifths beside another that does as much. So whatever its calls wait for, such as a slow provider,
+others find room, and no work that has begun is discarded.
 
-A sender may hold twice what it leaves free, for a weight of 1: alone two thirds of the room, beside
-another that does as much two fifths. So whatever a sender's calls wait for, such as a slow
-provider, others find room, and no work that has begun is thrown away.
-
-What is still on its way has as much room besides. gRPC tells neither the size of a message nor how
-much of it has come, and holds all that has. So nothing waits to be received: a small message is
-there at once. Those that take longer are looked at many times a second and reckoned to grow each
-time. Where they are reckoned to hold too much, or the process is short of memory, a message of
-whoever has most of them on their way, for its weight, gives way: one that has come for long, which
-may come no further, else the newest.
+**Arrivals.** Messages on their way have as much room besides. gRPC tells neither the size of such a
+message nor how much of it has come, and holds all that has. A small message is there at once; the
+others are looked at every LOOK_S and reckoned to grow each time. When they are reckoned to hold too
+much, or the process is short of memory, one is rejected: of the sender with the most on their way,
+for its weight, the one that has come for long (it may come no further), else the newest.
 """
 
 from __future__ import annotations
