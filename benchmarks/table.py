@@ -97,7 +97,6 @@ ROWS = (
     ),
     Row("overload", "goodput_3x", "its own peak in the same run", "work done in time, 3x asked"),
     Row("overload", "goodput_10x", "", "work done in time, 10x asked"),
-    Row("overload --limit", "goodput_limit_10x", "", "the most that 10x asked leaves time for"),
     Row(
         "evaluator",
         "times_as_fast_as_evret_0_0_3",

@@ -1,12 +1,12 @@
 """Puts a load on any deployment and tells its latency: an open-loop generator for users.
 
     python -m benchmarks.load --target 127.0.0.1:8470 --rps 20 --duration 60 \
-        --mix semantic:1x10=3,token_overlap:3x10x8@100=1 --html load.html
+        --mix semantic:1x10=3,token_overlap:3x10x8@100=1
 
 Requests are due at random instants (Poisson) or evenly (`--arrivals fixed`), and leave when they
 are due whether or not earlier ones are back; latency runs from the due instant. Nothing is sent
 again after a failure: failures are counted by gRPC code, and verdicts without an answer beside
-them. The last line is one JSON object; `--html` writes a page with a plot of the percentiles.
+them. The last line is one JSON object.
 
 Exit status: 0 fine, 1 when not every request was answered with every verdict, 2 a bad flag or no
 server at the target.
@@ -18,13 +18,11 @@ import argparse
 import asyncio
 import json
 import sys
-from pathlib import Path
 
 from judged import Client
 from judged.errors import JudgedError
 
 from benchmarks.harness import machine
-from benchmarks.load.latency_page import page, series
 from benchmarks.load.open_loop import PERCENTILES, Outcome, Tally, arrivals, drive
 from benchmarks.load.request_mix import RequestMaker, parse_mix
 
@@ -70,11 +68,15 @@ def main() -> int:
             "lower rate, or another machine for it",
             file=sys.stderr,
         )
-    if arguments.html:
-        arguments.html.write_text(page("Load on judged", outcome, facts), encoding="utf-8")
     print(json.dumps(document(outcome, facts)))
     total = outcome.total
     return int(total.answered != total.sent or total.missing_verdicts > 0)
+
+
+def series(outcome: Outcome) -> dict[str, Tally]:
+    """Return the tallies by name, all together first where there is more than one."""
+    tallies = dict(sorted(outcome.tallies.items()))
+    return {"all": outcome.total, **tallies} if len(tallies) > 1 else tallies
 
 
 def describe(name: str, tally: Tally) -> str:
@@ -130,7 +132,6 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", type=_positive, default=30.0, help="seconds from due to answer"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--html", type=Path, help="write a page with a plot")
     return parser
 
 

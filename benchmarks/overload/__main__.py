@@ -27,7 +27,6 @@ health_worst_ms_inflating   the slowest health check while 40 compressed request
 
     python -m benchmarks.overload [--rounds 6] [--short] [--flags FLAGS]
     python -m benchmarks.overload --weights [--rounds 6] [--short]      `weights` alone
-    python -m benchmarks.overload --limit [--rounds 6] [--short]        `limit` alone
 
 The first round warms up and is left out. Six rounds take about six minutes; `--short` takes two of
 shorter spells, for a look while developing.
@@ -46,7 +45,6 @@ from benchmarks.harness import closing_line
 from benchmarks.load.request_mix import RequestMaker, parse_mix
 from benchmarks.memory import memory_mb
 from benchmarks.overload.clients import HEAVY_MIX, MIX, SEED, percentile, start
-from benchmarks.overload.limit import measure_limit
 from benchmarks.overload.memory import measure_memory
 from benchmarks.overload.weights import measure_weights
 from benchmarks.peers.passages import stored_model
@@ -91,7 +89,6 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="two rounds of spells of 3 s")
     parser.add_argument("--flags", default="", help="more flags of judged-server")
     parser.add_argument("--weights", action="store_true", help="two tenants of weights 1 and 3")
-    parser.add_argument("--limit", action="store_true", help="what no policy could exceed here")
     arguments = parser.parse_args()
     rounds, spell_s = (2, 3.0) if arguments.short else (arguments.rounds, 4.5)
     if rounds < 2:
@@ -100,10 +97,6 @@ def main() -> None:
     if arguments.weights:
         samples = measure_weights(rounds, spell_s, flags)
         print(closing_line("overload_weights", samples, None, {"mix": MIX, "spell_s": spell_s}))
-        return
-    if arguments.limit:
-        samples = measure_limit(rounds, spell_s, flags)
-        print(closing_line("overload --limit", samples, None, {"mix": MIX, "spell_s": spell_s}))
         return
     samples, n_light = measure(rounds, spell_s, flags)
     samples |= measure_memory()

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
-from enum import Enum, Flag
+from enum import Enum, Flag, StrEnum
 from html import escape
 from typing import Any, TypeVar, overload
 
@@ -86,6 +86,8 @@ def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a cas
         return value.to_dict()
     if isinstance(value, Flag):
         return [flag.name for flag in value]
+    if isinstance(value, StrEnum):
+        return value.value
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, float) and not math.isfinite(value):

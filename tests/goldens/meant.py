@@ -13,6 +13,7 @@ MEANT: dict[str, str] = {
     "has its warnings in the document.",
     r"commands/help \d+: judged-server --help": "Limits of requests stand last.",
     r"entries for \d+ document": "Qrels and runs tell columns of different lengths alike.",
+    r"canary.*(item_id|\.id: |guarantee)": "A canary has items as other files, and a guarantee.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from judged._writing import replace_text
-from judged.canary.evidence import FlipEvidence
-from judged.canary.judge_json import read_judge, write_judge
-from judged.evaluation.datasets.files import (
+from judged._files import (
     FileError,
     Record,
     parse_json,
@@ -22,7 +19,10 @@ from judged.evaluation.datasets.files import (
     read_records,
     writing,
 )
-from judged.values import Judge
+from judged._views import plain
+from judged._writing import replace_text
+from judged.canary.evidence import FlipEvidence
+from judged.values import Judge, PanelMember
 
 FORMAT = "judged canary"
 VERSION = 1
@@ -97,29 +97,14 @@ class Canary:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _document(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            # What was recorded twice within a second is two recordings.
-            "recorded_at": self.recorded_at.isoformat(),
-            "judge": write_judge(self.judge),
-            "signature": self.signature,
-            "fingerprint": self.fingerprint,
-            "models": list(self.models),
-            "system_fingerprints": list(self.system_fingerprints),
-            "items": [
-                {
-                    "id": item.item_id,
-                    "query": item.query,
-                    "expected": list(item.expected),
-                    "retrieved": item.retrieved,
-                    "verdict": item.verdict.value,
-                    "flips": item.flips,
-                    "asks": item.asks,
-                }
-                for item in self.items
-            ],
-        }
+        members = [
+            member if isinstance(member, PanelMember) else PanelMember(member)
+            for member in self.judge.members
+        ]
+        whole = plain(replace(self, judge=replace(self.judge, members=members)))
+        # What was recorded twice within a second is two recordings.
+        whole["recorded_at"] = self.recorded_at.isoformat()
+        return {"format": FORMAT, "version": VERSION, **whole}
 
     @classmethod
     def read(cls, path: Path | str) -> Canary:
@@ -137,18 +122,14 @@ class Canary:
             raise file.error(
                 f"has 'version' {version}, and this judged reads {VERSION}; record it anew"
             )
-        items = [_read_item(record) for record in file.records("items")]
-        if not items:
+        found = file.read(cls)
+        if not found.items:
             raise file.error("has no items; record it anew")
-        return cls(
-            items,
-            read_judge(file),
-            file.text("signature"),
-            file.text("fingerprint"),
-            _time(file, "recorded_at"),
-            file.texts("models"),
-            file.texts("system_fingerprints"),
-        )
+        for item in found.items:
+            if item.flips > item.asks:
+                problem = f"item {item.item_id!r} has {item.flips} flips in {item.asks} asks"
+                raise file.error(f"{problem}; record it anew")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +142,7 @@ class Check:
     """
 
     checked_at: datetime
-    rounds: Sequence[tuple[int, int]]
+    rounds: Sequence[Sequence[int]]
     flips: Mapping[str, int]
     asked: Mapping[str, int]
     evidence: Sequence[float]
@@ -221,70 +202,22 @@ class History:
             return
         line = {
             "canary": self.canary.sha256,
+            **plain(check),
             "checked_at": check.checked_at.isoformat(timespec="seconds"),
-            "rounds": [list(pair) for pair in check.rounds],
             "flips": {name: n for name, n in check.flips.items() if n},
-            "asked": dict(check.asked),
             "evidence": [round(value, 6) for value in check.evidence],
-            "signature": check.signature,
-            "fingerprint": check.fingerprint,
-            "models": list(check.models),
-            "system_fingerprints": list(check.system_fingerprints),
         }
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _read_item(record: Record) -> CanaryItem:
-    verdict = record.text("verdict")
-    if verdict not in set(Outcome):
-        raise record.error(f"has 'verdict' {verdict!r}; it is one of {', '.join(Outcome)}")
-    flips, asks = record.position("flips"), record.position("asks")
-    if flips > asks:
-        raise record.error(f"has {flips} flips in {asks} asks; record it anew")
-    expected = record.texts("expected")
-    return CanaryItem(
-        record.identifier("id"),
-        record.text("query"),
-        expected,
-        record.text("retrieved"),
-        Outcome(verdict),
-        flips,
-        asks,
-    )
-
-
 def _read_check(line: Record, evidence: FlipEvidence) -> Check:
     """Return a check, and take its rounds into the evidence of all before it."""
-    rounds, values = [], []
-    for pair in line.items("rounds"):
-        match pair:
-            case [int(flips), int(asks)] if 0 <= flips <= asks:
-                rounds.append((flips, asks))
-                evidence.add(flips, asks)
-                values.append(evidence.log_value)
-            case _:
-                raise line.error("has 'rounds' that are not pairs of flips and asks")
-    return Check(
-        _time(line, "checked_at"),
-        rounds,
-        _counts(line, "flips"),
-        _counts(line, "asked"),
-        values,
-        line.text("signature"),
-        line.text("fingerprint"),
-        line.texts("models"),
-        line.texts("system_fingerprints"),
-    )
-
-
-def _counts(line: Record, name: str) -> dict[str, int]:
-    inner = line.record(name)
-    return {} if inner is None else {key: inner.position(key) for key in inner.fields}
-
-
-def _time(record: Record, name: str) -> datetime:
-    try:
-        return datetime.fromisoformat(record.text(name))
-    except ValueError:
-        raise record.error(f"has {name!r} that is no time, as 2026-01-31T12:00:00+00:00") from None
+    check = line.read(Check)
+    values = []
+    for pair in check.rounds:
+        if len(pair) != 2 or pair[0] > pair[1]:
+            raise line.error("has 'rounds' that are not pairs of flips and asks")
+        evidence.add(*pair)
+        values.append(evidence.log_value)
+    return replace(check, rounds=list(map(tuple, check.rounds)), evidence=values)

@@ -20,9 +20,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import click
 from click.core import ParameterSource
 
+from judged._files import FileWarning
 from judged.cli.output import Output, check_apart, check_writable
 from judged.cli.problems import Problem
-from judged.evaluation.datasets.files import FileWarning
 
 PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"

@@ -16,11 +16,7 @@ from typing import Any
 
 from judged import AnswerItem, Client, Context, Judge, QueryGroup, Status, Verdicts
 from judged._batching.chunks import ASKING_KINDS
-from judged._views import of_all, word
-from judged.cli.output import STDOUT, Output
-from judged.cli.problems import Places, Problem
-from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
-from judged.evaluation.datasets.files import (
+from judged._files import (
     SYSTEM_MODEL,
     KnownFields,
     Record,
@@ -29,10 +25,12 @@ from judged.evaluation.datasets.files import (
     number_records,
     read_lines,
 )
+from judged._views import of_all, word
+from judged.cli.output import STDOUT, Output
+from judged.cli.problems import Places, Problem
+from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.fit import Fit
-from judged.evaluation.datasets.id_index import IdIndex
-from judged.evaluation.datasets.joined_files import JoinedFiles, JoinedQuery
-from judged.evaluation.datasets.json_lists import ReadWhole
+from judged.evaluation.datasets.joined_files import IdIndex, JoinedFiles, JoinedQuery, ReadWhole
 from judged.evaluation.datasets.query import expects_something
 from judged.evaluation.labels import read_inclusion
 from judged.traces import MissingJudgements
@@ -262,7 +260,7 @@ def read_contexts(path: str) -> Iterator[Line]:
     line: Line | None = None
     for line, item_id, record in _each_context(path):
         if item_id is not None and not ids.add(item_id, line.number):
-            first, _ = ids.find(item_id) or (0, 0)
+            first = ids.find(item_id)
             raise record.error(f"has the id {item_id!r} of line {first}; give each line its own")
         yield line
     if line is None:

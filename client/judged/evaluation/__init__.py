@@ -10,6 +10,7 @@
 Needs no more than the base install.
 """
 
+from judged._files import FileError
 from judged.evaluation.answers.answer_evaluation import (
     AnsweredQuestion,
     AnswerEvaluation,
@@ -20,7 +21,6 @@ from judged.evaluation.answers.score_panel import Combine, PanelScores, score_by
 from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative, answer_similarity
 from judged.evaluation.circular_judging import CircularJudging, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
-from judged.evaluation.datasets.files import FileError
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged._batching.distinct import distinct_ranks
+from judged._files import FileError, Record, as_label, read_records
 from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.files import FileError, Record, as_label, read_records
 from judged.values import (
     CorrectedEstimate,
     Evaluation,

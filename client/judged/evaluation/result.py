@@ -14,8 +14,8 @@ from typing import Any
 
 from judged._views import View, aligned, html_table, plain
 from judged._writing import replace_text, replacing_text
-from judged.evaluation.datasets.formats.cells import safe_cell
-from judged.evaluation.datasets.formats.tables import import_needed, write_table
+from judged.evaluation.datasets.cells import safe_cell
+from judged.evaluation.datasets.tables import import_needed, write_table
 from judged.evaluation.query_result import QueryResult
 from judged.evaluation.result_document import (
     read_flat,

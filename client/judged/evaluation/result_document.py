@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from judged._files import Record, read_object
 from judged._views import plain
-from judged.evaluation.datasets.files import Record, read_object
 from judged.evaluation.query_result import QueryResult, RetrievedResult
 from judged.values import (
     Interval,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, Record, read_records
+from judged._files import FileError, Record, read_records
 from judged.labelling.picking import RANDOM_SHARE, drawing_order, inclusion_probabilities
 
 

@@ -17,11 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from judged._files import FileError, Record, json_line, read_records, writing
 from judged._writing import replacing_text
-from judged.evaluation.datasets.files import FileError, Record, read_records, writing
-from judged.evaluation.datasets.formats.cells import safe_cell
-from judged.evaluation.datasets.formats.content import json_line
-from judged.evaluation.datasets.formats.tables import columns_of, read_table
+from judged.evaluation.datasets.cells import safe_cell
+from judged.evaluation.datasets.tables import read_table
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -185,17 +184,13 @@ def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Labe
 
 def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:
     """Yield line number, item id, label and note of the rows with a label. Raises FileError."""
-    table = read_table(path)
-    columns = columns_of(table.header, table.name, table.line, _CSV)
-    missing = [column for column in ("id", "label") if column not in columns]
+    table = read_table(path, _CSV)
+    missing = [column for column in ("id", "label") if column not in table.columns]
     if missing:
         problem = f"has no column {missing[0]!r}; keep the first line as it was"
         raise FileError(table.name, table.line, problem)
     for line, cells in table.rows:
-        if len(cells) != len(columns):
-            problem = f"has {len(cells)} cells, and the header has {len(columns)}; quote texts"
-            raise FileError(table.name, line, problem)
-        row = dict(zip(columns, cells, strict=True))
+        row = dict(table.row(line, cells))
         said = row["label"].strip().lower()
         if not said:
             continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from judged.report.content import Difference, Report
 from judged.report.failures import worst_first
-from judged.report.markdown import differences_table, means_table, metric_name
+from judged.report.markdown import differences_table, means_table, metric_name, warning_lines
 from judged.report.summary import about, coverage_lines, number
 from judged.report.texts import markdown
 
@@ -17,7 +17,6 @@ _NO_BASELINE = (
     "one."
 )
 _EXAMPLES = 10
-_MOST_WARNINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,7 @@ def to_comment(report: Report, age: BaselineAge | None) -> str:
         lines += [*differences_table(report.differences), "", _how_sure(report), ""]
         lines += [f"{age}{'; **stale**: run the workflow on main' if age.stale else ''}.", ""]
     lines += [line for said in coverage_lines(run) for line in (said, "")]
-    lines += [f"- warning: {markdown(said, 400)}" for said in run.warnings[:_MOST_WARNINGS]]
-    if len(run.warnings) > _MOST_WARNINGS:
-        lines.append(f"- and {len(run.warnings) - _MOST_WARNINGS} more warnings")
+    lines += warning_lines(run)
     lines += _lost(report)
     lines += ["", f"{about(run)}; judge {markdown(run.signatures.get('judge', 'none'), 400)}"]
     return "\n".join(lines).rstrip() + "\n"

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from judged.report.content import Difference, MetricMean, Report, ReportedQuery
+from judged.report.content import Difference, MetricMean, Report, ReportedQuery, Run
 from judged.report.failures import Kind, kinds_of, worst_first
 from judged.report.summary import about, coverage_lines, decimal, number, p_value, signed, took
 from judged.report.texts import markdown
@@ -29,9 +29,7 @@ def to_markdown(report: Report) -> str:
         f"- {'passed' if fine else '**failed**'}: {markdown(said, 400)}"
         for fine, said in report.gates
     ]
-    lines += [f"- warning: {markdown(said, 400)}" for said in run.warnings[:_MOST_WARNINGS]]
-    if len(run.warnings) > _MOST_WARNINGS:
-        lines.append(f"- and {len(run.warnings) - _MOST_WARNINGS} more warnings")
+    lines += warning_lines(run)
     lines += _failures(report)
     if run.signatures:
         lines += ["", "Signatures:", ""]
@@ -73,6 +71,14 @@ def differences_table(made: Sequence[Difference]) -> list[str]:
             f"| {p_value(one.p)} | {decimal(one.effect)} "
             f"| {one.wins}/{one.losses}/{one.ties} | {verdict} |"
         )
+    return lines
+
+
+def warning_lines(run: Run) -> list[str]:
+    """Return the warnings of a run as a list, of many the first."""
+    lines = [f"- warning: {markdown(said, 400)}" for said in run.warnings[:_MOST_WARNINGS]]
+    if (more := len(run.warnings) - _MOST_WARNINGS) > 0:
+        lines.append(f"- and {more} more warnings")
     return lines
 
 

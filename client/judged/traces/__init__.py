@@ -12,7 +12,7 @@ Needs no more than the base install.
 """
 
 from judged.traces.judgement import Judgement
-from judged.traces.recording import record_scores, record_verdicts
+from judged.traces.recording import TraceFile, record_scores, record_verdicts
 from judged.traces.replay import (
     Missing,
     MissingJudgements,
@@ -25,7 +25,6 @@ from judged.traces.replay import (
 )
 from judged.traces.score_replay import ScoreReplay
 from judged.traces.trace import Trace
-from judged.traces.trace_file import TraceFile
 
 __all__ = [
     "Judgement",

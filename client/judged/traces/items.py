@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any
 
-from judged.evaluation.datasets.files import Record
-from judged.traces.keys import checked_sha256, refuse_unknown
+from judged._files import Record
+from judged.traces.judgement import check_sha256
 
 Key = tuple[str, ...]
 """What finds an item again: its kind, its id where that counts, the hashes of its texts."""
@@ -93,86 +93,65 @@ class TracedAnswer:
 
 
 Item = TracedContext | TracedAnswer
-_CONTEXT = ("query", "expected_text", "retrieved_text")
-_ANSWER = ("query", "answer")
-_LISTS = ("references", "contexts")
-_RARE_LISTS = ("other_answers", "sources_used")
-"""Written only where there are some, as most answers have none."""
-_CONFIDENCE = "confidence"
+_TEXTS = {
+    TracedContext: ("query", "expected_text", "retrieved_text"),
+    TracedAnswer: ("query", "answer"),
+}
+_RARE = ("query_id", "other_answers", "sources_used", "confidence")
+"""Written only where there is some, as most items have none."""
 
 
 def write_item(item: Item, *, hashed: bool) -> dict[str, Any]:
     """Return the JSON object of an item, without its judgements."""
-    fields: dict[str, Any] = {}
-    if isinstance(item, TracedContext):
-        if item.query_id:
-            fields["query_id"] = item.query_id
-        for name in _CONTEXT:
-            fields |= _write_text(name, getattr(item, name), hashed)
-        return fields
-    fields["item_id"] = item.item_id
-    for name in _ANSWER:
-        fields |= _write_text(name, getattr(item, name), hashed)
-    if item.confidence is not None:
-        fields[_CONFIDENCE] = item.confidence
-    for name in _LISTS + _RARE_LISTS:
-        texts: Sequence[Text] = getattr(item, name)
-        if not texts and name in _RARE_LISTS:
+    written: dict[str, Any] = {}
+    for part in fields(item):
+        value = getattr(item, part.name)
+        if part.name in _RARE and value in ("", (), [], None):
             continue
-        values = [text.value for text in texts]
-        if hashed or None in values:
-            fields[name + _SUFFIX] = [text.sha256 for text in texts]
+        texts = [value] if isinstance(value, Text) else value
+        if not isinstance(texts, Sequence) or isinstance(texts, str):
+            written[part.name] = value
+        elif hashed or any(text.value is None for text in texts):
+            hashes = [text.sha256 for text in texts]
+            written[part.name + _SUFFIX] = hashes if texts is value else hashes[0]
         else:
-            fields[name] = values
-    return fields
+            values = [text.value for text in texts]
+            written[part.name] = values if texts is value else values[0]
+    return written
 
 
 def read_item(record: Record, hashes: Hashes) -> Item:
     """Return the item of a line. Raises FileError."""
     is_answer = record.get("item_id") is not None
-    names = _ANSWER if is_answer else _CONTEXT
-    lists = _LISTS + _RARE_LISTS if is_answer else ()
-    known = {JUDGEMENTS, "item_id" if is_answer else "query_id"}
+    kind: type[TracedAnswer | TracedContext]
+    kind = TracedAnswer if is_answer else TracedContext
+    known = {part.name for part in fields(kind)}
+    record.refuse_unknown({JUDGEMENTS, *known, *(f"{name}{_SUFFIX}" for name in known)})
+    made: dict[str, Any] = {name: _read_text(record, name, hashes) for name in _TEXTS[kind]}
     if is_answer:
-        known.add(_CONFIDENCE)
-    known |= {name + suffix for name in (*names, *lists) for suffix in ("", _SUFFIX)}
-    refuse_unknown(record, known)
-    texts = [_read_text(record, name, hashes) for name in names]
-    if is_answer:
-        item_id = record.identifier("item_id")
-        query, answer = texts
-        return TracedAnswer(
-            item_id,
-            query,
-            answer,
-            **{name: _read_texts(record, name, hashes) for name in _LISTS},
-            **{name: _read_texts(record, name, hashes) or () for name in _RARE_LISTS},
-            confidence=record.optional_number(_CONFIDENCE),
-        )
-    query, expected, retrieved = texts
-    return TracedContext(query, expected, retrieved, record.optional_identifier("query_id") or "")
-
-
-def _write_text(name: str, text: Text, hashed: bool) -> Mapping[str, str]:
-    if hashed or text.value is None:
-        return {name + _SUFFIX: text.sha256}
-    return {name: text.value}
+        made |= {name: _read_texts(record, name, hashes) for name in ("references", "contexts")}
+        for name in ("other_answers", "sources_used"):
+            made[name] = _read_texts(record, name, hashes) or ()
+        made["item_id"] = record.identifier("item_id")
+    else:
+        made["query_id"] = record.optional_identifier("query_id") or ""
+    return record.read(kind, **made)
 
 
 def _read_text(record: Record, name: str, hashes: Hashes) -> Text:
-    if record.get(name + _SUFFIX) is None:
+    key = name + _SUFFIX
+    if record.get(key) is None:
         return Text.of(record.text(name), hashes)
     _refuse_both(record, name)
-    key = name + _SUFFIX
-    return Text(checked_sha256(record, key, record.text(key)))
+    return Text(check_sha256(record, key, record.text(key)))
 
 
 def _read_texts(record: Record, name: str, hashes: Hashes) -> Sequence[Text]:
-    if record.get(name + _SUFFIX) is None:
+    key = name + _SUFFIX
+    if record.get(key) is None:
         return [Text.of(text, hashes) for text in record.texts(name)]
     _refuse_both(record, name)
-    key = name + _SUFFIX
-    return [Text(checked_sha256(record, key, made)) for made in record.texts(key)]
+    return [Text(check_sha256(record, key, made)) for made in record.texts(key)]
 
 
 def _refuse_both(record: Record, name: str) -> None:

@@ -1,7 +1,6 @@
 """One judgement of a trace: what a judge said of an item, and which judge it was.
 
-The threshold is applied when a judgement is read. Its JSON is in `judgement_json`; which item it
-belongs to is up to `items`.
+The threshold is applied when a judgement is read. Which item it belongs to is up to `items`.
 """
 
 from __future__ import annotations
@@ -9,15 +8,49 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from judged.traces.breakdown import Breakdown
-from judged.values import Flag, JudgeIdentity, Source, Status, VerdictError
+from judged._files import Record
+from judged._views import plain
+from judged.values import (
+    AnswerScore,
+    DimensionScore,
+    Flag,
+    JudgeIdentity,
+    Source,
+    Status,
+    VerdictError,
+    VerifiedClaim,
+)
 
 SLACK = 1e-9
 """What a score may lack to the threshold, as on the server."""
 _RUBRIC = re.compile(r"\|rubric:([^|@]+)@([^|]+)(?:\|sha:([0-9a-f]+))?")
 _THRESHOLD = re.compile(r"\|min_score:[^|]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_OF_VERDICTS = ("passed", "score", "majority", "agreement", "probability", "stage")
+"""What a judgement has only where its status is OK."""
+_RARE = ("probability", "stage", "max_grade", "votes", "breakdown")
+"""What is written only where there is some."""
+_NONE: Sequence[object] = (None, [])
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The parts of a score; those that its rubric does not have are empty."""
+
+    dimensions: Sequence[DimensionScore] = ()
+    reported_overall: float | None = None
+    claims: Sequence[VerifiedClaim] = ()
+    warnings: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, score: AnswerScore) -> Breakdown | None:
+        """Return the parts of a score, None when it has none."""
+        parts = cls(*(getattr(score, part.name) for part in fields(cls)))
+        empty = not (parts.dimensions or parts.claims or parts.warnings)
+        return None if empty and parts.reported_overall is None else parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +143,77 @@ def majority_of(
     if passed or score is None:
         return passed or None
     return False if score + SLACK >= min_score else None
+
+
+def write_judgement(judgement: Judgement) -> dict[str, Any]:
+    """Return the JSON object of a judgement."""
+    made = plain(judgement)
+    judge = made.pop("judge")
+    rubric, version, _ = judgement.rubric or (None, None, "")
+    made |= {"score": judgement.score}  # what is no number is not written
+    named = {"judge": judge.pop("kind"), "rubric": rubric, "rubric_version": version}
+    judge["max_grade"] = judge["max_grade"] or None
+    whole = named | judge | made
+    return {
+        name: value for name, value in whole.items() if name not in _RARE or value not in (None, [])
+    }
+
+
+_KEYS = {"rubric", "rubric_version"}.union(
+    part.name for kind in (Judgement, JudgeIdentity) for part in fields(kind)
+)
+
+
+def read_judgement(record: Record, name: str) -> Judgement:
+    """Return the judgement that an item has under a name. Raises FileError with line and key."""
+    record.refuse_unknown(_KEYS)
+    judge = record.read(JudgeIdentity, kind=record.text("judge"))
+    judgement = record.read(Judgement, judge=judge)
+    for key in ("scoring_key", "fingerprint"):
+        check_sha256(record, key, getattr(judge, key))
+    inner = record.record("breakdown")
+    dimensions = [] if inner is None else inner.records("dimensions")
+    for holder in (record, *dimensions):
+        _check_shares(holder)
+    if len(judgement.votes) not in {0, judgement.samples}:
+        raise record.error("has 'votes' of another number than 'samples'")
+    _check_verdict(record, judgement)
+    if judgement.name != name:
+        raise record.error(f"has the signature of {judgement.name!r}")
+    named = judgement.rubric or (None, None)
+    for key, value in (("rubric", named[0]), ("rubric_version", named[1])):
+        if record.optional_text(key) != value:
+            raise record.error(f"has another {key!r} than its 'signature', which says {value!r}")
+    return judgement
+
+
+def check_sha256(record: Record, key: str, value: str) -> str:
+    """Return a value of a key. Raises FileError for one that is no SHA-256 in hex."""
+    if not _SHA256.fullmatch(value):
+        raise record.error(f"has {key!r} that is not a SHA-256 in hex")
+    return value
+
+
+def _check_shares(record: Record) -> None:
+    for key in ("min_score", "score", "agreement", "probability", "weight"):
+        value = record.optional_number(key)
+        if value is not None and not 0 <= value <= 1:
+            raise record.error(f"has {key!r} {value:g}, which does not lie from 0 to 1")
+
+
+def _check_verdict(record: Record, judgement: Judgement) -> None:
+    if judgement.status is not Status.OK:
+        for key in _OF_VERDICTS:
+            if getattr(judgement, key) is not None:
+                raise record.error(f"has {key!r}, but its status is {judgement.status.name}")
+        return
+    for key in ("passed", "score"):
+        if getattr(judgement, key) is None:
+            raise record.missing((key,))
+    score, threshold = judgement.score, judgement.judge.min_score
+    if judgement.passed and (score or 0.0) + SLACK < threshold:
+        raise record.error(
+            f"has 'passed' true, but its score {score} is below its threshold {threshold}"
+        )
+    if judgement.passed and judgement.majority is False:
+        raise record.error("has 'passed' true, but 'majority' false")

@@ -1,13 +1,13 @@
-"""From verdicts and scores to judgements in a trace."""
+"""From verdicts and scores to judgements in a trace, and in its file as they come in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from judged.errors import InvalidArgument
-from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
-from judged.traces.judgement import Judgement, majority_of
+from judged.traces.judgement import Breakdown, Judgement, majority_of
 from judged.traces.trace import Trace
 from judged.values import (
     AnswerItem,
@@ -153,3 +153,40 @@ def _of_score(score: AnswerScore, judge: JudgeIdentity, form: str) -> Judgement:
         score.error,
         Breakdown.of(score),
     )
+
+
+class TraceFile:
+    """A file of judgements that grows: what is kept stands beside what it has, as `--trace` does.
+
+    `trace` is what the file holds. Pass it to `evaluate_answers`, or keep verdicts by yourself.
+    """
+
+    def __init__(self, path: Path | str, *, hashed: bool = False) -> None:
+        """Read the file, if there is one; `hashed` writes no texts, only what finds them again.
+
+        Raises FileError for a file that is no trace.
+        """
+        self._path = Path(path)
+        self._hashed = hashed
+        self.trace = Trace.read(path) if self._path.exists() else Trace(str(path))
+
+    def keep_verdicts(self, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
+        """Put the verdicts of groups into the file; ask for details to keep rationales too.
+
+        Raises FileError when it can't be written.
+        """
+        record_verdicts(self.trace, groups, verdicts)
+        self.trace.write(self._path, hashed=self._hashed)
+
+    def keep_scores(
+        self,
+        items: Sequence[AnswerItem],
+        scores: Sequence[AnswerScore],
+        rubrics: Sequence[RubricInfo],
+    ) -> None:
+        """Put the scores of items into the file; `rubrics` are those of the server.
+
+        Raises FileError when it can't be written.
+        """
+        record_scores(self.trace, items, scores, rubrics)
+        self.trace.write(self._path, hashed=self._hashed)

@@ -5,13 +5,17 @@ What a judgement says under another threshold is in `judgement`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TypeVar
 
+from judged._views import of_all, word
 from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
 from judged.values import (
+    AnswerScore,
     JudgeIdentity,
     QueryGroup,
     RubricInfo,
@@ -20,7 +24,6 @@ from judged.values import (
     Usage,
     Verdict,
     VerdictDetail,
-    VerdictError,
     Verdicts,
 )
 
@@ -53,6 +56,7 @@ class ReplayError(Exception):
     __module__ = "judged.traces"
 
 
+@dataclass(eq=False)
 class Missing(ReplayError):
     """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
 
@@ -61,67 +65,55 @@ class Missing(ReplayError):
 
     __module__ = "judged.traces"
 
-    def __init__(
-        self,
-        missing: int,
-        total: int,
-        name: str,
-        judge: JudgeIdentity | None,
-        *,
-        first: str,
-        get_them: str,
-    ) -> None:
-        judgements = "judgement" if total == 1 else "judgements"
-        verb = "is" if missing == 1 else "are"
-        super().__init__(
-            f"{missing} of {total} {judgements} by {name} {verb} missing, first that of {first}; "
-            f"{get_them}, and replay the trace again"
+    missing: int
+    total: int
+    name: str
+    judge: JudgeIdentity | None
+
+    def __str__(self) -> str:
+        said = f"{of_all(self.missing, self.total, 'judgement', 'judgements')} by {self.name}"
+        first, get_them = self._next_step()
+        verb = word(self.missing, "is", "are")
+        return (
+            f"{said} {verb} missing, first that of {first}; {get_them}, and replay the trace again"
         )
-        self.missing = missing
-        self.total = total
-        self.name = name
-        self.judge = judge
+
+    def _next_step(self) -> tuple[str, str]:
+        """Return which is the first that is missing, and how to get it."""
+        raise NotImplementedError
 
 
+@dataclass(eq=False)
 class MissingJudgements(Missing):
     """Judgements of contexts are missing: the first is that of the place `first`, in `group`."""
 
     __module__ = "judged.traces"
 
-    def __init__(
-        self,
-        first: Place,
-        group: QueryGroup,
-        missing: int,
-        total: int,
-        name: str,
-        judge: JudgeIdentity | None = None,
-    ) -> None:
-        super().__init__(
-            *(missing, total, name, judge),
-            first=f"groups[{first.group}] (query {group.query_id or group.query!r:.80}), "
-            f"retrieved[{first.retrieved}], expected[{first.expected}]",
-            get_them="judge these groups with Client.judge, keep what it says with record_verdicts",
+    first: Place
+    group: QueryGroup
+
+    def _next_step(self) -> tuple[str, str]:
+        place = self.first
+        query = f"groups[{place.group}] (query {self.group.query_id or self.group.query!r:.80})"
+        return (
+            f"{query}, retrieved[{place.retrieved}], expected[{place.expected}]",
+            "judge these groups with Client.judge, keep what it says with record_verdicts",
         )
-        self.first = first
-        self.group = group
 
 
+@dataclass(eq=False)
 class MissingScores(Missing):
     """Scores of answers are missing: the first is that of the item `item_id`."""
 
     __module__ = "judged.traces"
 
-    def __init__(
-        self, item_id: str, missing: int, total: int, name: str, judge: JudgeIdentity | None = None
-    ) -> None:
-        super().__init__(
-            *(missing, total, name, judge),
-            first=f"item {item_id!r}",
-            get_them="score these items with Client.score_answers, keep what it says with "
-            "record_scores",
+    item_id: str
+
+    def _next_step(self) -> tuple[str, str]:
+        return (
+            f"item {self.item_id!r}",
+            "score these items with Client.score_answers, keep what it says with record_scores",
         )
-        self.item_id = item_id
 
 
 class UnclearName(ReplayError):
@@ -147,6 +139,36 @@ class OtherRubric(ReplayError):
     def __init__(self, rubrics: str, lacking: str = "") -> None:
         super().__init__(f"the judgements were made by {rubrics}")
         self.lacking = lacking
+
+
+Said = TypeVar("Said", Verdict, AnswerScore)
+
+
+def merged(
+    ours: Sequence[Said | None], others: Sequence[Said], decision: str
+) -> tuple[list[Said], list[int], list[int]]:
+    """Return what a trace has, or else the cache; where neither has; and where they disagree.
+
+    `others` are those of the cache, none where it was not asked. A failure in the trace gives way
+    to what the cache has; `decision` names the field on which the two may disagree.
+    """
+    found: list[Said] = []
+    missing: list[int] = []
+    disagreements: list[int] = []
+    for index, our in enumerate(ours):
+        other: Said | None = others[index] if others else None
+        if other is not None and other.error is not None and other.error.reason == NOT_CACHED:
+            other = None
+        both = our is not None and other is not None and our.status is other.status is Status.OK
+        if both and getattr(our, decision) != getattr(other, decision):
+            disagreements.append(index)
+        failed = our is not None and our.status is Status.ERROR
+        taken = other if our is None or (failed and other is not None) else our
+        if taken is None:
+            missing.append(index)
+        else:
+            found.append(taken)
+    return found, missing, disagreements
 
 
 @dataclass(slots=True)
@@ -186,26 +208,15 @@ class Replay:
         cached = None if self.cached is None else self.cached(without_ids(groups), threshold)
         if cached is not None:
             own = same_judge(own, cached.judge)
-        self.disagreements = []
-        verdicts: list[Verdict] = []
-        missing: list[int] = []
-        for index, judgement in enumerate(found):
-            other = None if cached is None else _of_cache(cached, index)
-            ours = None if judgement is None else self._at_threshold(judgement, threshold)
-            if ours is None or (ours.status is Status.ERROR and other is not None):
-                if other is None:
-                    missing.append(index)
-                else:
-                    verdicts.append(other)
-                continue
-            verdicts.append(ours)
-            if other is not None and _differ(ours, other):
-                self.disagreements.append(index)
+        ours = [j if j is None else self._at_threshold(j, threshold) for j in found]
+        others = () if cached is None else cached
+        verdicts, missing, self.disagreements = merged(ours, others, "relevant")
         if missing or own is None:
             first = Place.of(groups, missing[0])
             if own is not None and self.trace is None:
                 name = judgement_name(own)
-            raise MissingJudgements(first, groups[first.group], len(missing), len(found), name, own)
+            n, total = len(missing), len(found)
+            raise MissingJudgements(n, total, name, own, first, groups[first.group])
         own = own if threshold is None else identity_at(own, threshold)
         return _columns(groups, verdicts, own, with_details=self.with_details)
 
@@ -310,12 +321,6 @@ def without_ids(groups: Sequence[QueryGroup]) -> list[QueryGroup]:
     return [QueryGroup() if group.by_id else group for group in groups]
 
 
-def _of_cache(cached: Verdicts, index: int) -> Verdict | None:
-    verdict = cached[index]
-    lacks = verdict.error is not None and verdict.error.reason == NOT_CACHED
-    return None if lacks else verdict
-
-
 def _of_trace(judgement: Judgement, *, with_details: bool) -> Verdict:
     detail = None
     if with_details and (judgement.rationale or judgement.model):
@@ -334,11 +339,6 @@ def _of_trace(judgement: Judgement, *, with_details: bool) -> Verdict:
     )
 
 
-def _differ(one: Verdict, other: Verdict) -> bool:
-    both = one.status is Status.OK and other.status is Status.OK
-    return both and one.relevant != other.relevant
-
-
 def _columns(
     groups: Sequence[QueryGroup],
     verdicts: Sequence[Verdict],
@@ -346,39 +346,23 @@ def _columns(
     *,
     with_details: bool,
 ) -> Verdicts:
-    errors: dict[int, VerdictError] = {
-        i: verdict.error for i, verdict in enumerate(verdicts) if verdict.error is not None
-    }
-    details = {i: v.detail for i, v in enumerate(verdicts) if v.detail is not None}
+    ok = [verdict for verdict in verdicts if verdict.status is Status.OK]
+    # Traces can be mixed: the column is empty unless every verdict that exists has a probability.
+    calibrated = bool(ok) and all(verdict.probability is not None for verdict in ok)
     voted = any(verdict.agreement is not None for verdict in verdicts)
+    sizes = (0 if group.by_id else group.n_expected * group.n_retrieved for group in groups)
     return Verdicts(
         relevant=[bool(verdict.relevant) for verdict in verdicts],
         score=[verdict.score or 0.0 for verdict in verdicts],
         status=[int(verdict.status) for verdict in verdicts],
         source=[int(verdict.source) for verdict in verdicts],
         flags=[int(verdict.flags) for verdict in verdicts],
-        offsets=list(_offsets(groups)),
-        errors=errors,
+        offsets=list(accumulate(sizes, initial=0)),
+        errors={i: v.error for i, v in enumerate(verdicts) if v.error is not None},
         judge=judge,
-        agreement=[verdict.agreement or 0.0 for verdict in verdicts] if voted else (),
-        details=details if with_details else {},
+        agreement=[v.agreement or 0.0 for v in verdicts] if voted else (),
+        details={i: v.detail for i, v in enumerate(verdicts) if with_details and v.detail},
         groups=groups,
-        probability=_probabilities(verdicts),
+        probability=[v.probability or 0.0 for v in verdicts] if calibrated else [],
         stage=[v.stage or 0 for v in verdicts] if any(v.stage for v in verdicts) else (),
     )
-
-
-def _probabilities(verdicts: Sequence[Verdict]) -> list[float]:
-    """Return the column, empty unless every verdict that exists has one: traces can be mixed."""
-    ok = [verdict for verdict in verdicts if verdict.status is Status.OK]
-    if not ok or any(verdict.probability is None for verdict in ok):
-        return []
-    return [verdict.probability or 0.0 for verdict in verdicts]
-
-
-def _offsets(groups: Sequence[QueryGroup]) -> Iterator[int]:
-    offset = 0
-    yield offset
-    for group in groups:
-        offset += 0 if group.by_id else group.n_expected * group.n_retrieved
-        yield offset

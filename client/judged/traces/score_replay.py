@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from judged._batching.scoring import summarise
-from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes
-from judged.traces.judgement import Judgement, printed_parts
-from judged.traces.recording import NOT_CACHED, answer_of
+from judged.traces.judgement import Breakdown, Judgement, printed_parts
+from judged.traces.recording import answer_of
 from judged.traces.replay import (
     MissingScores,
     OtherRubric,
     ReplayError,
     check_rubric,
+    merged,
     one_judge,
     only_threshold,
     same_judge,
@@ -30,7 +30,6 @@ from judged.values import (
     Scalar,
     ScoredAnswers,
     Source,
-    Status,
     Usage,
 )
 
@@ -70,26 +69,13 @@ class ScoreReplay:
         if self.cached is not None:
             cached = self.cached(items, [column.asked for column in columns])
             columns = [_checked(column, cached) for column in columns]
-        self.disagreements = []
-        found: list[AnswerScore] = []
-        missing: list[tuple[AnswerItem, _Column]] = []
-        for row, item in enumerate(items):
-            for place, column in enumerate(columns):
-                index = row * len(columns) + place
-                other = None if cached is None else _of_cache(cached[index])
-                ours = column.score(item, row)
-                if ours is not None and other is not None and _differ(ours, other):
-                    self.disagreements.append(index)
-                if ours is None or (ours.status is Status.ERROR and other is not None):
-                    ours = other
-                if ours is None:
-                    missing.append((item, column))
-                else:
-                    found.append(ours)
+        ours = [column.score(item, row) for row, item in enumerate(items) for column in columns]
+        others = () if cached is None else cached.scores
+        found, missing, self.disagreements = merged(ours, others, "passed")
         if missing:
-            item, column = missing[0]
-            total = len(items) * len(rubrics)
-            raise MissingScores(item.item_id, len(missing), total, column.name, column.judge)
+            row, place = divmod(missing[0], len(columns))
+            column, n = columns[place], len(missing)
+            raise MissingScores(n, len(ours), column.name, column.judge, items[row].item_id)
         summaries = [
             summarise(column.asked.rubric, found[place :: len(columns)])
             for place, column in enumerate(columns)
@@ -210,15 +196,6 @@ def _alike(asked: Mapping[str, float], made: Mapping[str, float]) -> bool:
     """Say whether shares of dimensions are the same, as far as a signature prints them."""
     names = {*asked, *(name for name, share in made.items() if share)}
     return all(math.isclose(asked.get(n, 0), made.get(n, 0), abs_tol=1e-9) for n in names)
-
-
-def _of_cache(score: AnswerScore) -> AnswerScore | None:
-    return None if score.error is not None and score.error.reason == NOT_CACHED else score
-
-
-def _differ(one: AnswerScore, other: AnswerScore) -> bool:
-    both = one.status is Status.OK and other.status is Status.OK
-    return both and one.passed != other.passed
 
 
 def _check_version(rubric: Rubric, known: Sequence[RubricInfo]) -> None:

@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from judged._files import (
+    FileError,
+    Record,
+    json_line,
+    parse_json,
+    read_lines,
+    writing,
+)
 from judged._writing import replacing_text
-from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines, writing
-from judged.evaluation.datasets.formats.content import json_line
 from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_item
-from judged.traces.judgement import Judgement
-from judged.traces.judgement_json import read_judgement, write_judgement
-from judged.traces.keys import refuse_unknown
+from judged.traces.judgement import Judgement, read_judgement, write_judgement
 from judged.values import Status
 
 FORMAT = "judged-trace"
@@ -69,7 +73,7 @@ class Trace:
         return trace
 
     def _read_line(self, number: int, raw: bytes) -> TracedItem:
-        line = Record(parse_json(raw, self.name, number), self.name, number, "")
+        line = Record.parse(raw, self.name, number)
         if line.get("format") is not None:
             raise line.error("is a second header; put the files together by judging into one")
         item = read_item(line, self.hashes)
@@ -160,7 +164,7 @@ def _is_json(raw: bytes, name: str, number: int) -> bool:
 
 
 def _check_header(name: str, number: int, raw: bytes) -> None:
-    header = Record(parse_json(raw, name, number), name, number, "")
+    header = Record.parse(raw, name, number)
     if header.get("format") != FORMAT:
         raise header.error(
             f"is no header of a trace, which has 'format' {FORMAT!r}; traces are written by "
@@ -172,4 +176,4 @@ def _check_header(name: str, number: int, raw: bytes) -> None:
             f"has 'version' {found}, and this judged reads version {VERSION}; use the judged that "
             f"wrote it ({header.optional_text('created_by') or 'unknown'}), or judge anew"
         )
-    refuse_unknown(header, {"format", "version", "created_by"})
+    header.refuse_unknown({"format", "version", "created_by"})

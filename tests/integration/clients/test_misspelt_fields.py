@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged._files import UnknownField
 from judged.evaluation import Dataset
-from judged.evaluation.datasets.files import UnknownField
 
 from tests.integration.cli_process import DATASET, LINES, RESULTS, run_in
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from judged import IntervalOptions, MetricOptions
+from judged._files import parse_json, read_bytes
 from judged.cli import baselines
 from judged.cli.documents import compare_documents, parse_report
 from judged.cli.frame import Document, arg, flag, opt
@@ -24,7 +25,6 @@ from judged.cli.gates import AnySignature
 from judged.cli.output import Output, open_output, say
 from judged.cli.problems import Problem
 from judged.cli.server import ResultCommand
-from judged.evaluation.datasets.files import parse_json, read_bytes
 from judged.report import Report, make_report, to_html
 from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
 from judged.report.texts import visible

@@ -15,6 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from judged import Client, CompareOptions, IntervalOptions, MetricOptions, TrecRankings
+from judged._files import parse_json, read_bytes
 from judged._views import plural
 from judged.cli.commands.metrics import check_join, topic_warnings
 from judged.cli.documents import (
@@ -33,7 +34,6 @@ from judged.cli.problems import Problem, explained, of_metrics
 from judged.cli.server import ResultCommand
 from judged.evaluation import FileError, TrecQrels, TrecRun
 from judged.evaluation._steps.warnings import count_warnings
-from judged.evaluation.datasets.files import parse_json, read_bytes
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
 from judged.report.summary import number, p_value, signed
 from judged.values import ComparedRuns, Estimate, RunComparison

@@ -16,7 +16,7 @@ from judged.cli.output import Output, say
 from judged.cli.problems import Problem
 from judged.evaluation import Results
 from judged.evaluation.datasets.dataset import dataset_of
-from judged.evaluation.datasets.formats.catalog import FORMATS, format_of, read_content
+from judged.evaluation.datasets.formats import FORMATS, format_of, read_content
 from judged.evaluation.datasets.validation import validate
 
 

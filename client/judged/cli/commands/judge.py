@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from judged import Client, Flag, Judge, Source, Status, Verdict, Verdicts
 from judged._batching.chunks import PASSING, failed_verdicts
+from judged._files import json_line
 from judged._inputs import as_id
 from judged._views import plural
 from judged.cli.frame import Document, arg, flag, opt
@@ -41,7 +42,6 @@ from judged.cli.problems import explained
 from judged.cli.tables import Tally, detail_document, report_estimate, usage_document
 from judged.evaluation import FileError
 from judged.evaluation.circular_judging import judging_models
-from judged.evaluation.datasets.formats.content import json_line
 from judged.traces import TraceFile
 from judged.values import JudgeIdentity
 from judged.values.verdicts import vote_agreement

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from rich.table import Table
 
 from judged import RatingLevel, RatingTable
+from judged._files import FileError, Record
 from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import MethodOption
@@ -29,7 +30,6 @@ from judged.cli.tables import (
     estimates_table,
     more_labels,
 )
-from judged.evaluation.datasets.files import FileError, Record
 from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv
 from judged.labelling.picking import RANDOM_SHARE
 from judged.labelling.summary import summarize

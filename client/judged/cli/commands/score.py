@@ -13,6 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
+from judged._files import json_line
 from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, many, opt
@@ -53,7 +54,6 @@ from judged.evaluation.answers.score_panel import (
     score_by_panel,
 )
 from judged.evaluation.circular_judging import scoring_models
-from judged.evaluation.datasets.formats.content import json_line
 from judged.report.summary import number
 from judged.values import AnswerScore, PositionBias, RubricSummary, ServerInfo, SystemRanking
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from judged._files import FileError, Record, parse_json, writing
 from judged.evaluation._steps.answering import Outcome
-from judged.evaluation.datasets.files import FileError, Record, parse_json, writing
 from judged.evaluation.system import Answer, Question
 
 

@@ -18,8 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from judged._files import FileError, Record, parse_json, writing
 from judged._transport.call import derived_id
-from judged.evaluation.datasets.files import FileError, Record, parse_json, writing
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved, read_span
 from judged.values import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from judged._files import FileError
 from judged._inputs import need_by_ids, need_each, set_fields
 from judged._views import View
-from judged.evaluation.datasets.files import FileError
-from judged.evaluation.datasets.formats.beir import read_beir
-from judged.evaluation.datasets.formats.catalog import read_content, write_content
-from judged.evaluation.datasets.formats.content import Content
-from judged.evaluation.datasets.formats.tables import read_rows
-from judged.evaluation.datasets.query import Document, Query
+from judged.evaluation.datasets.formats import read_beir, read_content, write_content
+from judged.evaluation.datasets.query import Content, Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
+from judged.evaluation.datasets.tables import read_rows
 from judged.values import QueryGroup, Spans
 
 
@@ -34,11 +32,6 @@ class Dataset(View):
     def __post_init__(self) -> None:
         queries = need_each(self.queries, "queries", (Query,), "Query")
         set_fields(self, queries=queries, documents=need_by_ids(self.documents, "documents"))
-
-    @property
-    def all_documents(self) -> Sequence[Document]:
-        """The documents, in order."""
-        return list(self.documents.values())
 
     @classmethod
     def load(cls, path: Path | str, format_name: str | None = None) -> Dataset:
@@ -83,7 +76,7 @@ class Dataset(View):
     def from_beir(cls, path: Path | str, split: str = "test") -> Dataset:
         """Return the data set of a folder of BEIR's, with its corpus. Raises FileError."""
         content = Content()
-        read_beir(path, content, split=split)
+        read_beir(path, content, split)
         return dataset_of(content, str(path))
 
     @classmethod
@@ -101,7 +94,7 @@ class Dataset(View):
 
         The format is known as in `load`. Raises FileError when it can't be written.
         """
-        return write_content(path, self, format_name)
+        return write_content(path, self.queries, list(self.documents.values()), format_name)
 
     def to_groups(
         self, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None = None
@@ -138,65 +131,36 @@ def group_of(
     """Return the group of a query with its results; see `Dataset.to_groups`. Raises MissingText."""
     by_id = query.by_id
     by_spans = by_spans and not by_id
+    texts, ids, spans = [], [], []
+    for rank, result in enumerate(ranked):
+        place = f"query {query.query_id!r}, result {rank + 1}"
+        document = documents.get(result.doc_id) if result.doc_id is not None else None
+        text = document.text if result.text is None and document is not None else result.text
+        if by_spans and result.span is None:
+            raise MissingText(
+                f"{place} has no span, but spans are expected; "
+                'give it a "span" with "file", "start" and "end"'
+            )
+        if text is None and not by_id and not by_spans:
+            known = f"doc_id {result.doc_id!r}" if result.doc_id is not None else "no doc_id"
+            raise MissingText(
+                f"{place} ({known}) has no text to judge; give "
+                'it a "text", or add the document to the "documents" of the dataset'
+            )
+        if by_id and result.doc_id is None:
+            raise MissingText(f"{place} has no doc_id, but this query is matched by document id")
+        texts.append(text or "")
+        ids.append(f"retrieved_{rank}" if result.doc_id is None else result.doc_id)
+        spans.append(result.span)
     return QueryGroup(
         query=query.text,
         expected=() if by_id or by_spans else query.expected_answers,
-        retrieved=()
-        if by_spans
-        else [
-            _text(query, rank, result, documents, needed=not by_id)
-            for rank, result in enumerate(ranked)
-        ],
+        retrieved=() if by_spans else texts,
         query_id=query.query_id,
-        document_ids=[
-            _identify(query, rank, result, needed=by_id) for rank, result in enumerate(ranked)
-        ],
+        document_ids=ids,
         relevant_document_ids=query.relevant_document_ids,
-        spans=_spans(query, ranked) if by_spans else None,
+        spans=Spans(query.expected_spans, [span for span in spans if span]) if by_spans else None,
         negatives=query.negative_answers,
         metadata=query.metadata,
         grades=query.grades,
     )
-
-
-def _text(
-    query: Query,
-    rank: int,
-    result: Retrieved,
-    documents: Mapping[str, Document],
-    *,
-    needed: bool,
-) -> str:
-    if result.text is not None:
-        return result.text
-    document = documents.get(result.doc_id) if result.doc_id is not None else None
-    if document is None and needed:
-        known = f"doc_id {result.doc_id!r}" if result.doc_id is not None else "no doc_id"
-        raise MissingText(
-            f"query {query.query_id!r}, result {rank + 1} ({known}) has no text to judge; give "
-            'it a "text", or add the document to the "documents" of the dataset'
-        )
-    return document.text if document is not None else ""
-
-
-def _identify(query: Query, rank: int, result: Retrieved, *, needed: bool) -> str:
-    if result.doc_id is not None:
-        return result.doc_id
-    if needed:
-        raise MissingText(
-            f"query {query.query_id!r}, result {rank + 1} has no doc_id, but this query is matched "
-            "by document id"
-        )
-    return f"retrieved_{rank}"
-
-
-def _spans(query: Query, ranked: Sequence[Retrieved]) -> Spans:
-    retrieved = []
-    for rank, result in enumerate(ranked):
-        if result.span is None:
-            raise MissingText(
-                f"query {query.query_id!r}, result {rank + 1} has no span, but spans are expected; "
-                'give it a "span" with "file", "start" and "end"'
-            )
-        retrieved.append(result.span)
-    return Spans(query.expected_spans, retrieved)

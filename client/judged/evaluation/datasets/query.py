@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from judged._files import FileError, Record
 from judged._inputs import (
     need_each,
     need_grades,
@@ -16,29 +17,17 @@ from judged._inputs import (
     set_fields,
 )
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.files import Record
 from judged.evaluation.datasets.results import read_span
 from judged.values import Span
 
-QUERY_FIELDS = (
-    "query_id",
-    "id",
-    "query_text",
-    "query",
-    "expected_answers",
-    "expected_text",
-    "expected_alternatives",
-    "expected_doc_ids",
-    "relevant_doc_ids",
-    "relevant_docs",
-    "doc_grades",
-    "expected_spans",
-    "negative_answers",
-    "metadata",
-)
+IDS = ("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
 EXPECTATIONS = (
-    *("expected_answers", "expected_text", "expected_alternatives"),
-    *("expected_doc_ids", "relevant_doc_ids", "relevant_docs", "doc_grades", "expected_spans"),
+    *("expected_answers", "expected_text", "expected_alternatives", *IDS),
+    *("doc_grades", "expected_spans"),
+)
+QUERY_FIELDS = (
+    *("query_id", "id", "query_text", "query", *EXPECTATIONS),
+    *("negative_answers", "metadata"),
 )
 DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
@@ -100,6 +89,47 @@ class Document:
         set_fields(self, doc_id=need_id(self.doc_id, "doc_id"), text=need_text(self.text, "text"))
 
 
+@dataclass(slots=True)
+class Content:
+    """Queries and documents by id, as they are read. `problems`, if given, takes what is wrong.
+
+    `places` says where each query stands, `left_out` of each key of metadata that can't be kept,
+    once, where it was.
+    """
+
+    queries: dict[str, Query] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
+    problems: list[FileError] | None = None
+    places: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def take(self, record: Record, read: Callable[[Record], Query | Document | None]) -> None:
+        """Take what a record holds. Raises FileError, also for an id that is there already."""
+        try:
+            if (item := read(record)) is not None:
+                self.add(record, item)
+        except FileError as error:
+            self.refuse(error)
+
+    def add(self, record: Record, item: Query | Document) -> None:
+        """Take what was read from a record. Raises FileError for an id that is there already."""
+        if isinstance(item, Document):
+            if self.documents.setdefault(item.doc_id, item) is not item:
+                raise record.error(f"has the id {item.doc_id!r} of an earlier document")
+            return
+        if self.queries.setdefault(item.query_id, item) is not item:
+            raise record.error(f"has the query_id {item.query_id!r} of an earlier query")
+        self.places[item.query_id] = record.place
+        for key, text in record.unlabelled("metadata").items():
+            self.left_out.setdefault(key, text)
+
+    def refuse(self, error: FileError) -> None:
+        """Keep a problem where they are collected, else raise it."""
+        if self.problems is None:
+            raise error
+        self.problems.append(error)
+
+
 def read_query(record: Record) -> Query:
     """Return the query of an object. Raises FileError."""
     answers = record.texts("expected_answers")
@@ -107,21 +137,25 @@ def read_query(record: Record) -> Query:
         first = record.optional_text("expected_text")
         answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
     negatives = record.texts("negative_answers")
-    ids = record.identifiers("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
+    ids = record.identifiers(*IDS)
     grades = record.record("doc_grades")
     try:
         return Query(
             query_id=record.identifier("query_id", "id"),
             text=record.text("query_text", "query"),
-            expected_answers=[text for text in dict.fromkeys(answers) if text.strip()],
-            relevant_document_ids=[text for text in dict.fromkeys(ids) if text.strip()],
+            expected_answers=_distinct(answers),
+            relevant_document_ids=_distinct(ids),
             expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
-            negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
+            negative_answers=tuple(_distinct(negatives)),
             metadata=record.labels("metadata"),
             grades={} if grades is None else grades.fields,  # type: ignore[arg-type]  # checked there
         )
     except InvalidArgument as error:
         raise record.error(f"has 'doc_grades' that can't be: {error.message}") from None
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text.strip()]
 
 
 def expects_something(query: Query) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from gzip import GzipFile
@@ -11,6 +11,16 @@ from math import isfinite
 from pathlib import Path
 from typing import BinaryIO
 
+from judged._files import (
+    SYSTEM_MODEL,
+    KnownFields,
+    Record,
+    json_line,
+    number_lines,
+    number_records,
+    open_file,
+    writing,
+)
 from judged._inputs import (
     as_id,
     need_by_ids,
@@ -23,17 +33,7 @@ from judged._inputs import (
 from judged._views import short_repr
 from judged._writing import replace_text, replacing_text
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.files import (
-    SYSTEM_MODEL,
-    FileError,
-    KnownFields,
-    Record,
-    number_lines,
-    open_file,
-    parse_json,
-    writing,
-)
-from judged.evaluation.datasets.trec import TrecRun, check_trec_ids, single
+from judged.evaluation.datasets.trec import TrecRun, check_ids, single
 from judged.values import Span
 
 
@@ -108,18 +108,16 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     @classmethod
     def from_jsonl(cls, path: Path | str) -> Results:
         """Return the results of a file. Raises FileError."""
-        by_query: dict[str, Sequence[Retrieved]] = {}
-        line_of: dict[str, int] = {}
-        models: dict[str, None] = {}
+        lines: dict[str, LineOfResults] = {}
         with open_file(path) as file:
-            for line in LinesOfResults(str(path)).read(file):
-                first = line_of.setdefault(line.query_id, line.number)
-                if first != line.number:
-                    raise line.repeated(first)
-                if line.system_model:
-                    models[line.system_model] = None
-                by_query[line.query_id] = line.results
-        return replace(cls.of(by_query), system_models=list(models))
+            for line in read_results(file, str(path)):
+                first = lines.setdefault(line.query_id, line)
+                if first is not line:
+                    problem = f"query {line.query_id!r} was on line {first.number} already"
+                    raise line.record.error(problem)
+        found = cls.of({query_id: line.results for query_id, line in lines.items()})
+        models = dict.fromkeys(line.system_model for line in lines.values() if line.system_model)
+        return replace(found, system_models=list(models))
 
     @classmethod
     def from_trec_run(cls, path: Path | str) -> Results:
@@ -154,83 +152,65 @@ class Results(Mapping[str, Sequence[Retrieved]]):
                 return self._save_run(path)
             with replacing_text(path) as file:
                 for query_id, ranked in self.by_query.items():
-                    line = {"query_id": query_id, "results": [_write(r) for r in ranked]}
-                    file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+                    file.write(
+                        json_line({"query_id": query_id, "results": list(map(_write, ranked))})
+                    )
         return []
 
     def _save_run(self, path: Path | str) -> list[str]:
         lines: list[str] = []
-        texts = spans = repeats = 0
+        lost: Counter[str] = Counter()
         for query_id, ranked in self.by_query.items():
             ids = [f"retrieved_{i}" if r.doc_id is None else r.doc_id for i, r in enumerate(ranked)]
-            check_trec_ids(path, [query_id, *ids])
+            check_ids(path, [query_id, *ids])
             # trec_eval refuses a run with an id twice: several chunks of a document, say.
             names = list(dict.fromkeys(ids))
-            repeats += len(ids) - len(names)
             # Only scores rank in TREC: those given may rise or tie, so ranks are written as scores.
             for rank, name in enumerate(names):
                 lines.append(f"{query_id} Q0 {name} {rank + 1} {len(names) - rank} judged\n")
-            texts += any(result.text is not None for result in ranked)
-            spans += any(result.span is not None for result in ranked)
+            lost["texts: those of {} queries"] += any(r.text is not None for r in ranked)
+            lost["spans: those of {} queries"] += any(r.span is not None for r in ranked)
+            lost["an id twice in a query: {} later results"] += len(ids) - len(names)
+            lost["queries that found nothing: {}"] += not ranked
         replace_text(path, "".join(lines))
-        found_nothing = sum(not ranked for ranked in self.by_query.values())
-        lost = {
-            f"texts: those of {texts} queries": texts,
-            f"spans: those of {spans} queries": spans,
-            f"an id twice in a query: {repeats} later results": repeats,
-            f"queries that found nothing: {found_nothing}": found_nothing,
-        }
-        told = ["a TREC run has ranks as its scores: the scores of the results are left out"]
-        told += [f"a TREC run can't hold {what} are left out" for what, n in lost.items() if n]
-        return told
+        return [
+            "a TREC run has ranks as its scores: the scores of the results are left out",
+            *(f"a TREC run can't hold {w.format(n)} are left out" for w, n in lost.items() if n),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class LineOfResults:
-    """The results of one query in a file. `number` counts lines from 1, `offset` bytes from 0."""
+    """The results of one query in a file. `number` counts lines from 1."""
 
     record: Record
     number: int
-    offset: int
     query_id: str
     results: Sequence[Retrieved]
     system_model: str | None
 
-    def repeated(self, first: int) -> FileError:
-        """Return the error that the query has a line already."""
-        return self.record.error(f"query {self.query_id!r} was on line {first} already")
+
+class KnownOfResults:
+    """The fields of lines of results; what has nearly the name of one is told once."""
+
+    def __init__(self) -> None:
+        self.of_line = KnownFields("query_id", "id", "results", SYSTEM_MODEL)
+        self.of_result = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
 
 
-class LinesOfResults:
-    """Reads the lines of a file of results. Fields with nearly a known name are told of once."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._known = KnownFields("query_id", "id", "results", SYSTEM_MODEL)
-        self._inner = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
-
-    def read(self, file: BinaryIO | GzipFile) -> Iterator[LineOfResults]:
-        """Yield every line of an open file that is not blank. Raises FileError."""
-        for number, raw in number_lines(file, self._name):
-            yield self._line(raw, number, file.tell() - len(raw))
-
-    def at(self, file: BinaryIO | GzipFile, offset: int) -> LineOfResults:
-        """Return the line that begins at an offset. Raises FileError."""
-        file.seek(offset)
-        return self._line(file.readline(), 0, offset)
-
-    def _line(self, raw: bytes, number: int, offset: int) -> LineOfResults:
-        record = Record(parse_json(raw, self._name, number), self._name, number, "")
-        self._known.check(record)
+def read_results(
+    file: BinaryIO | GzipFile, name: str, known: KnownOfResults | None = None
+) -> Iterator[LineOfResults]:
+    """Yield every line of the open file `name` that is not blank. Raises FileError."""
+    known = known or KnownOfResults()
+    for number, record in number_records(number_lines(file, name), name):
+        known.of_line.check(record)
         query_id = record.identifier("query_id", "id")
         if record.get("results") is None:
             raise record.error('has no "results"; write [] for a query that found nothing')
         model = record.optional_text(SYSTEM_MODEL)
-        results = [
-            _read(Record(value, self._name, number, f"results[{rank}]"), self._inner)
-            for rank, value in enumerate(record.items("results"))
-        ]
-        return LineOfResults(record, number, offset, query_id, results, model)
+        results = [_read(inner, known.of_result) for inner in record.records("results")]
+        yield LineOfResults(record, number, query_id, results, model)
 
 
 def need_results(ranked: object, field: str) -> Sequence[Retrieved]:

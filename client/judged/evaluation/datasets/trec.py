@@ -8,14 +8,14 @@ from __future__ import annotations
 import struct
 import warnings
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from judged._files import FileError, FileWarning, decode, read_lines
 from judged._inputs import LARGEST_GRADE, read_number
 from judged._views import View, of_all
-from judged.evaluation.datasets.files import FileError, FileWarning, decode, read_lines
 
 LARGEST_SCORE = 3.4028234663852886e38
 """trec_eval keeps scores in single precision; nothing larger fits."""
@@ -33,70 +33,105 @@ _ROUNDED = (
 )
 
 
-def check_trec_ids(path: Path | str, ids: Iterable[str]) -> None:
-    """Raise FileError for an id that ends its column in a file of TREC's."""
+def check_ids(
+    path: Path | str,
+    ids: Iterable[str],
+    fits: Callable[[str], bool] = lambda name: name.split() == [name],
+    problem: str = "can't hold the id {!r}: TREC's columns end at white space",
+) -> None:
+    """Raise FileError for an id that ends its column in a file."""
     for name in ids:
-        if name.split() != [name]:
-            problem = f"can't hold the id {name!r}: TREC's columns end at white space"
-            raise FileError(str(path), None, problem)
+        if not fits(name):
+            raise FileError(str(path), None, problem.format(name))
 
 
-class Judgements:
-    """The grades of a file by topic and document, as its lines give them."""
-
-    def __init__(self, name: str) -> None:
-        self.grades: dict[str, dict[str, int]] = {}
-        self._name = name
-        self._lines: dict[str, array[int]] = {}
-        self._repeats: list[int] = []
-
-    def add(self, number: int, topic: str, document: str, grade: int, of: str = "0") -> None:
-        """Take the judgement of a line. Raises FileError for another grade than one before it."""
-        if topic not in self.grades:
-            self.grades[topic], self._lines[topic] = {}, array("Q")
-        before = self.grades[topic].setdefault(document, grade)
-        lines = self._lines[topic]
-        if len(lines) < len(self.grades[topic]):
-            lines.append(number)
-        elif before == grade and of in ("0", "Q0"):
-            self._repeats.append(number)
-        else:
-            first = lines[list(self.grades[topic]).index(document)]
-            hint = "keep one of them"
-            if of not in ("0", "Q0"):
-                hint = "if the second column has subtopics, these are qrels for alpha-nDCG alone"
-            problem = f"judges {document!r} for topic {topic!r} as {grade}, and line {first}"
-            raise FileError(self._name, number, f"{problem} does as {before}; {hint}")
-
-    def tell_repeats(self) -> None:
-        """Warn (FileWarning) of judgements that are there twice with one grade."""
-        if n := len(self._repeats):
-            what = "repeats a judgement" if n == 1 else f"is the first of {n} to repeat judgements"
-            problem = f"{what} with the same grade; one counts"
-            told = FileError(self._name, self._repeats[0], problem)
-            warnings.warn(FileWarning(str(told)), stacklevel=3)
+Grades = Mapping[str, Mapping[str, int]]
+"""Topic to document id to grade."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrecQrels(View):
     """Judgements: topic to document id to grade. Above 0 is relevant."""
 
-    grades: Mapping[str, Mapping[str, int]]
+    grades: Grades
 
     @classmethod
     def from_file(cls, path: Path | str) -> TrecQrels:
         """Return the judgements of a file of `topic iteration document grade`. Raises FileError."""
-        name = str(path)
-        judged = Judgements(name)
-        for number, (topic, of, document, raw) in _columns(name, 4, "topic 0 document grade"):
+        return cls(read_qrels(path))
+
+
+def read_qrels(path: Path | str) -> Grades:
+    """Return the grades of a file of `topic iteration document grade`. Raises FileError."""
+
+    def judgements() -> Iterator[_Judgement]:
+        for number, (topic, of, document, raw) in _columns(path, 4, "topic 0 document grade"):
             grade = read_grade(raw)
             if grade is None:
-                raise FileError(name, number, f"the grade {raw!r} is not a whole number")
-            judged.add(number, topic, document, grade, of)
-        if not judged.grades:
-            raise FileError(name, None, "holds no judgement")
-        judged.tell_repeats()
-        return cls(judged.grades)
+                raise FileError(str(path), number, f"the grade {raw!r} is not a whole number")
+            yield number, topic, document, grade, of
+
+    grades = _grades(path, judgements())
+    if not grades:
+        raise FileError(str(path), None, "holds no judgement")
+    return grades
+
+
+def read_beir_qrels(path: Path | str, refuse: Callable[[FileError], None]) -> Grades:
+    """Return the grades of a split of BEIR's; `refuse` takes contradictions. Raises FileError."""
+
+    def judgements() -> Iterator[_Judgement]:
+        for number, raw in read_lines(path):
+            cells = decode(raw, str(path), number).rstrip("\r\n").split("\t")
+            if number == 1 and cells[:1] == ["query-id"]:
+                continue
+            grade = read_grade(cells[2]) if len(cells) == 3 else None
+            if grade is None:
+                problem = "is not query-id, corpus-id and a whole score with tabs between them"
+                raise FileError(str(path), number, problem)
+            yield number, cells[0], cells[1], grade, "0"
+
+    return _grades(path, judgements(), refuse)
+
+
+_Judgement = tuple[int, str, str, int, str]
+"""Number of the line, topic, document, grade, and the second column of TREC's."""
+
+
+def _grades(
+    path: Path | str,
+    judgements: Iterable[_Judgement],
+    refuse: Callable[[FileError], None] | None = None,
+) -> Grades:
+    """Return grades by topic and document. Raises FileError where two lines contradict each other.
+
+    Warns (FileWarning) of judgements that are there twice with one grade.
+    """
+    grades: dict[str, dict[str, int]] = {}
+    lines: dict[str, array[int]] = {}
+    repeats: list[int] = []
+    for number, topic, document, grade, of in judgements:
+        of_topic, of_lines = grades.setdefault(topic, {}), lines.setdefault(topic, array("Q"))
+        before = of_topic.setdefault(document, grade)
+        if len(of_lines) < len(of_topic):
+            of_lines.append(number)
+        elif before == grade and of in ("0", "Q0"):
+            repeats.append(number)
+        else:
+            first = of_lines[list(of_topic).index(document)]
+            hint = "keep one of them"
+            if of not in ("0", "Q0"):
+                hint = "if the second column has subtopics, these are qrels for alpha-nDCG alone"
+            problem = f"judges {document!r} for topic {topic!r} as {grade}, and line {first}"
+            error = FileError(str(path), number, f"{problem} does as {before}; {hint}")
+            if refuse is None:
+                raise error
+            refuse(error)
+    if n := len(repeats):
+        what = "repeats a judgement" if n == 1 else f"is the first of {n} to repeat judgements"
+        told = FileError(str(path), repeats[0], f"{what} with the same grade; one counts")
+        warnings.warn(FileWarning(str(told)), stacklevel=3)
+    return grades
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -121,7 +156,7 @@ class TrecRun(View):
         scores: dict[str, dict[str, float]] = {}
         ranks: dict[str, list[float | None]] = {}
         duplicates = 0
-        lines = _columns(name, 6, "topic Q0 document rank score tag")
+        lines = _columns(path, 6, "topic Q0 document rank score tag")
         for number, (topic, _, document, rank, raw, _) in lines:
             score = read_number(raw)
             if score is None or abs(score) > LARGEST_SCORE:
@@ -178,9 +213,10 @@ def single(score: float) -> float:
     return rounded
 
 
-def _columns(name: str, n: int, layout: str) -> Iterator[tuple[int, list[str]]]:
+def _columns(path: Path | str, n: int, layout: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, columns) of a file. White space is that of ASCII, as for trec_eval."""
-    for number, raw in read_lines(name):
+    name = str(path)
+    for number, raw in read_lines(path):
         columns = raw.split()
         if len(columns) != n:
             problem = (

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, FileWarning
-from judged.evaluation.datasets.formats.catalog import read_content
-from judged.evaluation.datasets.formats.content import Content
-from judged.evaluation.datasets.query import EXPECTATIONS, Query
+from judged._files import FileError, FileWarning
+from judged.evaluation.datasets.formats import read_content
+from judged.evaluation.datasets.query import EXPECTATIONS, Content, Query
 
 _NEARLY_NAMED = 0.5
 """How alike a column's name is, by difflib, to that of one in which nothing was found."""

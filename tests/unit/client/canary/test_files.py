@@ -80,7 +80,7 @@ def test_another_file_is_refused(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"verdict": "maybe"}, "'verdict' 'maybe'; it is one of relevant, not relevant"),
+        ({"verdict": "maybe"}, "'verdict' 'maybe'; it must be one of relevant, not relevant"),
         ({"flips": 3, "asks": 2}, "has 3 flips in 2 asks"),
     ],
 )

@@ -7,11 +7,9 @@ import random
 import warnings
 
 import pytest
+from judged._files import UnknownField
 from judged.cli.inputs import ReadQueries
-from judged.evaluation.datasets.files import UnknownField
-from judged.evaluation.datasets.id_index import IdIndex
-from judged.evaluation.datasets.joined_files import JoinedFiles
-from judged.evaluation.datasets.json_lists import ReadWhole
+from judged.evaluation.datasets.joined_files import IdIndex, JoinedFiles, ReadWhole
 
 
 def write(folder, queries, lines, documents=None):
@@ -52,10 +50,8 @@ def random_world(rng):
         ]
         if rng.random() < 0.9:
             lines.append({"query_id": query["query_id"], "results": found})
-    for number in range(rng.randint(0, 2)):
-        lines.append({"id": f"unknown {number}", "results": [], "system_model": f"m{number}"})
-    if rng.random() < 0.7:
-        rng.shuffle(lines)
+    for number, line in enumerate(lines[: rng.randint(0, 2)]):
+        line["system_model"] = f"m{number}"
     documents = [{"doc_id": name, "text": f"document {name}"} for name in ("d1", "d2", 3)]
     return queries, lines, documents
 
@@ -109,12 +105,21 @@ def test_what_is_wrong_is_told_by_the_whole_reading(tmp_path, queries, lines):
     assert not isinstance(caught.value, ReadWhole)
 
 
-def test_a_pipe_and_compressed_results_are_read_whole(tmp_path):
+@pytest.mark.parametrize("ids", ["21", "1x", "x1", "2x1"])
+def test_lines_in_another_order_or_of_no_query_are_read_whole(tmp_path, ids):
+    paths = write(
+        tmp_path, [QUERY, QUERY | {"query_id": "2"}], [LINE | {"query_id": name} for name in ids]
+    )
+    with pytest.raises(ReadWhole):
+        JoinedFiles(*paths, by_spans=None)
+    assert ReadQueries(*paths, by_spans=None).fit.n_results == len(ids)
+
+
+def test_a_pipe_is_read_whole_and_compressed_files_are_not(tmp_path):
     dataset, results = write(tmp_path, [QUERY], [LINE])
     packed = tmp_path / "results.jsonl.gz"
     packed.write_bytes(gzip.compress((tmp_path / "results.jsonl").read_bytes()))
-    with pytest.raises(ReadWhole):
-        JoinedFiles(dataset, packed, by_spans=None)
+    assert [group.query_id for group in JoinedFiles(dataset, packed, by_spans=None)] == ["1"]
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ReadWhole):
         JoinedFiles(dataset, tmp_path / "pipe", by_spans=None)
@@ -133,20 +138,11 @@ def test_misspellings_are_told_once_however_often_files_are_read(tmp_path):
     assert [warning.category for warning in caught] == [UnknownField] * 3
 
 
-class TestIdIndex:
-    def test_keeps_the_first_of_an_id(self):
-        index = IdIndex()
-        assert index.add("a", 5, 2)
-        assert index.add("", 3)
-        assert not index.add("a", 9, 9)
-        assert (index.find("a"), index.find(""), index.find("b")) == ((5, 2), (3, 0), None)
-        assert len(index) == 2
-        assert (index.at(3), index.at(9)) == ("", None)
-
-    def test_finds_the_first_that_another_lacks(self):
-        ours, theirs = IdIndex(), IdIndex()
-        for place, name in enumerate("zyxa"):
-            ours.add(name, place)
-        theirs.add("z", 0)
-        theirs.add("x", 1)
-        assert (ours.first_outside(theirs), theirs.first_outside(ours)) == ("y", None)
+def test_an_index_keeps_the_first_of_an_id():
+    index = IdIndex()
+    assert index.add("a", 5)
+    assert index.add("", 3)
+    assert not index.add("a", 9)
+    assert (index.find("a"), index.find(""), index.find("b")) == (5, 3, None)
+    assert len(index) == 2
+    assert (index.at(3), index.at(9)) == ("", None)

@@ -188,7 +188,7 @@ class TestReplayed:
         )
 
     def test_the_judge_of_the_others_is_named(self):
-        error = MissingScores("1", 1, 1, "answers/r", JUDGE)
+        error = MissingScores(1, 1, "answers/r", JUDGE, "1")
         for cached in (None, lambda items, rubrics: None):
             assert said(ScoreReplay(Trace(), cached), error).endswith(
                 "first that of item '1'; to get it, run this command once with a judge in place "
@@ -196,9 +196,9 @@ class TestReplayed:
             )
 
     def test_one_is_and_several_are(self):
-        one = said(ScoreReplay(Trace()), MissingScores("1", 1, 1, "answers/r"))
+        one = said(ScoreReplay(Trace()), MissingScores(1, 1, "answers/r", None, "1"))
         assert "1 of 1 judgement by answers/r is not in t.jsonl" in one
-        two = said(ScoreReplay(Trace()), MissingScores("1", 2, 3, "answers/r"))
+        two = said(ScoreReplay(Trace()), MissingScores(2, 3, "answers/r", None, "1"))
         assert "2 of 3 judgements by answers/r are not in t.jsonl" in two
 
     def test_what_does_not_fit_is_judged_anew(self):

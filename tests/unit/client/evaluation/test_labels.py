@@ -4,7 +4,7 @@ import json
 
 import pytest
 from judged import JudgedRanking, QueryGroup
-from judged.evaluation.datasets.files import FileError
+from judged._files import FileError
 from judged.evaluation.labels import Labels
 
 GROUPS = [

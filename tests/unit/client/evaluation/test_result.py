@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.cli.documents import read_report
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
-from judged.evaluation.datasets.formats.cells import plain_cell
+from judged.evaluation.datasets.cells import plain_cell
 from judged.values import (
     Interval,
     JudgeIdentity,

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from judged import Flag, Source, Status
 from judged.traces import Judgement, Trace
-from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+from judged.traces.judgement import Breakdown
 from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import ClaimVerdict
 from judged.values.scores import DimensionScore, VerifiedClaim
@@ -51,7 +51,7 @@ def judgements(draw):
     }
     n = common["samples"]
     votes = st.lists(st.none() | st.booleans(), min_size=n, max_size=n)
-    common["votes"] = draw(st.just(()) | votes.map(tuple))
+    common["votes"] = draw(st.just(()) | votes.filter(bool)) if n else ()
     if status is not Status.OK:
         parts = draw(st.integers(0, 16)), draw(words), draw(texts), draw(st.booleans())
         error = VerdictError(*parts)

@@ -195,7 +195,7 @@ class TestFaults:
             (2, put("status", "FINE"), "has 'status' 'FINE'; it must be one of OK, ERROR"),
             (2, put("status", "ERROR"), "has 'passed', but its status is ERROR"),
             (2, put("source", 1), "has 'source' that is not text but a number"),
-            (2, put("flags", ["LOUD"]), "has 'flags' with 'LOUD'; they must be among NO_TOKENS"),
+            (2, put("flags", ["LOUD"]), "has 'flags[0]' 'LOUD'; it must be one of NO_TOKENS"),
             (2, put("samples", -1), "has 'samples' that is not a whole number"),
             (2, put("agreement", 2), "has 'agreement' 2, which does not lie from 0 to 1"),
             (2, put("scoring_key", "xyz"), "has 'scoring_key' that is not a SHA-256 in hex"),
@@ -209,7 +209,7 @@ class TestFaults:
             (2, lambda f: f.update(query=None), "has no 'query'"),
             (2, lambda f: f.update(query_sha256="a" * 64), "has 'query' and its hash"),
             (2, lambda f: f.update(note=1), "has 'note', which this version of the format does"),
-            (2, lambda f: f.update(item_id="a"), "has 'query_id', which"),
+            (2, lambda f: f.update(item_id="a"), "has 'expected_text', which"),
         ],
     )
     def test_are_named_by_line_and_key_with_the_next_step(self, tmp_path, line, change, says):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import Dataset, FileError
-from judged.evaluation.datasets.formats.cells import plain_cell, safe_cell
+from judged.evaluation.datasets.cells import plain_cell, safe_cell
 from judged.evaluation.datasets.validation import validate
 
 TWO = ["kb-1", "kb-2"]
@@ -249,9 +249,7 @@ def test_a_parquet_file_with_a_column_twice_is_refused(monkeypatch, tmp_path):
         def read_table(_: str) -> TwoColumns:
             return TwoColumns()
 
-    monkeypatch.setattr(
-        "judged.evaluation.datasets.formats.tables.import_module", lambda _: Parquet
-    )
+    monkeypatch.setattr("judged.evaluation.datasets.tables.import_module", lambda _: Parquet)
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(FileError, match="the header has 'expected_answers' twice"):
         Dataset.load(tmp_path / "a.parquet")

@@ -6,9 +6,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged._files import parse_json
 from judged.evaluation import FileError
-from judged.evaluation.datasets.files import parse_json
-from judged.evaluation.datasets.json_lists import ReadWhole, read_lists
+from judged.evaluation.datasets.joined_files import ReadWhole, read_lists
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(-1e9, 1e9) | texts

@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+from judged._files import FileWarning
 from judged.evaluation import Dataset, FileError, TrecQrels
-from judged.evaluation.datasets.files import FileWarning
 from judged.evaluation.datasets.validation import validate
 
 QUERY = {"query_id": "1", "query_text": "a", "expected_answers": ["b"]}

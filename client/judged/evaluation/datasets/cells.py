@@ -10,7 +10,7 @@ import ast
 import re
 import warnings
 
-from judged.evaluation.datasets.files import DECODER, NotAllowed, refuse_half_characters
+from judged._files import NotAllowed, decode_json, refuse_half_characters
 
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
@@ -100,14 +100,11 @@ def _list(text: str) -> list[object]:
 def _json(text: str) -> object:
     """Return the value of JSON, None for other texts. Raises UnreadableCell."""
     try:
-        value: object = DECODER.decode(text)
-        if "\\u" in text:
-            refuse_half_characters(value)
+        return decode_json(text)
     except NotAllowed as problem:
         raise UnreadableCell(str(problem)) from None
     except (ValueError, RecursionError):
         return None
-    return value
 
 
 def _literal(text: str) -> object:

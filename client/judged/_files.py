@@ -7,24 +7,46 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime
 from difflib import get_close_matches
+from enum import Enum, Flag, StrEnum
+from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from types import NoneType
+from typing import (
+    Any,
+    BinaryIO,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+Value = TypeVar("Value")
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_ZIP_MARK = b"PK"
+_NO_TEXT = {
+    b"\xff\xfe": "is UTF-16; save it as UTF-8",
+    b"\xfe\xff": "is UTF-16; save it as UTF-8",
+    b"PK": "is a zip file, as sheets of Excel are; save a sheet as CSV in UTF-8",
+}
+"""What a file is that begins so, and is no UTF-8."""
 _JOINED = "begins with a byte order mark: two files were joined here; take the mark out"
-# Fields with a meaning of their own, which are no misspelling of another one.
 SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
-_KNOWN = frozenset({"query", "query_id", "query_text", "expected_text", "expected_alternatives"})
-_KNOWN |= {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
+_KNOWN = frozenset(
+    {"query", "query_id", "query_text", "expected_text", "expected_alternatives"}
+    | {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
+)
+"""Fields with a meaning of their own, which are no misspelling of another one."""
 _OFTEN = {
     "query_text": ("question", "user_input", "prompt", "input"),
     "user_input": ("question", "query_text", "query"),
@@ -71,8 +93,7 @@ class KnownFields:
             if name in self._seen:
                 continue
             self._seen.add(name)
-            near = get_close_matches(name, self._names, n=1, cutoff=_NEARLY)
-            if near:
+            if near := get_close_matches(name, self._names, n=1, cutoff=_NEARLY):
                 said = record.error(f"has {name!r}, which nothing reads; did you mean {near[0]!r}?")
                 warnings.warn(UnknownField(str(said)), stacklevel=3)
 
@@ -128,13 +149,12 @@ def read_records(path: Path | str) -> Iterator[tuple[int, Record]]:
 def number_records(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[tuple[int, Record]]:
     """Yield (line number, JSON object) of numbered lines of the file `name`. Raises FileError."""
     for number, raw in lines:
-        yield number, Record(parse_json(raw, name, number), name, number, "")
+        yield number, Record.parse(raw, name, number)
 
 
 def read_object(path: Path | str) -> Record:
     """Return the one JSON object that a file holds. Raises FileError."""
-    name = str(path)
-    return Record(parse_json(read_bytes(path), name, None), name, None, "")
+    return Record.parse(read_bytes(path), str(path), None)
 
 
 @contextmanager
@@ -147,6 +167,11 @@ def writing(path: Path | str) -> Iterator[None]:
         raise FileError(str(path), None, problem) from None
 
 
+def json_line(value: object) -> str:
+    """Return a value as a line of JSON."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def parse_json(raw: bytes, name: str, line: int | None) -> object:
     """Return the value of a JSON text.
 
@@ -155,25 +180,18 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     """
     text = decode(raw, name, line)
     try:
-        value: object = DECODER.decode(text)
-        if rb"\u" in raw:
-            refuse_half_characters(value)
+        return decode_json(text)
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
-        problem = error.msg.removesuffix(" at")
-        hint = _notation(text, error.pos)
-        hint = hint or _other_format(text, whole=line is None, several=error.msg == "Extra data")
-        raise FileError(
-            name, line, f"is not JSON: {problem} at {inner}column {error.colno}{hint}"
-        ) from None
+        problem = f"is not JSON: {error.msg.removesuffix(' at')} at {inner}column {error.colno}"
+        problem += _hint(text, error, whole=line is None)
     except NotAllowed as error:
-        raise FileError(name, line, str(error)) from None
+        problem = str(error)
     except RecursionError:
-        raise FileError(name, line, "is nested too deeply; write flatter objects") from None
+        problem = "is nested too deeply; write flatter objects"
     except ValueError:
         problem = "holds a whole number with too many digits; write it as text, in quotes"
-        raise FileError(name, line, problem) from None
-    return value
+    raise FileError(name, line, problem)
 
 
 class NotAllowed(Exception):
@@ -184,52 +202,45 @@ _LARGE = {float, list}
 """What may be, or hold, a number that is too large."""
 
 
-def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
         names = [key for key, _ in pairs]
         twice = next(key for key in names if names.count(key) > 1)
         raise NotAllowed(f"has {twice!r} twice; keep one of them")
     for name, value in pairs:
         if type(value) in _LARGE and too_large(value):
             raise NotAllowed(f"has {name!r} that is too large for a number")
-    return fields
+    return found
 
 
 def too_large(value: object) -> bool:
     """Say whether a value is, or a list holds, a number that JSON's writers can't write."""
-    if isinstance(value, list):
+    if type(value) is list:
         return any(map(too_large, value))
-    return isinstance(value, float) and math.isinf(value)
+    return type(value) is float and math.isinf(value)
 
 
-def _notation(text: str, at: int) -> str:
-    """Return a hint at what stands where JSON ends to be JSON."""
-    rest = text[at:]
-    if rest[:1] in ("]", "}") and text[:at].rstrip().endswith(","):
+def _hint(text: str, error: json.JSONDecodeError, *, whole: bool) -> str:  # noqa: PLR0911 - a case each
+    """Return a hint at what a line, or a whole file, that is not JSON may be instead."""
+    before, rest = text[: error.pos].rstrip(), text[error.pos :]
+    if rest[:1] in ("]", "}") and before.endswith(","):
         return f"; take out the comma before the {rest[0]}"
     if rest.startswith(("'", "True", "False", "None")):
         return "; this is Python's notation, as str() writes it: write JSON, as json.dumps does"
-    return ""
-
-
-def _other_format(text: str, *, whole: bool, several: bool) -> str:
-    """Return a hint at what a line, or a whole file, that is not JSON may be instead."""
     if "\0" in text:
         return "; it holds NUL characters, as UTF-16 does: save it as UTF-8"
-    start, read = text.strip().partition("\n")[0] if whole else text.strip(), "JSON lines are"
-    if whole:
-        read = "one JSON value is"
-        if several and start.startswith("{") and start.endswith("}"):
-            return "; this looks like JSON lines, and one JSON value is read here"
+    start = text.strip().partition("\n")[0] if whole else text.strip()
+    read = "one JSON value is" if whole else "JSON lines are"
+    if whole and error.msg == "Extra data" and start.startswith("{") and start.endswith("}"):
+        return "; this looks like JSON lines, and one JSON value is read here"
     if start[:1] in ("{", "["):
         parts = start in ("{", "[") or start.endswith((",", "{", "["))
         return "; write each object on one line, as `jq -c .` does" if parts and not whole else ""
     if len(start.split()) in (4, 6) and "," not in start:
         return f"; this looks like TREC, and {read} read here"
-    if any(divider in start for divider in ",;\t"):
-        return f"; this looks like CSV, and {read} read here"
-    return ""
+    divided = any(divider in start for divider in ",;\t")
+    return f"; this looks like CSV, and {read} read here" if divided else ""
 
 
 def decode(raw: bytes, name: str, line: int | None) -> str:
@@ -237,13 +248,8 @@ def decode(raw: bytes, name: str, line: int | None) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        if raw[:2] in _UTF_16_MARKS:
-            raise FileError(name, line, "is UTF-16; save it as UTF-8") from None
-        if raw[:2] == _ZIP_MARK:
-            problem = "is a zip file, as sheets of Excel are; save a sheet as CSV in UTF-8"
-            raise FileError(name, line, problem) from None
-        problem = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
-        raise FileError(name, line, problem) from None
+        other = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
+        raise FileError(name, line, _NO_TEXT.get(raw[:2], other)) from None
     if (joined := text.find("\n\ufeff")) >= 0:
         raise FileError(name, text.count("\n", 0, joined) + 2, _JOINED)
     return text
@@ -253,8 +259,16 @@ def _refuse_constant(name: str) -> NoReturn:
     raise NotAllowed(f"is not JSON: {name} is no JSON number")
 
 
-DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_read_object)
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
 """Decodes JSON as `parse_json` does, but for half characters. Raises NotAllowed too."""
+
+
+def decode_json(text: str) -> object:
+    """Return the value of a JSON text. Raises NotAllowed, ValueError and RecursionError."""
+    value: object = DECODER.decode(text)
+    if "\\u" in text:
+        refuse_half_characters(value)
+    return value
 
 
 def refuse_half_characters(value: object) -> None:
@@ -264,6 +278,39 @@ def refuse_half_characters(value: object) -> None:
     except UnicodeEncodeError:
         problem = "holds half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 can't carry"
         raise NotAllowed(problem) from None
+
+
+def as_label(value: object) -> bool | None:
+    """Return true or false as files have them: 1, 0, and texts in any case too; None for others."""
+    return _LABELS.get(str(value).strip().lower())
+
+
+class _Kind(NamedTuple):
+    """What one value must be, and what is made of it."""
+
+    rule: str
+    fits: Callable[[Any], bool]
+    make: Callable[[Any], Any] = lambda value: value
+
+
+def _is(value: object, *types: type) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
+_TEXT = _Kind("that is not text but {}", lambda value: isinstance(value, str))
+_ID = _Kind("that is neither text nor a whole number", lambda value: _is(value, str, int), str)
+_NUMBER = _Kind("that is not a number but {}", lambda value: _is(value, int, float))
+_COUNT = _Kind(
+    "that is not a whole number from 0 to 2^64 - 1",
+    lambda value: _is(value, int) and 0 <= value < 2**64,
+)
+_LABEL = _Kind(
+    "that is neither true, false nor null; 1 and 0 are read as true and false",
+    lambda value: as_label(value) is not None,
+    as_label,
+)
+_LIST = _Kind("that is not a list but {}", lambda value: isinstance(value, list))
+_KINDS = {str: _TEXT, float: _NUMBER, int: _COUNT, bool: _LABEL}
 
 
 class Record:
@@ -276,6 +323,11 @@ class Record:
         if not isinstance(value, Mapping):
             raise self.error("must be an object, with braces")
         self.fields: Mapping[str, object] = value
+
+    @classmethod
+    def parse(cls, raw: bytes, name: str, line: int | None) -> Record:
+        """Return the object of a JSON text. Raises FileError."""
+        return cls(parse_json(raw, name, line), name, line, "")
 
     @property
     def place(self) -> str:
@@ -305,32 +357,37 @@ class Record:
                 return value
         return None
 
+    def _optional(self, kind: _Kind, *names: str) -> Any:  # noqa: ANN401 - what the kind makes
+        value = self.get(*names)
+        return None if value is None else self.made(kind, names[0], value)
+
+    def made(self, kind: _Kind, name: str, value: object) -> Any:  # noqa: ANN401 - the same
+        """Return what a kind makes of a value that stands here under a name. Raises FileError."""
+        if not kind.fits(value):
+            raise self.error(f"has {name!r} {kind.rule.format(_kind(value))}")
+        if kind is not _NUMBER:
+            return kind.make(value)
+        try:
+            number = float(value)  # type: ignore[arg-type]  # it fits
+        except OverflowError:
+            number = math.inf
+        if math.isinf(number):
+            raise self.error(f"has {name!r} that is too large for a number")
+        return number
+
     def text(self, *names: str) -> str:
         """Return a field that must be there and be text."""
-        value = self.get(*names)
+        return self._needed(_TEXT, *names)  # type: ignore[no-any-return]
+
+    def position(self, *names: str) -> int:
+        """Return a whole number from 0 to 2^64 - 1, which must be there."""
+        return self._needed(_COUNT, *names)  # type: ignore[no-any-return]
+
+    def _needed(self, kind: _Kind, *names: str) -> Any:  # noqa: ANN401 - what the kind makes
+        value = self._optional(kind, *names)
         if value is None:
             raise self.missing(names)
-        if not isinstance(value, str):
-            raise self.error(f"has {names[0]!r} that is not text but {_kind(value)}")
         return value
-
-    def optional_label(self, name: str) -> bool | None:
-        """Return what a person said, None where the field is absent or null. Raises FileError."""
-        value = self.get(name)
-        label = as_label(value)
-        if value is not None and label is None:
-            rule = "neither true, false nor null; 1 and 0 are read as true and false"
-            raise self.error(f"has {name!r} that is {rule}")
-        return label
-
-    def optional_text(self, name: str) -> str | None:
-        """Return a field that must be text when it is there."""
-        return None if self.get(name) is None else self.text(name)
-
-    def optional_identifier(self, *names: str) -> str | None:
-        """Return an id that is text or a whole number, as text; None without one."""
-        value = self.get(*names)
-        return None if value is None else self._identifier(value, names[0])
 
     def identifier(self, *names: str) -> str:
         """Return an id that must be there and not be empty."""
@@ -339,9 +396,29 @@ class Record:
             raise self.missing(names)
         return value
 
+    def optional_text(self, name: str) -> str | None:
+        """Return a field that must be text when it is there."""
+        return self._optional(_TEXT, name)  # type: ignore[no-any-return]
+
+    def optional_number(self, name: str) -> float | None:
+        """Return a number; None without one."""
+        return self._optional(_NUMBER, name)  # type: ignore[no-any-return]
+
+    def optional_label(self, name: str) -> bool | None:
+        """Return what a person said, None where the field is absent or null. Raises FileError."""
+        return self._optional(_LABEL, name)  # type: ignore[no-any-return]
+
+    def optional_identifier(self, *names: str) -> str | None:
+        """Return an id that is text or a whole number, as text; None without one."""
+        return self._optional(_ID, *names)  # type: ignore[no-any-return]
+
+    def items(self, *names: str) -> Sequence[object]:
+        """Return a list; an empty one when it is not there."""
+        return self._optional(_LIST, *names) or ()
+
     def identifiers(self, *names: str) -> list[str]:
         """Return a list of ids; an empty one when it is not there."""
-        return [self._identifier(value, names[0]) for value in self.items(*names)]
+        return [self.made(_ID, names[0], value) for value in self.items(*names)]
 
     def texts(self, *names: str) -> list[str]:
         """Return a list of texts; an empty one when it is not there."""
@@ -351,43 +428,27 @@ class Record:
                 raise self.error(f"has {names[0]!r} that holds {_kind(value)} instead of text")
         return [str(value) for value in values]
 
-    def items(self, *names: str) -> Sequence[object]:
-        """Return a list; an empty one when it is not there."""
-        values = self.get(*names)
-        if values is None:
-            return ()
-        if not isinstance(values, list):
-            raise self.error(f"has {names[0]!r} that is not a list but {_kind(values)}")
-        return values
-
     def record(self, name: str) -> Record | None:
         """Return an object; None without one."""
         value = self.get(name)
-        return None if value is None else self._inner(value, name)
+        return None if value is None else self.inner(value, name)
 
     def records(self, name: str) -> list[Record]:
         """Return a list of objects; an empty one when it is not there."""
-        return [
-            self._inner(value, f"{name}[{index}]") for index, value in enumerate(self.items(name))
-        ]
+        return [self.inner(value, f"{name}[{at}]") for at, value in enumerate(self.items(name))]
 
-    def _inner(self, value: object, name: str) -> Record:
+    def inner(self, value: object, name: str) -> Record:
+        """Return an object that stands in this one under a name."""
         return Record(value, self._name, self._line, f"{self._what}.{name}".lstrip("."))
-
-    def position(self, *names: str) -> int:
-        """Return a whole number from 0 to 2^64 - 1, which must be there."""
-        value = self.get(*names)
-        if value is None:
-            raise self.error(f"has no {names[0]!r}")
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
-            raise self.error(f"has {names[0]!r} that is not a whole number from 0 to 2^64 - 1")
-        return value
 
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of single values as texts; lists, objects and null are passed over."""
         inner = self.record(name)
-        fields = {} if inner is None else inner.fields
-        return {key: _label(value) for key, value in fields.items() if isinstance(value, _FLAT)}
+        return {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in ({} if inner is None else inner.fields).items()
+            if isinstance(value, _FLAT)
+        }
 
     def unlabelled(self, name: str) -> dict[str, str]:
         """Return by key what of an object `labels` passes over, null aside, as texts for people."""
@@ -403,32 +464,110 @@ class Record:
             if value is not None and not isinstance(value, _FLAT)
         }
 
-    def optional_number(self, name: str) -> float | None:
-        """Return a number; None without one."""
-        value = self.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(f"has {name!r} that is not a number but {_kind(value)}")
-        with suppress(OverflowError):
-            if not math.isinf(number := float(value)):
-                return number
-        raise self.error(f"has {name!r} that is too large for a number")
+    def read(self, kind: type[Value], /, **others: object) -> Value:
+        """Return a value of a dataclass, whose fields stand here under their names.
 
-    def _identifier(self, value: object, name: str) -> str:
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise self.error(f"has {name!r} that is neither text nor a whole number")
-        return str(value)
+        Their types say how each is read; one that is missing or null is None where it may be, or
+        has its default. `others` are the fields that stand here in another form. What has no field
+        is passed over; see `refuse_unknown`. Raises FileError.
+        """
+        made = dict(others)
+        for name, read, needed, none in _parts(kind):  # type: ignore[arg-type]  # hashable
+            if name in others:
+                continue
+            value = self.fields.get(name)
+            if value is not None:
+                made[name] = read(self, name, value)
+            elif needed and not none:
+                raise self.missing((name,))
+            elif needed:
+                made[name] = None
+        return kind(**made)
+
+    def refuse_unknown(self, known: Collection[str]) -> None:
+        """Raise FileError for a field that the format does not have."""
+        for name in self.fields:
+            if name not in known:
+                raise self.error(f"has {name!r}, which this version of the format does not know")
 
 
-def as_label(value: object) -> bool | None:
-    """Return true or false as files have them: 1, 0, and texts in any case too; None for others."""
-    return _LABELS.get(str(value).strip().lower())
+_Read = Callable[["Record", str, Any], Any]
+"""Makes a value of what stands in a record under a name. Raises FileError."""
 
 
-def _label(value: object) -> str:
-    """Return a single value as JSON writes it, texts without quotes."""
-    return value if isinstance(value, str) else json.dumps(value)
+@cache
+def _parts(kind: Any) -> Sequence[tuple[str, _Read, bool, bool]]:  # noqa: ANN401 - a dataclass
+    """Return of each field its name, what reads it, whether it has no default, and may be None."""
+    types = get_type_hints(kind)
+    return [
+        (
+            part.name,
+            _reader(types[part.name]),
+            part.default is part.default_factory is MISSING,
+            NoneType in get_args(types[part.name]),
+        )
+        for part in fields(kind)
+    ]
+
+
+@cache
+def _reader(declared: Any) -> _Read:  # noqa: ANN401 - any type of a field
+    """Return what reads a value of a type."""
+    inner = [each for each in get_args(declared) if each is not NoneType]
+    origin = get_origin(declared)
+    if origin in (Mapping, Sequence):
+        each = _reader(inner[-1])
+        return partial(_read_object if origin is Mapping else _read_list, each)
+    if inner:
+        return partial(_read_union, inner)
+    if is_dataclass(declared):
+        return lambda record, name, value: record.inner(value, name).read(declared)  # type: ignore[arg-type]  # a class
+    if declared is datetime:
+        return _read_time
+    if issubclass(declared, Enum):
+        return partial(_read_flags if issubclass(declared, Flag) else _read_choice, declared)
+    return lambda record, name, value: record.made(_KINDS[declared], name, value)
+
+
+def _read_object(each: _Read, record: Record, name: str, value: object) -> dict[str, Any]:
+    found = record.inner(value, name)
+    return {key: each(found, key, item) for key, item in found.fields.items()}
+
+
+def _read_list(each: _Read, record: Record, name: str, value: object) -> list[Any]:
+    items = record.made(_LIST, name, value)
+    return [each(record, f"{name}[{at}]", item) for at, item in enumerate(items)]
+
+
+def _read_union(kinds: Sequence[Any], record: Record, name: str, value: object) -> object:
+    """Return a value of the plain type that it has, or an object of the first of the others."""
+    if value is None or type(value) in kinds:
+        return value
+    fitting = [kind for kind in kinds if is_dataclass(kind) == isinstance(value, Mapping)]
+    return _reader((fitting or kinds)[0])(record, name, value)
+
+
+def _read_choice(choices: Any, record: Record, name: str, value: object) -> Any:  # noqa: ANN401 - an enumeration
+    text = record.made(_TEXT, name, value)
+    named = issubclass(choices, StrEnum)
+    known = {each.value if named else each.name: each for each in choices if each.name}
+    if text not in known:
+        raise record.error(f"has {name!r} {text!r}; it must be one of {', '.join(known)}")
+    return known[text]
+
+
+def _read_flags(choices: Any, record: Record, name: str, value: object) -> Any:  # noqa: ANN401 - the same
+    flags = choices(0)
+    for flag in _read_list(partial(_read_choice, choices), record, name, value):
+        flags |= flag
+    return flags
+
+
+def _read_time(record: Record, name: str, value: object) -> datetime:
+    try:
+        return datetime.fromisoformat(record.made(_TEXT, name, value))
+    except ValueError:
+        raise record.error(f"has {name!r} that is no time, as 2026-01-31T12:00:00+00:00") from None
 
 
 def _kind(value: object) -> str:

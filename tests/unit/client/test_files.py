@@ -2,9 +2,14 @@
 
 import gzip
 import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
 
 import pytest
-from judged.evaluation.datasets.files import (
+from judged import Flag, Status
+from judged._files import (
     FileError,
     Record,
     number_lines,
@@ -12,6 +17,7 @@ from judged.evaluation.datasets.files import (
     read_bytes,
     read_lines,
 )
+from judged._views import plain
 
 
 def record(**fields):
@@ -82,51 +88,72 @@ class TestParseJson:
         assert parse_json(b'"\\ud83d\\ude00"', "f", 1) == "\U0001f600"
 
 
-class TestRecord:
-    def test_takes_the_first_name_that_is_there(self):
-        assert record(id="b").text("query_id", "id") == "b"
-        assert record(query_id=None, id="b").text("query_id", "id") == "b"
+class Size(StrEnum):
+    LARGE = "large"
 
-    def test_reads_whole_numbers_as_ids(self):
-        assert record(id=17).identifier("id") == "17"
-        assert record(ids=[1, "b"]).identifiers("ids") == ["1", "b"]
 
-    def test_has_nothing_where_optional_fields_are_missing_or_null(self):
-        fields = record(score=None)
-        assert fields.optional_number("score") is None
-        assert fields.optional_text("text") is None
-        assert fields.optional_identifier("id") is None
-        assert fields.texts("texts") == []
+@dataclass
+class Inner:
+    name: str
+    size: Size = Size.LARGE
 
-    @pytest.mark.parametrize(
-        ("read", "problem"),
-        [
-            (lambda r: r.text("none"), "has no 'none'"),
-            (lambda r: r.text("number"), "has 'number' that is not text but a number"),
-            (lambda r: r.identifier("none"), "has no 'none'"),
-            (lambda r: r.identifier("empty"), "has no 'empty'"),
-            (lambda r: r.identifier("true"), "has 'true' that is neither text nor a whole number"),
-            (lambda r: r.identifiers("mixed"), "has 'mixed' that is neither text nor a whole"),
-            (lambda r: r.texts("empty"), "has 'empty' that is not a list but text"),
-            (lambda r: r.texts("mixed"), "has 'mixed' that holds null instead of text"),
-            (lambda r: r.optional_number("true"), "has 'true' that is not a number but true or"),
-            (lambda r: r.optional_number("huge"), "has 'huge' that is too large for a number"),
-            (lambda r: r.optional_number("giant"), "has 'giant' that is too large for a number"),
-            (lambda r: r.optional_text("object"), "has 'object' that is not text but an object"),
-        ],
-    )
-    def test_refuses_wrong_fields_and_names_them(self, read, problem):
-        fields = record(
-            number=1, empty="", true=True, mixed=["a", None], huge=1e400, giant=10**400, object={}
-        )
-        with pytest.raises(FileError) as caught:
-            read(fields)
-        assert str(caught.value).startswith(f"f.jsonl:7: results[2] {problem}")
 
-    @pytest.mark.parametrize("value", [None, [], "text", 3])
-    def test_must_be_an_object(self, value):
-        with pytest.raises(FileError, match=r"^f:1: must be an object, with braces$"):
-            Record(value, "f", 1, "")
+@dataclass
+class Outer:
+    count: int
+    share: float | None
+    made: datetime | None = None
+    status: Status = Status.OK
+    flags: Flag = Flag.NONE
+    sure: bool = False
+    inner: Inner | str | None = None
+    parts: Sequence[Inner] = ()
+    named: Mapping[str, int | str] = field(default_factory=dict)
+    votes: Sequence[bool | None] = ()
+
+
+WHEN = datetime(2026, 1, 31, tzinfo=UTC)
+WHOLE = Outer(
+    *(3, 0.5, WHEN, Status.ERROR, Flag.NO_TOKENS | Flag.TRUNCATED, True, Inner("a")),
+    *([Inner("b")], {"x": 1, "y": "true", "z": -1}, [True, None]),
+)
+
+
+def test_a_dataclass_is_read_as_its_types_say() -> None:
+    written = plain(WHOLE) | {"made": WHEN.isoformat(), "other": 7}
+    assert Record(written, "f", 1, "").read(Outer) == WHOLE
+    assert record(count=1, share=None, inner="text").read(Outer) == Outer(1, None, inner="text")
+    assert record(share=1).read(Outer, count=2) == Outer(2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({}, "has no 'count'"),
+        ({"count": -1}, "has 'count' that is not a whole number from 0"),
+        ({"count": True}, "has 'count' that is not a whole number"),
+        ({"share": "1"}, "has 'share' that is not a number but text"),
+        ({"share": True}, "has 'share' that is not a number but true or false"),
+        ({"share": 10**400}, "has 'share' that is too large for a number"),
+        ({"made": "soon"}, "has 'made' that is no time"),
+        ({"status": "FINE"}, "has 'status' 'FINE'; it must be one of OK, ERROR"),
+        ({"status": 1}, "has 'status' that is not text but a number"),
+        ({"flags": ["LOUD"]}, "has 'flags[0]' 'LOUD'; it must be one of NO_TOKENS"),
+        ({"flags": "NO_TOKENS"}, "has 'flags' that is not a list but text"),
+        ({"sure": 2}, "has 'sure' that is neither true, false nor null"),
+        ({"inner": {"name": 1}}, "results[2].inner has 'name' that is not text but a number"),
+        ({"inner": 7}, "has 'inner' that is not text but a number"),
+        ({"parts": [{"name": "a", "size": "L"}]}, "results[2].parts[0] has 'size' 'L'; it must be"),
+        ({"parts": {}}, "has 'parts' that is not a list but an object"),
+        ({"named": []}, "results[2].named must be an object, with braces"),
+        ({"votes": ["yes"]}, "has 'votes[0]' that is neither true, false nor null"),
+    ],
+)
+def test_what_a_type_does_not_allow_is_named(fields, problem) -> None:
+    with pytest.raises(FileError) as caught:
+        record(**({"count": 1} if fields else {}) | fields).read(Outer)
+    start = "" if problem.startswith("results") else "results[2] "
+    assert str(caught.value).startswith(f"f.jsonl:7: {start}{problem}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,295 @@
+"""The formats of data sets: what reads each, what writes it, and what it can't hold.
+
+Tables are in `tables`, the files of TREC in `trec`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from judged._files import (
+    FileError,
+    KnownFields,
+    Record,
+    json_line,
+    parse_json,
+    read_bytes,
+    read_records,
+    writing,
+)
+from judged._writing import replace_text, replacing_text
+from judged.evaluation.datasets.query import (
+    DOCUMENT_FIELDS,
+    QUERY_FIELDS,
+    Content,
+    Document,
+    Query,
+    read_document,
+    read_query,
+    write_document,
+    write_query,
+)
+from judged.evaluation.datasets.tables import read_csv, read_parquet, write_csv, write_parquet
+from judged.evaluation.datasets.trec import check_ids, read_beir_qrels, read_qrels
+
+SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
+
+
+def _read_json(path: Path | str, content: Content) -> None:
+    """Read an object of "queries" and "documents", in Evret's layout."""
+    name, raw = str(path), read_bytes(path)
+    if not raw.strip():
+        raise FileError(name, None, f"is empty; {SHAPE}")
+    try:
+        root = Record.parse(raw, name, None)
+    except FileError as error:
+        hint = "; `judged convert` writes JSON from other formats"
+        told = f"{error.problem}{hint}" if "looks like" in error.problem else error.problem
+        raise FileError(name, error.line, told) from None
+    if root.get("queries") is None:
+        raise root.error(f'has no "queries"; {SHAPE}')
+    KnownFields("queries", "documents").check(root)
+    for field, read, known in (
+        ("queries", read_query, KnownFields(*QUERY_FIELDS)),
+        ("documents", read_document, KnownFields(*DOCUMENT_FIELDS)),
+    ):
+        for index, value in enumerate(root.items(field)):
+            content.take(record := Record(value, name, None, f"{field}[{index}]"), read)
+            known.check(record)
+    if not (content.queries or content.problems):
+        content.refuse(root.error(f"has no query; {SHAPE}"))
+
+
+def _write_json(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> list[str]:
+    document: dict[str, object] = {"queries": [write_query(query) for query in queries]}
+    if documents:
+        document["documents"] = [write_document(each) for each in documents]
+    replace_text(path, json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+    return []
+
+
+def _read_jsonl(path: Path | str, content: Content) -> None:
+    """Read a query or a document a line: a line with a doc_id is a document."""
+    known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "text", "metadata")
+    for _, record in read_records(path):
+        if record.get("doc_id") is not None and record.get("query_text", "query") is None:
+            content.take(record, read_document)
+            inner.check(record)
+        else:
+            content.take(record, read_query)
+            known.check(record)
+
+
+def _write_jsonl(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> list[str]:
+    with replacing_text(path) as file:
+        file.writelines(json_line(write_query(query)) for query in queries)
+        file.writelines(json_line(write_document(document)) for document in documents)
+    return []
+
+
+def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
+    """Read a folder of BEIR's; of its queries, those that the split judges. Raises FileError.
+
+    Thakur et al., BEIR, 2021; https://github.com/beir-cellar/beir. Grades above 0 are relevant.
+    """
+    folder = Path(path)
+    qrels = folder / "qrels" / f"{split}.tsv"
+    judged = read_beir_qrels(qrels, content.refuse)
+    missing = dict.fromkeys(judged)
+
+    def query_of(record: Record) -> Query | None:
+        query_id = record.identifier("_id")
+        if query_id not in judged:
+            return None
+        missing.pop(query_id, None)
+        text, grades = record.text("text"), judged[query_id]
+        return Query(query_id, text, metadata=record.labels("metadata"), grades=grades)
+
+    def document_of(record: Record) -> Document:
+        title, text = record.optional_text("title"), record.text("text")
+        metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
+        # BEIR's own retrievers read title and text as one.
+        return Document(record.identifier("_id"), f"{title}\n{text}" if title else text, metadata)
+
+    for _, record in read_records(folder / "queries.jsonl"):
+        content.take(record, query_of)
+    for query_id in missing:
+        problem = f"judges query {query_id!r}, which queries.jsonl lacks"
+        content.refuse(FileError(str(qrels), None, problem))
+    for _, record in read_records(folder / "corpus.jsonl"):
+        content.take(record, document_of)
+
+
+def _write_beir(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> list[str]:
+    # Made before any file is: an id that is refused leaves no half of a data set.
+    rows = ["query-id\tcorpus-id\tscore\n"]
+    problem = "BEIR can't hold the id {!r}: its columns end at tabs, and its lines at CR and LF"
+    for query in queries:
+        graded = query.judged_documents
+        check_ids(path, [query.query_id, *graded], set("\t\r\n").isdisjoint, problem)
+        # Nothing is quoted: BEIR's files have quotes as they are, and so they are read.
+        rows += [f"{query.query_id}\t{name}\t{grade}\n" for name, grade in graded.items()]
+    (path / "qrels").mkdir(parents=True, exist_ok=True)
+    with replacing_text(path / "queries.jsonl") as file:
+        for query in queries:
+            line = {"_id": query.query_id, "text": query.text, "metadata": dict(query.metadata)}
+            file.write(json_line(line))
+    with replacing_text(path / "corpus.jsonl") as file:
+        for each in documents:
+            named = {"_id": each.doc_id, "title": "", "text": each.text}
+            file.write(json_line({**named, "metadata": dict(each.metadata)}))
+    with replacing_text(path / "qrels" / "test.tsv", newline="") as file:
+        file.writelines(rows)
+    n = sum(not query.by_id for query in queries)
+    return [f"{n} queries without judged document ids are in no split of BEIR"] if n else []
+
+
+def _read_ragas(path: Path | str, content: Content) -> None:
+    """Read samples as the queries q1, q2, …; what was retrieved is passed over.
+
+    `EvaluationDataset.to_jsonl` writes them as lines, `to_list` as a list. The expected answers of
+    one are its reference contexts, or its reference where it has none.
+    """
+    name, raw = str(path), read_bytes(path)
+    samples: Iterable[Record] = (record for _, record in read_records(path))
+    if raw.lstrip()[:1] == b"[":
+        whole = Record({"samples": parse_json(raw, name, None)}, name, None, "")
+        samples = whole.records("samples")
+    numbers = count(1)
+
+    def query_of(sample: Record) -> Query:
+        query_id, reference = f"q{next(numbers)}", sample.optional_text("reference")
+        expected = sample.texts("reference_contexts") or ([reference] if reference else [])
+        ids = sample.identifiers("reference_context_ids")
+        return Query(query_id, sample.text("user_input"), expected, ids)
+
+    for sample in samples:
+        content.take(sample, query_of)
+
+
+def _write_ragas(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> list[str]:
+    with replacing_text(path) as file:
+        for query in queries:
+            sample: dict[str, Any] = {"user_input": query.text}
+            if query.expected_answers:
+                sample["reference_contexts"] = list(query.expected_answers)
+            if query.relevant_document_ids:
+                sample["reference_context_ids"] = list(query.relevant_document_ids)
+            file.write(json_line(sample))
+    if all(query.query_id == f"q{number}" for number, query in enumerate(queries, 1)):
+        return []
+    return ["Ragas has no ids of queries: read again, they are q1, q2, … in order"]
+
+
+def _read_trec(path: Path | str, content: Content) -> None:
+    for topic, grades in read_qrels(path).items():
+        content.add(Record({}, str(path), None, ""), Query(topic, "", grades=grades))
+
+
+def _write_trec(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> list[str]:
+    lines = []
+    for query in queries:
+        graded = query.judged_documents
+        check_ids(path, [query.query_id, *graded])
+        lines += [f"{query.query_id} 0 {name} {grade}\n" for name, grade in graded.items()]
+    replace_text(path, "".join(lines))
+    told = []
+    if any(query.text for query in queries):
+        told.append("TREC qrels can't hold the texts of queries")
+    if n := sum(not query.by_id for query in queries):
+        told.append(f"{n} queries without judged document ids are not in TREC qrels")
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What reads a format into a Content, what writes it and returns what else gets lost."""
+
+    title: str
+    holds: str
+    read: Callable[[Path | str, Content], object]
+    write: Callable[[Path, Sequence[Query], Sequence[Document]], list[str]]
+    suffixes: Sequence[str] = ()
+
+
+_HELD = {
+    "expected_answers": "expected answers",
+    "relevant_document_ids": "relevant document ids",
+    "grades": "grades of documents",
+    "expected_spans": "expected spans",
+    "negative_answers": "negative answers",
+    "metadata": "metadata",
+}
+"""The fields of queries that some format can't hold, in words."""
+_TABLE = " ".join(_HELD)
+FORMATS: Mapping[str, Format] = {
+    "json": Format("JSON", f"{_TABLE} documents", _read_json, _write_json, ["json"]),
+    "jsonl": Format("JSONL", f"{_TABLE} documents", _read_jsonl, _write_jsonl, ["jsonl", "ndjson"]),
+    "csv": Format("a table", _TABLE, read_csv, write_csv, ["csv"]),
+    "tsv": Format(
+        *("a table", _TABLE, partial(read_csv, delimiter="\t"), partial(write_csv, delimiter="\t")),
+        ["tsv"],
+    ),
+    "parquet": Format("a table", _TABLE, read_parquet, write_parquet, ["parquet"]),
+    "beir": Format(
+        "BEIR", "relevant_document_ids grades metadata documents", read_beir, _write_beir
+    ),
+    "ragas": Format("Ragas", "expected_answers relevant_document_ids", _read_ragas, _write_ragas),
+    "trec": Format(
+        *("TREC qrels", "relevant_document_ids grades", _read_trec, _write_trec),
+        ["qrels", "qrel"],
+    ),
+}
+
+
+def format_of(path: Path | str, name: str | None = None) -> str:
+    """Return the name of the format of a path. Raises FileError where it is not known."""
+    known = ", ".join(FORMATS)
+    if name is not None:
+        if name not in FORMATS:
+            raise FileError(str(path), None, f"{name!r} is no format; one of {known}")
+        return name
+    if Path(path).is_dir() or not Path(path).suffix:
+        return "beir"
+    suffix = Path(str(path).removesuffix(".gz")).suffix.removeprefix(".").lower()
+    for known_name, of in FORMATS.items():
+        if suffix in of.suffixes:
+            return known_name
+    raise FileError(str(path), None, f"has no known format by its name; name one of {known}")
+
+
+def read_content(
+    path: Path | str, name: str | None = None, problems: list[FileError] | None = None
+) -> Content:
+    """Return what a file or a folder holds. Raises FileError, or puts it into `problems`."""
+    if not Path(path).exists():
+        raise FileError(str(path), None, "there is no such file or folder")
+    content = Content(problems=problems)
+    FORMATS[format_of(path, name)].read(path, content)
+    return content
+
+
+def write_content(
+    path: Path | str,
+    queries: Sequence[Query],
+    documents: Sequence[Document],
+    name: str | None = None,
+) -> list[str]:
+    """Write a data set; return what the format can't hold. Raises FileError."""
+    of = FORMATS[format_of(path, name)]
+    with writing(path):
+        others = of.write(Path(path), queries, documents)
+    lost = []
+    for field, words in _HELD.items():
+        n = sum(bool(getattr(query, field)) for query in queries)
+        if n and field not in of.holds.split():
+            lost.append(f"{of.title} can't hold {words}: those of {n} queries are left out")
+    if documents and "documents" not in of.holds.split():
+        lost.append(f"{of.title} can't hold documents: {len(documents)} are left out")
+    return lost + others

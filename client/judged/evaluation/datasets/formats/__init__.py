@@ -1,1 +1,0 @@
-"""How data sets and results stand in files, one module a format."""

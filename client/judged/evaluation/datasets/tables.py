@@ -1,0 +1,287 @@
+"""Data sets in tables, a row a query: CSV, TSV, Parquet, and rows of other libraries.
+
+Lists are JSON in a cell, or what else `cells` reads. Other cells of answers are one answer,
+whatever commas they have; in a cell of ids commas separate them. Other columns are metadata.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from math import isnan
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from judged._files import FileError, Record, decode, read_bytes
+from judged._writing import replacing, replacing_text
+from judged.errors import FailedPrecondition
+from judged.evaluation.datasets.cells import (
+    UnreadableCell,
+    answers_of,
+    ids_of,
+    plain_cell,
+    safe_cell,
+    value_of,
+)
+from judged.evaluation.datasets.query import (
+    IDS,
+    QUERY_FIELDS,
+    Content,
+    Document,
+    Query,
+    read_query,
+    write_query,
+)
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys(("expected_answers", "expected_alternatives", "negative_answers"), answers_of),
+    **dict.fromkeys(IDS, ids_of),
+    **dict.fromkeys(("doc_grades", "metadata"), partial(value_of, kind=dict)),
+    "expected_spans": partial(value_of, kind=list),
+}
+"""What reads the cells of a column that is no plain text."""
+_COLUMNS = ("query_id", "query_text", "expected_answers", "expected_doc_ids")
+_OPTIONAL = ("doc_grades", "expected_spans", "negative_answers", "metadata")
+_TEXT = ("query_text", "query")
+_SEPARATOR = re.compile(r'"?sep=([,;|:\t ])"?', re.IGNORECASE)
+_NO_VALUE = ("NAType", "NaTType")
+"""The types of what pandas has in empty cells that hold no float."""
+_LARGEST_LIMIT = 2**31 - 1
+"""The csv module takes no larger limit where C's long has 32 bits."""
+_limit = Lock()
+"""Held while the limit of cells is raised, which is one for the process."""
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of text: its columns with the line that names them, and its rows with theirs."""
+
+    name: str
+    columns: Sequence[str]
+    line: int
+    rows: Sequence[tuple[int, list[str]]]
+
+    def row(self, line: int, cells: list[str]) -> list[tuple[str, str]]:
+        """Return the cells of a row with their columns. Raises FileError for more or fewer."""
+        n = len(self.columns)
+        if len(cells) != n:
+            problem = f"has {len(cells)} cells, and the header has {n}; quote texts"
+            raise FileError(self.name, line, problem)
+        return list(zip(self.columns, cells, strict=True))
+
+
+def read_table(path: Path | str, known: Iterable[str], delimiter: str | None = None) -> Table:
+    """Return the table of a file, with the columns of `columns_of`; blank lines are no rows.
+
+    Without a delimiter it is what the header has most of: commas, semicolons as spreadsheets of
+    many languages write them, tabs, or bars. Excel names it in a line above the header, `sep=;`.
+    Raises FileError.
+    """
+    name = str(path)
+    text = decode(read_bytes(path), name, None)
+    first = text.partition("\n")[0]
+    if named := _SEPARATOR.fullmatch(first.strip("\r")):
+        delimiter = named[1]
+    delimiter = delimiter or max(",;\t|", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    line = 1
+    with _limit:
+        before = csv.field_size_limit(_LARGEST_LIMIT)
+        try:
+            for cells in reader:
+                if cells:
+                    rows.append((line, [plain_cell(c) if c[:1] == "'" else c for c in cells]))
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise FileError(name, reader.line_num, f"is no table: {error}") from None
+        finally:
+            csv.field_size_limit(before)
+    if named:
+        del rows[:1]
+    if not rows:
+        raise FileError(name, None, "is empty; the first line names the columns")
+    line, header = rows.pop(0)
+    return Table(name, columns_of(header, name, line, known), line, rows)
+
+
+def columns_of(
+    header: Sequence[str], name: str, line: int | None, known: Iterable[str]
+) -> list[str]:
+    """Return the columns of a table, those with a `known` name by it: ` Query Text`, `query_text`.
+
+    Raises FileError for a column that is there twice.
+    """
+    names = {_NO_LETTERS.sub("", each): each for each in known}
+    texts = [str(column).strip() for column in header]
+    columns = [names.get(_NO_LETTERS.sub("", text).casefold(), text) for text in texts]
+    for twice, n in Counter(columns).items():
+        if twice and n > 1:
+            spelt = [at for at, column in zip(header, columns, strict=True) if column == twice]
+            raise FileError(
+                name,
+                line,
+                f"the header has {twice!r} twice ({', '.join(map(repr, spelt))}); rename one of "
+                "them, or write several answers or ids as a list of JSON in one cell",
+            )
+    return columns
+
+
+def _need_text(columns: Sequence[str], name: str, line: int | None) -> Sequence[str]:
+    """Return the columns. Raises FileError where none is the text of queries."""
+    if not set(_TEXT) & set(columns):
+        raise Record(dict.fromkeys(columns), name, line, "").missing(_TEXT)
+    return columns
+
+
+def read_csv(path: Path | str, content: Content, delimiter: str | None = None) -> None:
+    """Read a table with a header. Without ids, queries are q1, q2, … Raises FileError."""
+    try:
+        table = read_table(path, QUERY_FIELDS, delimiter)
+        n = len(_need_text(table.columns, table.name, table.line))
+    except FileError as error:
+        content.refuse(error)
+        return
+    sizes = [len(cells) for _, cells in table.rows]
+    if n not in sizes and len(sizes) > 1:  # not the rows are wrong but the header
+        of_header = f"names {n} columns, and the rows have {sizes[0]} cells; name each of them"
+        content.refuse(FileError(table.name, table.line, of_header))
+        return
+    for index, (line, cells) in enumerate(table.rows):
+        try:
+            row = table.row(line, cells)
+        except FileError as error:
+            content.refuse(error)
+            continue
+        # Without a name may be columns that are empty, and the numbers that pandas gives rows.
+        values = {name: c for name, c in row if name or c not in ("", str(index))}
+        _take_row(content, Record(values, table.name, line, ""), index)
+
+
+def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str = "rows") -> None:
+    """Read rows that some library has: those of Hugging Face `datasets` or of pandas, say."""
+    columns: dict[tuple[str, ...], Sequence[str]] = {}
+    for index, row in enumerate(rows):
+        if (header := tuple(row)) not in columns:
+            found = columns_of(header, name, index + 1, QUERY_FIELDS)
+            columns[header] = _need_text(found, name, index + 1)
+        values = dict(zip(columns[header], map(_plain, row.values()), strict=True))
+        _take_row(content, Record(values, name, index + 1, ""), index)
+
+
+def _take_row(content: Content, row: Record, index: int) -> None:
+    """Take a row as a query; columns of no known name are metadata. Raises FileError."""
+
+    def query_of(row: Record) -> Query:
+        values = {name: _value(row, name, value) for name, value in row.fields.items()}
+        known = {name: value for name, value in values.items() if value is not None and value != ""}
+        if "" in known:
+            told = "has a cell in a column without a name, whose cells are left out; name it"
+            content.left_out.setdefault("", str(row.error(told)))
+        filled = any(value != [] for value in known.values())
+        others = {name: known.pop(name) for name in [*known] if name not in QUERY_FIELDS}
+        # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
+        empty = [name for name in _TEXT if row.fields.get(name) == ""]
+        if empty and filled and not set(_TEXT) & set(known):
+            known[empty[0]] = ""
+        if not {"query_id", "id"} & set(known):
+            known["query_id"] = f"q{index + 1}"
+        given = known.setdefault("metadata", {})
+        if isinstance(given, Mapping):
+            others.pop("", None)
+            known["metadata"] = {**others, **given}
+        row.fields = known
+        return read_query(row)
+
+    content.take(row, query_of)
+
+
+def _value(row: Record, name: str, value: object) -> object:
+    """Return what a cell holds. Raises FileError."""
+    try:
+        return _READERS.get(name, str)(value) if isinstance(value, str) else value
+    except UnreadableCell as problem:
+        raise row.error(f"has {name!r} that {problem}") from None
+
+
+def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
+    """Return what JSON has in place of arrays of NumPy, and None for an empty cell of pandas."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    # A frame has NaN in an empty cell, whatever else its column holds.
+    empty = (isinstance(plain, float) and isnan(plain)) or type(plain).__name__ in _NO_VALUE
+    if isinstance(plain, tuple | set | frozenset):
+        return list(plain)
+    return None if empty else plain
+
+
+def write_csv(
+    path: Path, queries: Sequence[Query], _: Sequence[Document], delimiter: str = ","
+) -> list[str]:
+    """Write a row a query."""
+    rows = [write_query(query) for query in queries]
+    columns = [*_COLUMNS, *(name for name in _OPTIONAL if any(name in row for row in rows))]
+    with replacing_text(path, newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(columns)
+        for row in rows:
+            cells = [row.get(name, "") for name in columns]
+            writer.writerow(
+                safe_cell(c) if isinstance(c, str) else json.dumps(c, ensure_ascii=False)
+                for c in cells
+            )
+    return []
+
+
+def read_parquet(path: Path | str, content: Content) -> None:
+    """Read a Parquet file of a row a query. Raises FailedPrecondition without pyarrow."""
+    table = import_needed("pyarrow.parquet").read_table(str(path))
+    try:  # rows have the last alone of two columns with one name
+        columns = columns_of(table.column_names, str(path), None, QUERY_FIELDS)
+        _need_text(columns, str(path), None)
+    except FileError as error:
+        content.refuse(error)
+    else:
+        read_rows(table.to_pylist(), content, str(path))
+
+
+def write_parquet(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> list[str]:
+    """Write a row a query. Raises FailedPrecondition without pyarrow."""
+    rows = [write_query(query) for query in queries]
+    for row in rows:
+        for name in (*_COLUMNS, *_OPTIONAL):
+            row.setdefault(name, [])
+        # A column has one type, and metadata may have any names: so they are one text.
+        for name, none in (("metadata", {}), ("doc_grades", {}), ("expected_spans", [])):
+            row[name] = json.dumps(row[name] or none, ensure_ascii=False)
+    write_table(path, rows)
+    return []
+
+
+def write_table(path: Path | str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows to a Parquet file. Raises FailedPrecondition without pyarrow."""
+    pyarrow, parquet = import_needed("pyarrow"), import_needed("pyarrow.parquet")
+    with replacing(path) as beside:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), str(beside))
+
+
+def import_needed(name: str) -> Any:  # noqa: ANN401 - a module of a package that is no dependency
+    """Return a module of another library. Raises FailedPrecondition where it is not installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise FailedPrecondition(
+            f"this needs {package}, which is not installed; run: pip install {package}",
+            code="FAILED_PRECONDITION",
+        ) from None
