@@ -370,12 +370,9 @@ def _tables(
     """Yield the tables of a file by command, what is outside first, [canary.check] by two words."""
     yield "", {name: value for name, value in content.items() if not isinstance(value, dict)}
     for name, table in content.items():
-        inner = table if isinstance(table, dict) else {}
-        nested = {f"{name} {key}": value for key, value in inner.items() if isinstance(value, dict)}
-        if name in known or (isinstance(table, dict) and not nested):
-            yield name, inner
-        else:
-            yield from nested.items()
+        if isinstance(table, dict):
+            inner = {f"{name} {key}": each for key, each in table.items() if isinstance(each, dict)}
+            yield from (inner if inner and name not in known else {name: table}).items()
 
 
 def _of_toml(option: click.Option, value: object, source: str) -> object:

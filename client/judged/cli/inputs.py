@@ -233,21 +233,17 @@ class Counted:
     lacks: FileError | None = None
     system_models: dict[str, None] = field(default_factory=dict)
 
-    def add(self, line: Line) -> None:
-        """Count one line more."""
-        self.lines += 1
-        self.expecting_nothing += not any(c.expected_text.strip() for c in line.contexts)
-        self.contexts += len(line.contexts)
-        self.lacks = self.lacks or line.lacks
-        if model := line.fields.get(SYSTEM_MODEL):
-            self.system_models[model] = None
-
 
 def count_lines(lines: Iterable[Line]) -> Counted:
     """Return what lines hold."""
     counted = Counted()
     for line in lines:
-        counted.add(line)
+        counted.lines += 1
+        counted.expecting_nothing += not any(c.expected_text.strip() for c in line.contexts)
+        counted.contexts += len(line.contexts)
+        counted.lacks = counted.lacks or line.lacks
+        if model := line.fields.get(SYSTEM_MODEL):
+            counted.system_models[model] = None
     return counted
 
 

@@ -250,11 +250,9 @@ class JudgeOptions(ModelOptions):
 
     def places(self) -> Places:
         """Return what the fields of the judge, and of its members, are known as."""
-        typed = [*(("--member", each) for each in self.member), *self._staged()]
+        typed = [("--member", each) for each in self.member]
+        typed += [("--stage", each) for each in getattr(self, "stage", ())]
         return {**super().places(), **places_of_members(typed)}
-
-    def _staged(self) -> list[tuple[str, str]]:
-        return []
 
 
 @dataclass(kw_only=True)
@@ -308,9 +306,6 @@ class CascadeOptions(JudgeOptions):
         if self.calibration is None:
             return judge
         return replace(judge, calibration=read_calibration(info, self.calibration))
-
-    def _staged(self) -> list[tuple[str, str]]:
-        return [("--stage", each) for each in self.stage]
 
 
 def places_of_members(typed: Sequence[tuple[str, str]]) -> Places:

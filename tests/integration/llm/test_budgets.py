@@ -294,8 +294,8 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("flags", "says"),
         [
-            (["--max-cost", "0"], "--max-cost 0: must be above 0; leave it out for no limit"),
-            (["--max-cost", "nan"], "--max-cost nan: must be above 0; leave it out for no limit"),
+            (["--max-cost", "0"], "--max-cost: must be a finite number above 0; leave it"),
+            (["--max-cost", "nan"], "--max-cost: must be a finite number above 0; leave it"),
             (
                 ["--max-cost", "1", "--judge-model", "unpriced"],
                 f"--max-cost: {UNPRICED}",

@@ -198,7 +198,7 @@ class TestCommandLine:
                 "--member exact:weight=much: weight must be a number",
             ),
             (
-                ["--judge", "panel", "--member", "exact:size=1"],
+                ["--judge", "panel", "--member", "exact:size=1", "--member", "exact"],
                 "--member exact:size=1: size: no such parameter",
             ),
         ],

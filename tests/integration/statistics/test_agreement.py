@@ -190,13 +190,16 @@ def test_calibrate_keeps_a_trace_that_judge_reads(judged, tmp_path):
         ),
         (
             ("--judge", "none", "--trace", "t.jsonl"),
-            "--profile, --param, --member and --trace are of a judge; --judge none asks none",
+            "--trace: is of a judge, and --judge none asks none; leave it out",
         ),
         (
             ("--judge", "exact", "--member", "exact"),
             "--member: is for --judge panel; say that too, or leave it out",
         ),
-        (("--max-cost", "0"), "--max-cost 0: must be above 0; leave it out for no limit"),
+        (
+            ("--max-cost", "0"),
+            "--max-cost: must be a finite number above 0; leave it unset for no limit",
+        ),
     ],
 )
 def test_calibrate_names_flags_that_do_not_go_together(judged, tmp_path, flags, message):
