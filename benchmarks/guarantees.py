@@ -65,7 +65,7 @@ def measure(
         places = np.concatenate(drawn)
         clusters = np.repeat(np.arange(n_drawn), [len(one) for one in drawn])
         items = LabelledScores(scores[places], labels[places], clusters)
-        found = cascade_bounds(items, scores, max_error, CONFIDENCE)
+        found, _ = cascade_bounds(items, scores, max_error, CONFIDENCE)
         settled += (1 - found.escalated) / draws
         if found.accept is not None:
             taken = scores + TIE_TOLERANCE >= found.accept

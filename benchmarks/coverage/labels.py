@@ -22,8 +22,9 @@ from collections import defaultdict
 
 import numpy as np
 from judged.labelling import drawing_order, inclusion_probabilities
+from judged.values.intervals import CorrectedEstimate, Estimate
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
+from judged_server.statistics.prediction_powered import correct_mean
 
 from benchmarks.harness import closing_line
 
@@ -116,15 +117,15 @@ def main() -> None:
     print(closing_line("coverage_labels", samples, facts={"truths": truths}))
 
 
-def covers(found: CorrectedMean, truth: float) -> bool:
+def covers(found: CorrectedEstimate, truth: float) -> bool:
     """Say whether the corrected interval holds the truth."""
-    interval = found.corrected.interval
+    interval = (found.corrected or Estimate()).interval
     return interval is not None and interval.lower <= truth <= interval.upper
 
 
-def width(found: CorrectedMean, *, alone: bool = False) -> float:
+def width(found: CorrectedEstimate, *, alone: bool = False) -> float:
     """Return the width of the corrected interval, or of that of the labels alone."""
-    interval = (found.labels_only if alone else found.corrected).interval
+    interval = ((found.labels_only if alone else found.corrected) or Estimate()).interval
     return 1.0 if interval is None else interval.upper - interval.lower
 
 

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.intervals import CorrectedEstimate
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
+from judged_server.statistics.prediction_powered import correct_mean
 from judged_server.statistics.risk_control import shifted_bounds
 
 from benchmarks.harness import closing_line
@@ -60,10 +61,11 @@ class Tally:
     naive: int = 0
     draws: int = 0
 
-    def add(self, found: CorrectedMean, truth: float) -> float:
+    def add(self, found: CorrectedEstimate, truth: float) -> float:
         """Count one draw; return the width of the corrected interval over that of the labels."""
         ours, naive, labels = (
-            e.interval for e in (found.corrected, found.naive, found.labels_only)
+            None if e is None else e.interval
+            for e in (found.corrected, found.naive, found.labels_only)
         )
         if ours is None or naive is None or labels is None:
             raise SystemExit("a draw has no interval")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC
 from enum import Enum
 from functools import cache, partial
 from operator import attrgetter
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, SupportsFloat, TypeVar, get_args, get_origin, get_type_hints
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from judged.errors import WrongType
+from judged._inputs import kind_of, no_id, no_utf8
+from judged.errors import InvalidArgument, WrongType
 
 Value = TypeVar("Value")
 Written = TypeVar("Written", bound=Message)
@@ -57,33 +58,193 @@ def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
     return kind(**{name: value for name, value in found.items() if value is not _UNSET}, **others)
 
 
-def write_fields(kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a dataclass
+def write_fields(kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a value
     """Return a message with the fields of a value, and `others`; None leaves one unset.
 
-    Inner values become the messages that the fields hold. Raises WrongType for one text where a
-    list belongs, and for a text or number where a value does; else what protobuf raises.
+    A field is the attribute of its name. Raises InvalidArgument, and WrongType, with the path of
+    what no message holds: one text in place of a list, a value of another type, a number that is
+    out of range, a text that UTF-8 can't carry.
     """
+    written: dict[str, object] = {}
+    needed = _needed(type(value))  # type: ignore[arg-type]  # types are hashable
+    for name, attribute, write in _setters(kind.DESCRIPTOR):
+        part = others[name] if name in others else getattr(value, attribute, None)
+        if part is not None:
+            written[name] = part if write is None else write(part)
+        elif attribute in needed and name not in others:
+            named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
+            raise _refusal(named[name], name, None, TypeError())
+    try:
+        return kind(**written)
+    except (TypeError, ValueError):
+        raise _unfit(kind, written) from None
+
+
+def write_at(path: str, kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a value
+    """Return a message as `write_fields` does; errors name what stands at the path."""
+    try:
+        return write_fields(kind, value, **others)
+    except InvalidArgument as error:
+        raise error.below(path) from None
+
+
+def _unfit(kind: type[Message], written: Mapping[str, Any]) -> InvalidArgument:
+    """Return the error of the first field, or of the first item of one, that does not fit."""
     named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
-    parts = () if value is None else fields(value)
-    own = {part.name: getattr(value, part.name) for part in parts if part.name in named}
-    return kind(**{name: _written(named[name], each) for name, each in (own | others).items()})
+    for name, part in written.items():
+        if (problem := _problem(kind, name, part)) is None:
+            continue
+        item = _item_of_map(named[name])
+        if item is not None and isinstance(part, Mapping):
+            for key, each in part.items():
+                if (of_item := _problem(kind, name, {key: each})) is not None:
+                    wrong = key if isinstance(each, str) and not isinstance(key, str) else each
+                    return _refusal(item, f'{name}["{str(key)[:80]}"]', wrong, of_item)
+        if named[name].is_repeated and isinstance(part, Iterable):
+            for i, each in enumerate(part):
+                if (of_item := _problem(kind, name, [each])) is not None:
+                    return _refusal(named[name], f"{name}[{i}]", each, of_item)
+        if named[name].is_repeated:
+            return WrongType.of_field(name, f"must be a list, not {kind_of(part)}")
+        return _refusal(named[name], name, part, problem)
+    return InvalidArgument.of_field("", "holds a value of the wrong type")
 
 
-def _written(field: FieldDescriptor, value: Any) -> object:  # noqa: ANN401 - of any type of field
-    """Return what the constructor of a message takes for a field. Raises WrongType."""
-    if field.is_repeated and isinstance(value, str):
-        raise WrongType.of_field(field.name, "must be a list, not one text")
-    if field.message_type is None or value is None:
+def _problem(kind: type[Message], name: str, part: object) -> Exception | None:
+    try:
+        kind(**{name: part})
+    except (TypeError, ValueError) as problem:
+        return problem
+    return None
+
+
+def _refusal(
+    field: FieldDescriptor, path: str, value: object, problem: Exception
+) -> InvalidArgument:
+    """Return the error of a value that a field, or an item of it, can't hold."""
+    given = type(value).__name__
+    if isinstance(problem, UnicodeEncodeError):
+        return InvalidArgument.of_field(path, no_utf8(problem))
+    if value is None and field.is_repeated and not path.endswith("]"):
+        rule = f"must be a list or a mapping, not {given}"
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        is_id = path.partition("[")[0].endswith(("_id", "_ids"))
+        rule = no_id(value) if is_id else f"must be text, not {given}"
+    elif field.enum_type is not None:
+        names = ", ".join(each.name for each in field.enum_type.values if each.number)
+        rule = f"must be one of {names}, not {given}"
+    elif isinstance(value, SupportsFloat) and not isinstance(problem, TypeError):
+        return InvalidArgument.of_field(path, "is out of the range of its field")
+    else:
+        rule = f"must be a number, not {given}"
+    return WrongType.of_field(path, rule)
+
+
+@cache
+def _needed(kind: type) -> frozenset[str]:
+    """Return the fields of a dataclass that are never None."""
+    parts = fields(kind) if is_dataclass(kind) else ()
+    return frozenset(part.name for part in parts if "None" not in str(part.type))
+
+
+@cache
+def _setters(message: Descriptor) -> Sequence[tuple[str, str, _Get | None]]:
+    """Return how each field of a message is written: its name, the attribute, what makes it."""
+    return tuple((each.name, _attribute(each), _setter(each)) for each in message.fields)
+
+
+def _attribute(field: FieldDescriptor) -> str:
+    seconds = field.message_type is Duration.DESCRIPTOR
+    return f"{field.name}_s" if seconds else field.name
+
+
+def _setter(field: FieldDescriptor) -> _Get | None:
+    inner = field.message_type
+    if (item := _item_of_map(field)) is not None:
+        return _map_setter(field.name, _setter(item))
+    if inner is None and not field.is_repeated:
+        return None
+    write = _same if inner is None else partial(_write_message, GetMessageClass(inner))
+    if not field.is_repeated:
+        return partial(_write_at, field.name, write)
+
+    def each(values: Any) -> object:  # noqa: ANN401 - what is given for a list
+        if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+            raise WrongType.of_field(field.name, f"must be a list, not {kind_of(values)}")
+        if inner is None:
+            return values
+        made: list[object] = []
+        try:
+            for value in values:
+                made.append(write(value))  # noqa: PERF401 - how many were made says which is wrong
+        except InvalidArgument as error:
+            raise error.below(f"{field.name}[{len(made)}]") from None
+        return made
+
+    return each
+
+
+def _map_setter(name: str, one: _Get | None) -> _Get:
+    def each(named: Any) -> object:  # noqa: ANN401 - what is given for a mapping
+        if not isinstance(named, Mapping):
+            rule = f"must be a mapping of names to values, not {kind_of(named)}"
+            raise WrongType.of_field(name, rule)
+        if one is None:
+            return named
+        return {key: _write_at(f'{name}["{key}"]', one, value) for key, value in named.items()}
+
+    return each
+
+
+def _write_at(path: str, write: _Get, value: object) -> object:
+    try:
+        return write(value)
+    except InvalidArgument as error:
+        raise error.below(path) from None
+
+
+def _item_of_map(field: FieldDescriptor) -> FieldDescriptor | None:
+    entry = field.message_type
+    if entry is None or not entry.GetOptions().map_entry:
+        return None
+    return entry.fields_by_name["value"]
+
+
+def _write_message(kind: type[Message], value: Any) -> object:  # noqa: ANN401 - of any type
+    if isinstance(value, Message):
         return value
-    kind = GetMessageClass(field.message_type)
-    if is_dataclass(value):
-        return write_fields(kind, value)
-    if isinstance(value, list | tuple):
-        return [write_fields(kind, each) if is_dataclass(each) else each for each in value]
-    if isinstance(value, str | int | float):
-        named = field.message_type.name
-        raise WrongType.of_field(field.name, f"must be {named}, not {type(value).__name__}")
-    return value
+    if kind is Duration:
+        duration = Duration()
+        duration.FromNanoseconds(round(value * 1e9))
+        return duration
+    if kind is Timestamp:
+        timestamp = Timestamp()
+        timestamp.FromDatetime(value)
+        return timestamp
+    choices = _choices(kind.DESCRIPTOR)
+    if (chosen := choices.get(type(value))) is not None:
+        return write_fields(kind, **{chosen: value})
+    if not is_dataclass(value) or (choices and None not in choices):
+        wrong = f"must be {kind.DESCRIPTOR.name}, not {type(value).__name__}"
+        raise WrongType.of_field("", wrong)
+    return write_fields(kind, **{choices[None]: value}) if choices else write_fields(kind, value)
+
+
+@cache
+def _choices(message: Descriptor) -> Mapping[type | None, str]:
+    """Return the fields of a message that is nothing but a choice of a type, by the type.
+
+    That of a value is None. There are none where a message has other fields or several choices.
+    """
+    if len(message.oneofs) != 1 or not 1 < len(message.fields) == len(message.oneofs[0].fields):
+        return {}
+    found: dict[type | None, str] = {}
+    for field in message.fields:
+        kind = None if field.message_type is not None else type(field.default_value)
+        if kind in found:
+            return {}
+        found[kind] = field.name
+    return found
 
 
 @cache
@@ -99,7 +260,11 @@ def _getters(kind: Any, message: Descriptor) -> Mapping[str, _Get]:  # noqa: ANN
     }
 
 
-def _getter(field: FieldDescriptor, declared: Any, has_default: bool = False) -> _Get:  # noqa: ANN401 - a type or a union
+def _getter(  # noqa: PLR0911 - a case each
+    field: FieldDescriptor,
+    declared: Any,  # noqa: ANN401 - a type or a union
+    has_default: bool = False,
+) -> _Get:
     name, get = field.name, attrgetter(field.name)
     given = [inner for inner in get_args(declared) if inner is not NoneType]
     if NoneType in get_args(declared):
@@ -108,6 +273,9 @@ def _getter(field: FieldDescriptor, declared: Any, has_default: bool = False) ->
             return inner
         return lambda message: inner(message) if message.HasField(name) else None
     container = _CONTAINERS.get(get_origin(declared))
+    if container is dict and (item_field := _item_of_map(field)) is not None:
+        item = _maker(item_field, given[1])
+        return lambda message: _each_named(item, get(message), name)
     made = _TIMES.get(field.message_type) or _maker(field, given[0] if container else declared)
     if container is not None and made is _same:
         return lambda message: container(get(message))
@@ -136,8 +304,20 @@ def _each(made: _Get, items: Any, name: str) -> list[object]:  # noqa: ANN401 - 
     return found
 
 
+def _each_named(made: _Get, items: Any, name: str) -> dict[str, object]:  # noqa: ANN401 - a map
+    found: dict[str, object] = {}
+    for key, item in items.items():
+        try:
+            found[key] = made(item)
+        except UnknownChoice as unknown:
+            raise unknown.below(f'{name}["{key[:80]}"]') from None
+    return found
+
+
 def _maker(field: FieldDescriptor, kind: Any) -> Callable[[Any], object]:  # noqa: ANN401 - a type
     """Return what makes a value of a type out of a message or a number; others stay as they are."""
+    if field.message_type is not None and _choices(field.message_type):
+        return partial(_chosen, kind, field.message_type.oneofs[0].name)
     if is_dataclass(kind) and isinstance(kind, type):
         return partial(read_fields, kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -152,6 +332,14 @@ def _choice(field: FieldDescriptor, kind: type[Enum], number: int) -> Enum:
         known = field.enum_type.values if field.enum_type is not None else ()
         names = ", ".join(each.name for each in known if each.number)
         raise UnknownChoice("", f"must be unset or one of {names}") from None
+
+
+def _chosen(kind: Any, choice: str, message: Any) -> object:  # noqa: ANN401 - a message
+    name = message.WhichOneof(choice)
+    if name is None:
+        raise UnknownChoice("", "has no value; set one of its kinds")
+    found: object = getattr(message, name)
+    return read_fields(kind, found) if isinstance(found, Message) else found
 
 
 def _same(value: object) -> object:

@@ -65,6 +65,12 @@ class InvalidArgument(JudgedError):
         error.field = field
         return error
 
+    def below(self, parent: str) -> InvalidArgument:
+        """Return the error of a part of a value as that of the whole, whose path is `parent`."""
+        rule = self.message.removeprefix(f"{self.field}: ")
+        field = f"{parent}.{self.field}" if self.field else parent
+        return type(self).of_field(field, rule, self.reason)
+
 
 class WrongType(InvalidArgument, TypeError):
     """An argument, or something in it, is of the wrong type; `field` names it."""

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
+from judged.values.judges import Usage
 
-from judged_server.domain.usage import Usage
 from judged_server.settings import SettingsError
 from judged_server.telemetry import Lines, logger
 

@@ -21,8 +21,7 @@ from typing import Any, Protocol
 
 import orjson
 import structlog
-
-from judged_server.domain.usage import Usage
+from judged.values.judges import Usage
 
 Logger = structlog.typing.FilteringBoundLogger
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
+from judged.values.judges import JudgeIdentity
+
+from judged_server.domain import QueryGroup, Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.recorder import Stage
 

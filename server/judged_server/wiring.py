@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from judged.values.calibrators import Calibrator
+
 from judged_server import tracing
 from judged_server.address import Address, AddressError
 from judged_server.api.authentication import Authenticator, FailedCalls
 from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.listeners import Listener
-from judged_server.domain import Calibrator
 from judged_server.domain.usage import nano_within
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import (

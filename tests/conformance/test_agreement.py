@@ -164,7 +164,7 @@ def test_accept_keeps_the_clopper_pearson_bound():
     rng = np.random.default_rng(3)
     scores = rng.random(2_000)
     labels = rng.random(2_000) < scores**0.3
-    bound = cascade_bounds(LabelledScores(scores, labels), scores, 0.1, 0.95).accept
+    bound = cascade_bounds(LabelledScores(scores, labels), scores, 0.1, 0.95)[0].accept
     above = scores >= bound
     errors, n = int((above & ~labels).sum()), int(above.sum())
     assert beta.ppf(0.95, errors + 1, n - errors) <= 0.1
@@ -177,7 +177,7 @@ def test_the_cascade_errs_as_seldom_as_it_says():
         rng = np.random.default_rng(seed)
         scores = rng.random(400)
         labels = rng.random(400) < 0.5 + 0.5 * scores
-        bound = cascade_bounds(LabelledScores(scores, labels), scores, 0.15, 0.95).accept
+        bound = cascade_bounds(LabelledScores(scores, labels), scores, 0.15, 0.95)[0].accept
         if bound is not None:
             reached += 1
             broken += (1 - bound) / 4 > 0.15  # the mean of 1 - (.5 + .5 s) from the bound to 1

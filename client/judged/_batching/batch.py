@@ -107,7 +107,7 @@ def _write_chunk(
     *,
     include_details: bool,
 ) -> pb.BatchJudgeRequest:
-    groups = [write_group(piece.part(), f"groups[{piece.index}]", checked=True) for piece in chunk]
+    groups = [write_group(piece.part(), f"groups[{piece.index}]") for piece in chunk]
     return pb.BatchJudgeRequest(
         groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
     )

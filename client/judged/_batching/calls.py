@@ -14,14 +14,15 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from judged._codec import read_fields, write_fields
-from judged._convert.server_info import read_info
-from judged._convert.statistics.agreement import (
+from judged._convert.statistics import (
     read_calibration,
+    read_compare,
+    read_frontier,
     write_calibrate,
+    write_calibrate_cascade,
+    write_compare,
+    write_comparisons,
 )
-from judged._convert.statistics.cascades import read_frontier, write_calibrate_cascade
-from judged._convert.statistics.comparison import read_compare, write_compare
-from judged._convert.statistics.preferences import write_comparisons
 from judged._convert.text_metrics import (
     merge_text_metrics,
     of_whole,
@@ -154,7 +155,12 @@ def rank_systems(
 
 def server_info() -> Call[ServerInfo]:
     """Return the call of `server_info`."""
-    return Call(lambda to: to.judging.GetServerInfo, pb.GetServerInfoRequest(), read_info, INFO_S)
+    return Call(
+        lambda to: to.judging.GetServerInfo,
+        pb.GetServerInfoRequest(),
+        partial(read_fields, ServerInfo),
+        INFO_S,
+    )
 
 
 def usage(days: int) -> Call[TenantUsage]:

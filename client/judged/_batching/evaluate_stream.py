@@ -136,7 +136,7 @@ class EvaluateStream:
                 message = pb.EvaluateChunk(chunk_id=chunk_id, continues=continues)
                 for piece in chunk:
                     path = f"groups[{piece.index}]"
-                    message.groups.append(write_group(piece.part, path, checked=True))
+                    message.groups.append(write_group(piece.part, path))
                 yield pb.StreamEvaluateRequest(chunk=message)
         except Exception as failure:  # noqa: BLE001 - raised where the caller waits
             this.failure = failure

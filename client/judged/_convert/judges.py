@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from types import NoneType
 
-from judged._codec import read_fields, write_fields
-from judged._inputs import need_each, need_kind
+from judged._codec import read_fields, write_at
+from judged._inputs import need_kind
 from judged.errors import JudgedError
 from judged.v1 import groups_pb2, verdicts_pb2
-from judged.values.calibrators import Calibrator, ErrorGuarantee
-from judged.values.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar, Usage
+from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
 from judged.values.verdicts import VerdictError
 
 LEAST = 1e-12
@@ -30,61 +27,7 @@ def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
     if isinstance(judge, str):
         return groups_pb2.JudgeSpec(kind=judge)
     need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
-    need_kind(judge.parameters, "judge.parameters", Mapping, "a mapping of names to values")
-    need_each(judge.members, "judge.members", (PanelMember, Judge, str), "PanelMember or Judge")
-    promised = (ErrorGuarantee, NoneType)
-    need_kind(judge.guarantee, "judge.guarantee", promised, "the ErrorGuarantee of a frontier")
-    return groups_pb2.JudgeSpec(
-        kind=judge.kind,
-        profile=judge.profile,
-        min_score=judge.min_score,
-        parameters={name: write_value(value) for name, value in judge.parameters.items()},
-        members=map(_write_member, judge.members),
-        calibration=write_calibration(judge.calibration),
-        guarantee=_write_guarantee(judge.guarantee),
-    )
-
-
-def _write_guarantee(guarantee: ErrorGuarantee | None) -> groups_pb2.ErrorGuarantee | None:
-    if guarantee is None:
-        return None
-    data = [write_fields(groups_pb2.ItemShares, each) for each in guarantee.data]
-    return write_fields(groups_pb2.ErrorGuarantee, guarantee, data=data)
-
-
-def write_calibration(calibration: Calibrator | str | None) -> groups_pb2.JudgeCalibration | None:
-    """Return the message of a calibration or of its name, None for none."""
-    if calibration is None:
-        return None
-    if isinstance(calibration, str):
-        return groups_pb2.JudgeCalibration(name=calibration)
-    need_kind(calibration, "judge.calibration", Calibrator, "a Calibrator or the name of one")
-    return groups_pb2.JudgeCalibration(calibrator=write_fields(groups_pb2.Calibrator, calibration))
-
-
-def _write_member(member: PanelMember | Judge | str) -> groups_pb2.PanelMember:
-    if isinstance(member, PanelMember):
-        return groups_pb2.PanelMember(judge=write_judge(member.judge), weight=member.weight)
-    return groups_pb2.PanelMember(judge=write_judge(member))
-
-
-def write_value(value: Scalar) -> groups_pb2.ParameterValue:
-    """Return the message of a parameter's value."""
-    if isinstance(value, bool):
-        return groups_pb2.ParameterValue(bool_value=value)
-    if isinstance(value, int):
-        return groups_pb2.ParameterValue(int_value=value)
-    if isinstance(value, float):
-        return groups_pb2.ParameterValue(double_value=value)
-    need_kind(value, "judge.parameters", str, "a mapping of names to texts, numbers or booleans")
-    return groups_pb2.ParameterValue(string_value=value)
-
-
-def read_value(message: groups_pb2.ParameterValue) -> Scalar | None:
-    """Return the value of a parameter, None when it has none."""
-    which = message.WhichOneof("kind")
-    value: Scalar | None = getattr(message, which) if which else None
-    return value
+    return write_at("judge", groups_pb2.JudgeSpec, judge)
 
 
 def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
@@ -92,10 +35,7 @@ def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
     if asking is None:
         return None
     need_kind(asking, "asking", Asking, "an Asking")
-    return groups_pb2.AskingOptions(
-        cache=int(asking.cache),  # type: ignore[arg-type]  # ours has the same numbers
-        max_cost=asking.max_cost,
-    )
+    return write_at("asking", groups_pb2.AskingOptions, asking)
 
 
 class Purse:
@@ -105,8 +45,7 @@ class Purse:
     """
 
     def __init__(self, asking: Asking | None, spent: float = 0.0) -> None:
-        if asking is not None:
-            need_kind(asking, "asking", Asking, "an Asking")
+        write_asking(asking)  # which refuses what it can't be
         self._asking = asking
         self.limited = asking is not None and asking.max_cost is not None
         self.spent = spent

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
-from judged._codec import write_fields
-from judged._inputs import check_utf8, need_each, need_text
+from judged._codec import write_at, write_fields
+from judged._inputs import need_each
 from judged._transport.status import rename_paths
-from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged.v1 import metrics_pb2
+from judged.v1 import statistics_service_pb2 as pb
 from judged.values.intervals import IntervalOptions
 from judged.values.metrics import TextItem, TextMetricResult, TextMetricTable
 
 PART_BYTES = 8 << 20
 PART_REFERENCES = 100_000
-_TEXT_BYTES = 6  # what a text costs on the wire beside its characters
 
 _ITEM = re.compile(r"items\[(\d+)\]")
 _REFERENCES = re.compile(r"nrefs:(?:\d+|var)")
@@ -28,10 +28,10 @@ _REFERENCES = re.compile(r"nrefs:(?:\d+|var)")
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Some consecutive items; `start` is the place of the first in the whole."""
+    """Some consecutive items as messages; `start` is the place of the first in the whole."""
 
     start: int
-    items: Sequence[TextItem]
+    items: Sequence[pb.TextItem]
 
 
 def split_items(
@@ -39,41 +39,26 @@ def split_items(
 ) -> list[TextPart]:
     """Return the items in parts that a message holds, at least one. Raises InvalidArgument."""
     parts: list[TextPart] = []
-    part: list[TextItem] = []
+    part: list[pb.TextItem] = []
     start = size = references = 0
     for index, item in enumerate(need_each(items, "items", (TextItem,), "TextItem")):
-        more = _bytes_of(item, f"items[{index}]")
-        n = len(item.references)
+        message = write_at(f"items[{index}]", pb.TextItem, item)
+        more, n = message.ByteSize(), len(message.references)
         if part and (size + more > part_bytes or references + n > part_references):
             parts.append(TextPart(start, part))
             part, start, size, references = [], index, 0, 0
-        part.append(item)
+        part.append(message)
         size += more
         references += n
     return [*parts, TextPart(start, part)]
 
 
-def _bytes_of(item: TextItem, path: str) -> int:
-    """Return what an item costs on the wire. Raises InvalidArgument for what can't be sent."""
-    if isinstance(item.references, str):  # protobuf would take it letter by letter
-        rule = "must be a list of texts, not one text"
-        raise errors.InvalidArgument.of_field(f"{path}.references", rule)
-    size = _bytes_of_text(item.hypothesis, f"{path}.hypothesis")
-    for index, text in enumerate(item.references):
-        size += _bytes_of_text(text, f"{path}.references[{index}]")
-    return size
-
-
-def _bytes_of_text(text: object, path: str) -> int:
-    return len(check_utf8(need_text(text, path), path)) + _TEXT_BYTES
-
-
 def write_text_metrics(
     metrics: Sequence[str], part: TextPart, *, per_item: bool, interval: IntervalOptions | None
-) -> statistics_service_pb2.ComputeTextMetricsRequest:
+) -> pb.ComputeTextMetricsRequest:
     """Return the request for a part of the items."""
     return write_fields(
-        statistics_service_pb2.ComputeTextMetricsRequest,
+        pb.ComputeTextMetricsRequest,
         metrics=metrics,
         items=list(part.items),
         per_item=per_item,
@@ -83,10 +68,10 @@ def write_text_metrics(
 
 def write_text_values(
     metrics: Sequence[str], tables: Sequence[TextMetricTable], interval: IntervalOptions | None
-) -> statistics_service_pb2.ComputeTextMetricsRequest:
+) -> pb.ComputeTextMetricsRequest:
     """Return the request that averages the values of all parts."""
     return write_fields(
-        statistics_service_pb2.ComputeTextMetricsRequest,
+        pb.ComputeTextMetricsRequest,
         metrics=metrics,
         values=[metrics_pb2.ValueColumn(values=c.values) for c in _joined(tables)],
         interval=interval,

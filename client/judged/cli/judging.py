@@ -350,7 +350,7 @@ def read_judge(
             raise Problem(f"--param {name}: is given twice")
     asked = kind or info.default_judge
     offered = (j for j in info.judges if j.kind == asked and profile in {None, "", j.profile})
-    defaults = {p.name: p.default for each in [*offered][:1] for p in each.parameters}
+    defaults = {p.name: p.default_value for each in [*offered][:1] for p in each.parameters}
     values = {
         name: _typed(defaults.get(name), text.partition("=")[2])
         for name, text in zip(names, parameters, strict=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from judged._views import View
 from judged.errors import InvalidArgument
-from judged.values.intervals import Estimate, estimate_row, estimates_of
+from judged.values.intervals import Estimate, estimate_names, estimate_row, estimates_of
 
 
 class RatingLevel(IntEnum):
@@ -135,5 +135,5 @@ class MeasuredAgreement(View):
         return [row for part in parts for row in part.to_rows()]
 
 
-MEASURES = tuple(part.name for part in fields(Agreement) if part.type == "Estimate | None")
+MEASURES = estimate_names(Agreement)
 """The coefficients of an Agreement, by name."""

@@ -8,15 +8,19 @@ from enum import IntEnum
 from typing import Any
 
 from judged._inputs import (
-    need_choices,
     need_column,
     need_ids,
-    need_numbers,
     set_fields,
 )
 from judged._views import View
 from judged.values.calibrators import Calibrator
-from judged.values.intervals import CorrectedEstimate, Estimate, estimate_row, estimates_of
+from judged.values.intervals import (
+    CorrectedEstimate,
+    Estimate,
+    estimate_names,
+    estimate_row,
+    estimates_of,
+)
 from judged.values.judges import JudgeIdentity
 
 
@@ -78,10 +82,6 @@ class CalibrateOptions:
     criterion: ThresholdCriterion | None = None
     max_share: float | None = None
 
-    def __post_init__(self) -> None:
-        need_choices(self, criterion=ThresholdCriterion)
-        need_numbers(self, "min_score", "precision_floor", "folds", "max_error", "max_share")
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JudgeQuality(View):
@@ -104,6 +104,10 @@ class JudgeQuality(View):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a measure, with its interval."""
         return [estimate_row(*named) for named in estimates_of(self).items()]
+
+
+QUALITY_MEASURES = estimate_names(JudgeQuality)
+"""The measures of a JudgeQuality, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +151,10 @@ class ReliabilityBin:
     """
 
     n: int
-    probability: float
-    relevant: float
-    lower: float
-    upper: float
+    probability: float = 0.0
+    relevant: float = 0.0
+    lower: float = 0.0
+    upper: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)

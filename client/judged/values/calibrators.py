@@ -25,9 +25,9 @@ class ItemShares:
     """
 
     name: str
-    edges: Sequence[float]
-    shares: Sequence[float]
-    variances: Sequence[float]
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+    variances: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,21 @@ class ErrorGuarantee:
     n_clusters: int
     labels_counted: float
     stages_sha256: str
-    data: Sequence[ItemShares] = ()
+    data: tuple[ItemShares, ...] = ()
     labels_needed: int = 0
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> ErrorGuarantee:
         """Return the guarantee of a document; old ones have no data."""
-        data = tuple(ItemShares(**each) for each in fields.get("data", ()))
+        data = tuple(
+            ItemShares(
+                each["name"],
+                tuple(each["edges"]),
+                tuple(each["shares"]),
+                tuple(each["variances"]),
+            )
+            for each in fields.get("data", ())
+        )
         return cls(**{**fields, "data": data})
 
 
@@ -148,6 +156,14 @@ _LEAST_BUCKETS = 20
 """Buckets with an item, of some 24 queries, below which a test sees nothing."""
 _RISK = 0.01
 """How often data that are like the labels are called unlike, at most."""
+
+
+def stages_sha256(stages: Sequence[tuple[str, Calibrator | None]]) -> str:
+    """Return the hash, in hex, of the scoring keys of judges in order, with their calibrations."""
+    texts = (
+        f"{key}:{'' if calibrator is None else calibrator.sha256}" for key, calibrator in stages
+    )
+    return hashlib.sha256("|".join(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

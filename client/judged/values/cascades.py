@@ -13,7 +13,6 @@ from judged._inputs import (
     need_column,
     need_ids,
     need_kind,
-    need_numbers,
     set_fields,
 )
 from judged._views import View
@@ -82,9 +81,6 @@ class CascadeOptions:
     may_abstain: bool = False
     confidence: float | None = None
     seed: int | None = None
-
-    def __post_init__(self) -> None:
-        need_numbers(self, "max_error", "max_share", "max_cost", "confidence", "seed")
 
 
 @dataclass(frozen=True, slots=True)

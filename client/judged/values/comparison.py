@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judged._inputs import need_numbers, set_fields
+from judged._inputs import set_fields
 from judged._views import View
-from judged.values.intervals import Estimate, ends_of
+from judged.values.intervals import Estimate, Options, ends_of
 from judged.values.metrics import MetricTable
 from judged.values.rankings import (
     GainRankings,
@@ -34,19 +34,21 @@ RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues
 
 
 @dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """How runs are compared. None means the server's default: 100,000 permutations, seed 0, 10.
+class CompareOptions(Options):
+    """How runs are compared.
 
     `difference` is a true mean difference, above 0, to tell the power for.
     """
 
-    permutations: int | None = None
-    seed: int | None = None
-    max_moved: int | None = None
+    permutations: int = 100_000
+    seed: int = 0
+    max_moved: int = 10
     difference: float | None = None
 
-    def __post_init__(self) -> None:
-        need_numbers(self, "permutations", "seed", "max_moved", "difference")
+    @property
+    def signature(self) -> str:
+        """How the tests are made, in one stable line."""
+        return f"permutations:{self.permutations}|seed:{self.seed}|v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,9 @@ class MovedQuery:
 class ComparisonPower:
     """Which differences the queries at hand can show; None where that is undefined or unasked."""
 
-    detectable_difference: float | None
-    power: float | None
-    queries_needed: int | None
+    detectable_difference: float | None = None
+    power: float | None = None
+    queries_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 from judged._inputs import need_column, need_ids, set_fields
 from judged._views import View
@@ -22,19 +22,25 @@ class IntervalMethod(IntEnum):
     """Mean and standard error under Student's t."""
 
 
+class Options:
+    """Options of a call, whose defaults are the server's."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:  # noqa: ANN401 - of any field
+        """Return options with what is given; what is None has its default."""
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+
 @dataclass(frozen=True, slots=True)
-class IntervalOptions:
+class IntervalOptions(Options):
     """What interval to make. `resamples` and `seed` are those of the bootstrap; T has none."""
 
     method: IntervalMethod = IntervalMethod.PERCENTILE
     confidence: float = 0.95
     resamples: int = 10_000
     seed: int = 0
-
-    @classmethod
-    def of(cls, **given: Any) -> IntervalOptions:  # noqa: ANN401 - of any field
-        """Return options with what is given; what is None has its default."""
-        return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def signature(self) -> str:
@@ -65,6 +71,11 @@ class Estimate:
     value: float | None = None
     interval: Interval | None = None
 
+    @property
+    def known(self) -> Estimate | None:
+        """The estimate; None for one without a value."""
+        return None if self.value is None else self
+
 
 def ends_of(interval: Interval | None) -> dict[str, float | None]:
     """Return the ends as cells of a row; None without an interval."""
@@ -73,10 +84,14 @@ def ends_of(interval: Interval | None) -> dict[str, float | None]:
     return {"lower": interval.lower, "upper": interval.upper}
 
 
+def estimate_names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass, or one of its values
+    """Return the names of the fields that are estimates, or None."""
+    return tuple(part.name for part in fields(kind) if part.type == "Estimate | None")
+
+
 def estimates_of(value: Any) -> dict[str, Estimate | None]:  # noqa: ANN401 - a dataclass
     """Return the fields of a value that are estimates, or None, by name."""
-    named = (part.name for part in fields(value) if part.type == "Estimate | None")
-    return {name: getattr(value, name) for name in named}
+    return {name: getattr(value, name) for name in estimate_names(value)}
 
 
 def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from judged._inputs import as_list, need_choices, need_numbers, set_fields
+from judged._inputs import as_list, set_fields
 from judged._views import View
 from judged.values.calibrators import Calibrator, ErrorGuarantee, Shift, find_shift
 from judged.values.choices import CacheMode
@@ -35,8 +36,12 @@ class Judge:
     guarantee: ErrorGuarantee | None = None
 
     def __post_init__(self) -> None:
-        need_numbers(self, "min_score")
-        set_fields(self, members=as_list(self.members))
+        members = as_list(self.members)
+        if isinstance(members, list | tuple):
+            members = tuple(
+                PanelMember(each) if isinstance(each, Judge | str) else each for each in members
+            )
+        set_fields(self, members=members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +52,69 @@ class PanelMember:
     weight: float | None = None
 
     def __post_init__(self) -> None:
-        need_numbers(self, "weight")
+        if isinstance(self.judge, str):
+            set_fields(self, judge=Judge(self.judge))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeIdentity:
     """Which judge ran, precisely enough to repeat it.
 
-    `max_grade` is the highest grade of a judge that gives grades: a score times it is the grade.
+    `scoring_key` is a SHA-256 in hex over all that can change a score; `fingerprint` covers
+    min_score too; `signature` is the same for people, in one stable line. `max_grade` is the top
+    of the scale of a judge that gives grades, score times max_grade; 0 for one that gives none.
+    Two are equal where their fingerprints are.
     """
 
-    kind: str
-    profile: str
-    min_score: float
-    signature: str
-    scoring_key: str
+    kind: str = field(compare=False)
+    profile: str = field(compare=False)
+    min_score: float = field(compare=False)
+    signature: str = field(compare=False)
+    scoring_key: str = field(compare=False)
     fingerprint: str
-    max_grade: int = 0
+    max_grade: int = field(default=0, compare=False)
+
+    @classmethod
+    def build(
+        cls,
+        kind: str,
+        profile: str,
+        min_score: float,
+        parts: Sequence[tuple[str, str]],
+        version: int,
+        secret_parts: Sequence[tuple[str, str]] = (),
+    ) -> JudgeIdentity:
+        """Return the identity of a judge from its printable parts, in the order they print.
+
+        `secret_parts` enter the key but are too long to print (full file hashes, say). Fields are
+        length-prefixed, so that no two different lists of parts share a key.
+        """
+        digest = hashlib.sha256()
+        head = [("kind", kind), ("profile", profile), ("version", str(version))]
+        for name, value in [*head, *parts, *secret_parts]:
+            for text in (name, value):
+                raw = text.encode()
+                digest.update(len(raw).to_bytes(8, "big"))
+                digest.update(raw)
+        scoring_key = digest.hexdigest()
+        threshold = format(min_score, ".12g")
+        fingerprint = hashlib.sha256(f"{scoring_key}|{min_score!r}".encode()).hexdigest()
+        printed = [kind]
+        if profile:
+            printed.append(f"profile:{profile}")
+        printed += [f"{name}:{value}" for name, value in parts]
+        printed += [f"min_score:{threshold}", f"v{version}"]
+        return cls(kind, profile, min_score, "|".join(printed), scoring_key, fingerprint)
+
+    def calibrated(self, calibrator: Calibrator) -> JudgeIdentity:
+        """Return the identity of the judge with a calibration: its scores are the same."""
+        sha256 = calibrator.sha256
+        head, threshold, tail = self.signature.rpartition("|min_score:")
+        printed = f"{head}|calibration:{sha256[:8]}{threshold}{tail}"
+        raw = f"{self.scoring_key}|{self.min_score!r}|{sha256}"
+        return replace(
+            self, signature=printed, fingerprint=hashlib.sha256(raw.encode()).hexdigest()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +129,6 @@ class Asking:
     cache: CacheMode = CacheMode.USE
     max_cost: float | None = None
 
-    def __post_init__(self) -> None:
-        need_choices(self, cache=CacheMode)
-        need_numbers(self, "max_cost")
-
 
 @dataclass(frozen=True, slots=True)
 class StageUsage:
@@ -95,6 +142,11 @@ class StageUsage:
     settled: int = 0
     cost: float | None = 0.0
 
+    def __add__(self, other: StageUsage) -> StageUsage:
+        """Return both together."""
+        cost = _added(self.cost, other.cost)
+        return StageUsage(self.judge, self.asked + other.asked, self.settled + other.settled, cost)
+
 
 @dataclass(frozen=True, slots=True)
 class CascadeUsage:
@@ -105,19 +157,15 @@ class CascadeUsage:
     holds for these data, by the `counts` of their items.
     """
 
-    stages: Sequence[StageUsage]
+    stages: tuple[StageUsage, ...]
     avoided_cost: float | None = None
     guarantee: ErrorGuarantee | None = None
     counts: Sequence[int] = field(default=(), repr=False)
 
     def __add__(self, other: CascadeUsage) -> CascadeUsage:
         """Return both together, which are of the same cascade."""
-        pairs = zip(self.stages, other.stages, strict=True)
-        stages = [
-            StageUsage(a.judge, a.asked + b.asked, a.settled + b.settled, _added(a.cost, b.cost))
-            for a, b in pairs
-        ]
-        counts = [sum(each) for each in zip_longest(self.counts, other.counts, fillvalue=0)]
+        stages = tuple(a + b for a, b in zip(self.stages, other.stages, strict=True))
+        counts = tuple(map(sum, zip_longest(self.counts, other.counts, fillvalue=0)))
         cost = _added(self.avoided_cost, other.avoided_cost)
         return CascadeUsage(stages, cost, self.guarantee, counts)
 
@@ -137,7 +185,7 @@ class CascadeUsage:
         """Return what a document of results holds."""
         promised = fields.get("guarantee")
         return cls(
-            [StageUsage(**stage) for stage in fields["stages"]],
+            tuple(StageUsage(**stage) for stage in fields["stages"]),
             fields.get("avoided_cost"),
             None if promised is None else ErrorGuarantee.from_dict(promised),
             fields.get("counts", ()),
@@ -150,13 +198,6 @@ def _added(one: float | None, other: float | None) -> float | None:
 
 def _together(one: CascadeUsage | None, other: CascadeUsage | None) -> CascadeUsage | None:
     return one + other if one is not None and other is not None else one or other
-
-
-def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN401 - fields
-    """Return a value with the sums of all fields but the `others`, which are given."""
-    names = [part.name for part in fields(one) if part.name not in others]
-    sums = {name: getattr(one, name) + getattr(other, name) for name in names}
-    return replace(one, **sums, **others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +235,9 @@ class Usage:
         return _summed(
             self,
             other,
-            cost=_added(self.cost, other.cost),
-            cascade=_together(self.cascade, other.cascade),
-            left_out=tuple(sorted({*self.left_out, *other.left_out})),
+            left_out=tuple(sorted({*self.left_out, *other.left_out}))
+            if self.left_out or other.left_out
+            else (),
         )
 
     @property
@@ -230,10 +271,13 @@ class CostEstimate(View):
 
     def __add__(self, other: CostEstimate) -> CostEstimate:
         """Return both together."""
-        return _summed(
-            self,
-            other,
-            cost=_added(self.cost, other.cost),
-            currency=self.currency or other.currency,
-            cascade=_together(self.cascade, other.cascade),
-        )
+        return _summed(self, other, currency=self.currency or other.currency)
+
+
+def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN401 - fields
+    """Return a value with the sums of all fields but the `others`, which are given."""
+    others["cost"] = _added(one.cost, other.cost)
+    others["cascade"] = _together(one.cascade, other.cascade)
+    names = (part.name for part in fields(one) if part.name not in others)
+    sums = {name: getattr(one, name) + getattr(other, name) for name in names}
+    return type(one)(**sums, **others)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from judged._inputs import as_list, need_choices, need_kind, need_numbers, set_fields
+from judged._inputs import as_list, set_fields
 from judged._views import View, named_mean, plain
 from judged.errors import InvalidArgument
 from judged.values.choices import Matching, NoGold, Unjudged
@@ -39,11 +39,6 @@ class MetricOptions:
     max_documents: int | None = None
 
     def __post_init__(self) -> None:
-        need_choices(self, matching=Matching, no_gold=NoGold, unjudged=Unjudged)
-        need_numbers(self, "relevance_level", "max_documents")
-        if self.interval is not None:
-            what = "IntervalOptions, such as IntervalOptions(IntervalMethod.BCA)"
-            need_kind(self.interval, "interval", IntervalOptions, what)
         set_fields(self, slice_by=as_list(self.slice_by))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from judged._inputs import as_id, as_list, need_numbers, set_fields
+from judged._inputs import as_id, as_list, set_fields
 from judged._views import Listed, View, named_mean
 from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
@@ -94,7 +94,6 @@ class Rubric:
         weights = {} if weights is None else weights
         set_fields(self, rubric=rubric, min_score=min_score, parameters=given)
         set_fields(self, weights=weights, calibration=calibration)
-        need_numbers(self, "min_score")
 
     @property
     def id(self) -> str:

@@ -30,7 +30,7 @@ class ParameterInfo:
     """One parameter of a judge."""
 
     name: str
-    default: Scalar | None
+    default_value: Scalar
     rule: str
     description: str
 
@@ -69,7 +69,7 @@ class MetricInfo:
     name: str
     description: str
     reference: str
-    matching: Sequence[Matching]
+    matching_modes: Sequence[Matching]
 
 
 @dataclass(frozen=True, slots=True)

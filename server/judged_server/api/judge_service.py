@@ -9,10 +9,11 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
+from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
 
 from judged_server.api import streams
-from judged_server.api.convert.info import write_info
+from judged_server.api.convert.info import read_days, write_info
 from judged_server.api.convert.judging import (
     read_asking,
     read_spec,
@@ -34,7 +35,6 @@ from judged_server.api.convert.scoring import (
     write_started,
     write_summary,
 )
-from judged_server.api.convert.tenant_usage import read_days, write_usage
 from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.requests import Admission, Call, Received
@@ -214,7 +214,8 @@ class JudgeService:
 
     async def GetUsage(self, request: pb.GetUsageRequest, _: Call) -> pb.GetUsageResponse:
         """Tell what the tenant has used."""
-        return write_usage(await tenant_usage(self._budgets, read_days(request)))
+        usage = await tenant_usage(self._budgets, read_days(request))
+        return write_fields(pb.GetUsageResponse, usage)
 
 
 def _evaluation_bytes(request: pb.EvaluateRequest, done: Evaluation, judged: JudgedPart) -> bytes:

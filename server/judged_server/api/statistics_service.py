@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from judged.v1 import statistics_service_pb2 as pb
 
-from judged_server.api.convert.statistics.agreement import agreement
-from judged_server.api.convert.statistics.calibration import calibration
-from judged_server.api.convert.statistics.comparison import compare_runs, compared_measures
-from judged_server.api.convert.statistics.frontier import calibrate_cascade
-from judged_server.api.convert.statistics.preferences import ranking
-from judged_server.api.convert.statistics.text_metrics import (
+from judged_server.api.convert.comparison import compare_runs, compared_measures
+from judged_server.api.convert.statistics import (
+    agreement,
+    calibrate_cascade,
+    calibration,
+    ranking,
+)
+from judged_server.api.convert.text_metrics import (
     read_items,
     read_measurement,
     read_values,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import metrics_pb2
+from judged.v1 import metrics_pb2, verdicts_pb2
 
 from judged_server import errors
 from judged_server.api.convert.judging import (
@@ -23,7 +24,6 @@ from judged_server.api.convert.judging import (
     refuse_evaluation,
     take_groups,
     write_identity,
-    write_usage,
 )
 from judged_server.api.convert.metrics import (
     read_options,
@@ -172,7 +172,7 @@ async def _judged_chunk(
             verdicts = await share(work)
             answer.verdicts.CopyFrom(write_verdicts(verdicts))
             if verdicts.columns.usage is not None:
-                answer.usage.CopyFrom(write_usage(verdicts.columns.usage))
+                answer.usage.CopyFrom(write_fields(verdicts_pb2.Usage, verdicts.columns.usage))
             parts.done += contexts
     except Exception as error:  # noqa: BLE001 - one chunk's bug must not end the others
         answer.error.CopyFrom(write_fault(fault_of(error)[1]))
@@ -298,7 +298,7 @@ class _EvaluateStream:
             if judged.on_negatives is not None:
                 answer.negative_verdicts.CopyFrom(write_verdicts(judged.on_negatives))
         if judged.usage is not None:
-            answer.usage.CopyFrom(write_usage(judged.usage))
+            answer.usage.CopyFrom(write_fields(verdicts_pb2.Usage, judged.usage))
         return answer
 
 

@@ -13,16 +13,10 @@ from judged_server.domain.arrays import (
 )
 from judged_server.domain.groups import CallerEmbeddings, GroupSpans, QueryGroup, Spans
 from judged_server.domain.judges import (
-    Calibrator,
-    ErrorGuarantee,
-    ItemShares,
-    JudgeIdentity,
     JudgeSpec,
     PanelMember,
     ParameterScalar,
-    stages_sha256,
 )
-from judged_server.domain.usage import CascadeUsage, StageUsage, Usage
 from judged_server.domain.verdicts import (
     TIE_TOLERANCE,
     ScoreColumns,
@@ -38,30 +32,22 @@ __all__ = [
     "TIE_TOLERANCE",
     "BoolArray",
     "ByteArray",
-    "Calibrator",
     "CallerEmbeddings",
-    "CascadeUsage",
-    "ErrorGuarantee",
     "Float32Array",
     "FloatArray",
     "GroupSpans",
     "IntArray",
-    "ItemShares",
-    "JudgeIdentity",
     "JudgeSpec",
     "PanelMember",
     "ParameterScalar",
     "QueryGroup",
     "ScoreColumns",
     "Spans",
-    "StageUsage",
     "UnsignedArray",
-    "Usage",
     "VerdictCounts",
     "VerdictDetail",
     "VerdictFault",
     "VerdictSample",
     "Verdicts",
     "min_passing_score",
-    "stages_sha256",
 ]

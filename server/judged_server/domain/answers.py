@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
+from judged.values.judges import JudgeIdentity, Usage
 
-from judged_server.domain.judges import Calibrator, JudgeIdentity, ParameterScalar
-from judged_server.domain.usage import Usage
+from judged_server.domain.judges import ParameterScalar
 from judged_server.domain.verdicts import VerdictFault
 
 

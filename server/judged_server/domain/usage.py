@@ -1,112 +1,15 @@
-"""What calls to language models took, and what one call may spend: money in whole nano-units."""
+"""What one call may spend: money in whole nano-units."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
-from itertools import zip_longest
 
-from judged_server.domain.judges import ErrorGuarantee
+from judged.values.judges import Usage
 
 NANO = 10**9
 MOST_NANO = 1 << 62
 """No amount is larger, so that each fits into 64 bits, and so does the sum of two."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageUsage:
-    """What one stage of a cascade did: items that it was asked about, and settled."""
-
-    judge: str
-    asked: int = 0
-    settled: int = 0
-    cost: float | None = 0.0
-
-    def __add__(self, other: StageUsage) -> StageUsage:
-        """Return both together."""
-        cost = _added(self.cost, other.cost)
-        return StageUsage(self.judge, self.asked + other.asked, self.settled + other.settled, cost)
-
-
-@dataclass(frozen=True, slots=True)
-class CascadeUsage:
-    """What a cascade did as a whole.
-
-    `avoided_cost` is what the calls that it did not make would have cost at most, None where a
-    price is not known; `guarantee` is that of the request, and `counts` are of the items in the
-    bins of its data.
-    """
-
-    stages: tuple[StageUsage, ...]
-    avoided_cost: float | None = 0.0
-    guarantee: ErrorGuarantee | None = None
-    counts: tuple[int, ...] = ()
-
-    def __add__(self, other: CascadeUsage) -> CascadeUsage:
-        """Return both together, which are of the same cascade."""
-        stages = tuple(a + b for a, b in zip(self.stages, other.stages, strict=True))
-        cost = _added(self.avoided_cost, other.avoided_cost)
-        counts = tuple(map(sum, zip_longest(self.counts, other.counts, fillvalue=0)))
-        return replace(self, stages=stages, avoided_cost=cost, counts=counts)
-
-
-def _added(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What calls to language models took; `calls` were answered, `attempts` were made.
-
-    `cost` is None when the price of a call is not known. `latency_s` is summed over the calls.
-    `cached` samples came from the verdict cache, `shared` ones from a question of another caller.
-    `avoided_calls` were not made, since an earlier stage of a cascade settled the item; `cascade`
-    is what its stages did, None for other judges. `estimated` calls have a count of tokens, or a
-    cost, that is not the provider's but the most there can be. `left_out` names what stood beside
-    replies and can't be what its name says.
-    """
-
-    calls: int = 0
-    attempts: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = 0.0
-    latency_s: float = 0.0
-    cached: int = 0
-    shared: int = 0
-    avoided_calls: int = 0
-    cascade: CascadeUsage | None = None
-    estimated: int = 0
-    left_out: frozenset[str] = frozenset()
-
-    def __add__(self, other: Usage) -> Usage:
-        """Return both together."""
-        if self._is_nothing and (self.cost is not None or other.cost is None):
-            return other  # most sums begin so
-        both = self.cascade is not None and other.cascade is not None
-        return Usage(
-            self.calls + other.calls,
-            self.attempts + other.attempts,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            _added(self.cost, other.cost),
-            self.latency_s + other.latency_s,
-            self.cached + other.cached,
-            self.shared + other.shared,
-            self.avoided_calls + other.avoided_calls,
-            self.cascade + other.cascade  # type: ignore[operator]  # both are there
-            if both
-            else self.cascade or other.cascade,
-            self.estimated + other.estimated,
-            self.left_out | other.left_out,
-        )
-
-    @property
-    def _is_nothing(self) -> bool:
-        tokens = self.input_tokens or self.output_tokens
-        asked = self.calls or self.attempts or tokens or self.latency_s or self.cost
-        return not (asked or self.cached or self.shared or self.avoided_calls or self.cascade)
 
 
 class CostTracker:

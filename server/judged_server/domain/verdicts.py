@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 from judged.values.choices import Flag, Status
+from judged.values.judges import Usage
 
 from judged_server.domain.arrays import BoolArray, ByteArray, FloatArray
-from judged_server.domain.usage import Usage
 
 TIE_TOLERANCE = 1e-9
 """Added to a score before it is compared, so that one printed equal to the threshold passes."""

@@ -10,11 +10,11 @@ from typing import Protocol
 
 import numpy as np
 from judged.values.choices import CacheMode, Flag, Status
+from judged.values.judges import JudgeIdentity
 
 from judged_server.audit import CallNotes
 from judged_server.domain import (
     ByteArray,
-    JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
     QueryGroup,

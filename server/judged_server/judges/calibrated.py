@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from judged.values.calibrators import Calibrator
+from judged.values.judges import JudgeIdentity
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from judged_server.domain import Calibrator, JudgeIdentity, QueryGroup, ScoreColumns
+from judged_server.domain import QueryGroup, ScoreColumns
 from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, Judge
 from judged_server.settings import SettingsError
@@ -112,8 +114,8 @@ def _load(path: Path) -> Calibrator:
             f"calibrations_dir: {path}: holds nothing that labels made, since they were too few; "
             "make it anew with `judged calibrate` from more"
         )
-    numbers = (read.slope, read.intercept, read.min_score, read.accept, read.reject)
-    calibrator = Calibrator(read.scoring_key, *numbers)
+    numbers = read.model_dump(exclude={"judged_calibration", "sha256", "fitted"})
+    calibrator = Calibrator(**numbers)
     if calibrator.sha256 != read.sha256:
         raise SettingsError(
             f"calibrations_dir: {path}: was changed after it was made, its sha256 is another; "

@@ -20,28 +20,22 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
+from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares, stages_sha256
 from judged.values.choices import CacheMode, Flag, Source, Status
+from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 
 from judged_server import errors
 from judged_server.domain import (
     BoolArray,
     ByteArray,
-    Calibrator,
-    CascadeUsage,
-    ErrorGuarantee,
     FloatArray,
     IntArray,
-    ItemShares,
-    JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
-    StageUsage,
-    Usage,
     VerdictDetail,
     VerdictFault,
-    stages_sha256,
 )
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.judges.base import Caller, Judge, Parameter, Profile, PureJudge
@@ -102,7 +96,7 @@ class Stage:
         """Return how sure it is that items are relevant, by their best scores."""
         if self.calibrator is None:
             return best
-        return Platt(self.calibrator.slope, self.calibrator.intercept).probabilities(best)
+        return Platt.of(self.calibrator).probabilities(best)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from judged.values.calibrators import Calibrator
+
 from judged_server import errors
-from judged_server.domain import Calibrator, JudgeSpec, ParameterScalar, QueryGroup
+from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup
 from judged_server.judges.base import Judge, JudgeKind, Parameter, Profile
 from judged_server.judges.calibrated import CalibratedJudge, find_calibrator
 from judged_server.judges.cascade import CascadeKind, check_stages

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
+from judged_server.domain import FloatArray, JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.base import Profile, PureJudge
 from judged_server.judges.lexical.tokens import normalise
 

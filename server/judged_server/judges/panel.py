@@ -19,17 +19,16 @@ from operator import add
 
 import numpy as np
 from judged.values.choices import CacheMode, Source, Status
+from judged.values.judges import JudgeIdentity, Usage
 
 from judged_server import errors
 from judged_server.domain import (
     BoolArray,
     ByteArray,
-    JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
-    Usage,
     VerdictDetail,
     VerdictFault,
     Verdicts,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from judged.values.choices import Status
+from judged.values.judges import JudgeIdentity
 
 from judged_server.domain import (
     ByteArray,
     Float32Array,
     FloatArray,
     IntArray,
-    JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
     QueryGroup,

@@ -9,15 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import (
-    FloatArray,
-    GroupSpans,
-    JudgeIdentity,
-    JudgeSpec,
-    QueryGroup,
-    ScoreColumns,
-)
+from judged_server.domain import FloatArray, GroupSpans, JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.base import Parameter, Profile, PureJudge
 
 VERSION = 1

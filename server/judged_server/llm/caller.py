@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from judged.values.choices import CacheMode, Source, Status
+from judged.values.judges import Usage
 
 from judged_server import recorder, tracing
-from judged_server.domain import Usage
 from judged_server.domain.usage import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budget.budgets import Budgets
@@ -389,7 +389,7 @@ def _usage(done: Completed, card: ChatModelCard) -> Usage:
     return Usage(
         *(1, done.attempts, tokens.input_tokens, tokens.output_tokens, cost, done.latency_s),
         estimated=int(tokens.estimated or done.in_doubt > 0),
-        left_out=frozenset(f"{name}: {what}" for what in done.reply.left_out),
+        left_out=tuple(sorted({f"{name}: {what}" for what in done.reply.left_out})),
     )
 
 

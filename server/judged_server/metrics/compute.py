@@ -19,6 +19,7 @@ from functools import reduce
 from operator import add
 
 import numpy as np
+from judged.values.metrics import MetricCounts
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
@@ -39,7 +40,6 @@ from judged_server.metrics.table import (
     Bounds,
     MatchingMode,
     MetricColumn,
-    MetricCounts,
     MetricOptions,
     MetricTable,
     NoGoldPolicy,

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
-from judged.values.intervals import Interval, IntervalOptions
+from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions
+from judged.values.metrics import MetricCounts
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals
-from judged_server.statistics.prediction_powered import CorrectedMean
 
 
 class MatchingMode(IntEnum):
@@ -110,7 +110,7 @@ class MetricColumn:
     upper: float | None = None
     bounds: Bounds | None = None
     interval: Interval | None = None
-    corrected: CorrectedMean | None = None
+    corrected: CorrectedEstimate | None = None
     query_lower: FloatArray | None = None
     query_upper: FloatArray | None = None
 
@@ -118,27 +118,6 @@ class MetricColumn:
     def n(self) -> int:
         """The number of queries in the mean."""
         return len(self.values)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricCounts:
-    """What went into the means and what did not: queries, but for the last three.
-
-    `queries` is the sum of `evaluated` and all that was skipped. `skipped_unsettled` counts
-    queries whose hits hang on missing verdicts. `duplicates` counts documents that were dropped,
-    `retrieved` those ranked in the evaluated queries, `unjudged` those retrieved there that the
-    qrels do not judge.
-    """
-
-    queries: int
-    evaluated: int
-    skipped_no_gold: int = 0
-    skipped_missing: int = 0
-    skipped_unjudged: int = 0
-    skipped_unsettled: int = 0
-    duplicates: int = 0
-    retrieved: int = 0
-    unjudged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

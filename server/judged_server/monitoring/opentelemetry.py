@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import requests
 from judged.values import choices
+from judged.values.judges import JudgeIdentity
 from opentelemetry import context, trace
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import Context
@@ -33,7 +34,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
+from judged_server.domain import QueryGroup, Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.settings import SettingsError
 from judged_server.tracing import ModelCall, StageRun

@@ -29,6 +29,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from judged.values.agreement import MEASURES, Agreement, RatingLevel, RatingTable
@@ -45,7 +46,6 @@ from judged_server.statistics.resampling import (
     check_resampling,
     deal,
     estimate,
-    known,
     ratio,
     undefined_intervals,
 )
@@ -354,7 +354,8 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     n_complete = int(np.count_nonzero((codes >= 0).all(axis=1)))
     warnings = _warnings(found, layout, len(codes), n_complete)
     warnings += spelling_warnings(ratings)
-    return replace(told, **known(found), warnings=tuple(warnings))
+    known: dict[str, Any] = {name: one.known for name, one in found.items()}
+    return replace(told, **known, warnings=tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)

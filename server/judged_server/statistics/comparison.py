@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from judged.values.intervals import Interval, IntervalOptions
+from judged.values.comparison import CompareOptions, MovedQuery, RunComparison, TestResult
+from judged.values.intervals import Estimate, Interval, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, FloatArray, IntArray
 from judged_server.errors import InvalidField
@@ -25,7 +27,6 @@ from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import MAX_MEANS, check_work, mean_intervals
 from judged_server.statistics.paired_tests import (
     PairedTest,
-    Power,
     check_flips,
     mcnemar,
     paired_t_power,
@@ -86,20 +87,10 @@ def pair_up(baseline: RunValues, run: RunValues, places: dict[str, int], field: 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedTest:
-    """A test with its p-value corrected in two ways over all comparisons of the call."""
-
-    statistic: float | None
-    p_value: float
-    p_holm: float
-    p_benjamini_hochberg: float
-
-
 def corrected_tests(
     shared: Sequence[Pair], n_queries: int, permutations: int, seed: int
-) -> dict[str, dict[int, CorrectedTest]]:
-    """Return every test by its name, then by the number of the comparison.
+) -> dict[str, dict[int, TestResult]]:
+    """Return every test by its name in a RunComparison, then by the number of the comparison.
 
     `n_queries` is the number of the baseline's queries. McNemar's test applies where all values of
     both runs are 0 or 1, the others everywhere.
@@ -110,9 +101,12 @@ def corrected_tests(
     }
 
 
-def _single_tests(shared: Sequence[Pair], n_metrics: int) -> dict[str, dict[int, CorrectedTest]]:
+def _single_tests(shared: Sequence[Pair], n_metrics: int) -> dict[str, dict[int, TestResult]]:
     """Return the tests that need one comparison at a time: by name, then by its place."""
-    methods: dict[str, Callable[[FloatArray], PairedTest]] = {"t": t_test, "wilcoxon": wilcoxon}
+    methods: dict[str, Callable[[FloatArray], PairedTest]] = {
+        "t_test": t_test,
+        "wilcoxon": wilcoxon,
+    }
     places = [(metric, pair) for metric in range(n_metrics) for pair in shared]
     tests = {
         name: {i: test(pair.differences[metric]) for i, (metric, pair) in enumerate(places)}
@@ -132,7 +126,7 @@ def _boolean(values: FloatArray) -> bool:
 
 def _permutation(
     shared: Sequence[Pair], n_queries: int, permutations: int, seed: int
-) -> dict[int, CorrectedTest]:
+) -> dict[int, TestResult]:
     """Return the sign-flip tests. A query has the same signs in all of them."""
     n_metrics = len(shared[0].differences)
     spread = np.zeros((n_metrics, len(shared), n_queries))
@@ -144,13 +138,13 @@ def _permutation(
     return _corrected({i: PairedTest(float(mean), p) for i, (mean, p) in enumerate(results)})
 
 
-def _corrected(tests: dict[int, PairedTest]) -> dict[int, CorrectedTest]:
+def _corrected(tests: dict[int, PairedTest]) -> dict[int, TestResult]:
     p_values = np.array([test.p_value for test in tests.values()])
     corrected = zip(
         tests.items(), holm(p_values).tolist(), benjamini_hochberg(p_values).tolist(), strict=True
     )
     return {
-        i: CorrectedTest(test.statistic, test.p_value, p_holm, p_bh)
+        i: TestResult(test.statistic, test.p_value, p_holm, p_bh)
         for (i, test), p_holm, p_bh in corrected
     }
 
@@ -189,56 +183,13 @@ LARGEST_VALUE = 1e100
 """Values beyond this are refused: their squares could overflow."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """How runs are compared. `difference` is a true mean difference to tell the power for."""
-
-    permutations: int = 100_000
-    seed: int = 0
-    max_moved: int = 10
-    difference: float | None = None
-
-    @property
-    def signature(self) -> str:
-        """How the tests are made, in one stable line."""
-        return f"permutations:{self.permutations}|seed:{self.seed}|v1"
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A query whose value differs between two runs."""
-
-    query_id: str
-    baseline: float
-    run: float
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One metric of two runs, named by their places, on the n queries that they share."""
-
-    metric: int
-    run: int
-    n: int
-    baseline_mean: float
-    run_mean: float
-    interval: Interval | None
-    effect_size: float | None
-    tests: dict[str, CorrectedTest]
-    wins: int
-    losses: int
-    ties: int
-    moved: tuple[Moved, ...]
-    power: Power
-    warnings: tuple[str, ...]
-
-
 def compare(
     runs: Sequence[RunValues],
     options: CompareOptions,
     intervals: IntervalOptions,
+    metrics: Sequence[str],
     field: str = "runs",
-) -> list[Comparison]:
+) -> list[RunComparison]:
     """Return how each later run differs from the first, by metric (row of the values), then by run.
 
     Raises InvalidField at `field[i]` for a run that shares fewer than two queries with the first
@@ -256,17 +207,16 @@ def compare(
     check_work(sum(len(pair.places) for pair in shared), n_metrics, intervals)
     check_flips(len(places), n_metrics * len(shared), options.permutations)
     found = _intervals(shared, intervals)
-    comparisons = [
-        comparison
-        for j, pair in enumerate(shared, start=1)
-        for comparison in _comparisons(pair, j, options, intervals, found[j - 1])
-    ]
-    comparisons.sort(key=lambda made: (made.metric, made.run))
     tests = corrected_tests(shared, len(places), options.permutations, options.seed)
-    return [
-        replace(made, tests={name: column[i] for name, column in tests.items() if i in column})
-        for i, made in enumerate(comparisons)
-    ]
+    comparisons: list[RunComparison] = []
+    for row, metric in enumerate(metrics):
+        for pair, run, made in zip(shared, runs[1:], found, strict=True):
+            checkpoint()
+            place = len(comparisons)
+            of_pair: dict[str, Any] = {name: column.get(place) for name, column in tests.items()}
+            numbers = _numbers(pair, row, options, intervals, made[row])
+            comparisons.append(RunComparison(metric, baseline.name, run.name, **numbers, **of_pair))
+    return comparisons
 
 
 def _intervals(
@@ -293,48 +243,40 @@ def _intervals(
     return found
 
 
-def _comparisons(
+def _numbers(
     pair: Pair,
-    run: int,
+    metric: int,
     options: CompareOptions,
     intervals: IntervalOptions,
-    found: Sequence[Interval | None],
-) -> list[Comparison]:
-    """Return a comparison a metric, without the tests."""
-    n = len(pair.places)
-    made = []
-    rows = zip(pair.baseline, pair.run, pair.differences, found, strict=True)
-    for metric, (before, after, differences, interval) in enumerate(rows):
-        checkpoint()
-        spread = float(differences.std(ddof=1)) if varies(differences) else 0.0
-        wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
-        made.append(
-            Comparison(
-                metric=metric,
-                run=run,
-                n=n,
-                baseline_mean=math.fsum(before.tolist()) / n,
-                run_mean=math.fsum(after.tolist()) / n,
-                interval=interval,
-                effect_size=float(differences.mean()) / spread if spread else None,
-                tests={},
-                wins=wins,
-                losses=losses,
-                ties=n - wins - losses,
-                moved=_moved(pair, metric, options.max_moved),
-                power=paired_t_power(n, spread, 1 - intervals.confidence, options.difference),
-                warnings=tuple(_warnings(pair, differences)),
-            )
-        )
-    return made
+    interval: Interval | None,
+) -> dict[str, Any]:
+    """Return what there is to say of one metric of a pair beside the tests, by field."""
+    n, differences = len(pair.places), pair.differences[metric]
+    spread = float(differences.std(ddof=1)) if varies(differences) else 0.0
+    wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
+    before = math.fsum(pair.baseline[metric].tolist()) / n
+    after = math.fsum(pair.run[metric].tolist()) / n
+    return {
+        "n": n,
+        "baseline_mean": before,
+        "run_mean": after,
+        "difference": Estimate(after - before, interval),
+        "effect_size": float(differences.mean()) / spread if spread else None,
+        "wins": wins,
+        "losses": losses,
+        "ties": n - wins - losses,
+        "moved": _moved(pair, metric, options.max_moved),
+        "power": paired_t_power(n, spread, 1 - intervals.confidence, options.difference),
+        "warnings": tuple(_warnings(pair, differences)),
+    }
 
 
-def _moved(pair: Pair, metric: int, most: int) -> tuple[Moved, ...]:
+def _moved(pair: Pair, metric: int, most: int) -> tuple[MovedQuery, ...]:
     """Return the queries that changed, the largest change first, ties in the baseline's order."""
     differences = pair.differences[metric]
     order = np.argsort(-np.abs(differences), kind="stable")[:most].tolist()
     return tuple(
-        Moved(pair.query_ids[i], float(pair.baseline[metric, i]), float(pair.run[metric, i]))
+        MovedQuery(pair.query_ids[i], float(pair.baseline[metric, i]), float(pair.run[metric, i]))
         for i in order
         if differences[i] != 0
     )

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from judged.values.comparison import ComparisonPower
 
 from judged_server.domain import TIE_TOLERANCE, FloatArray, IntArray
 from judged_server.errors import InvalidField
@@ -239,28 +240,21 @@ _LARGE_N = 100_000
 _MOST_QUERIES = 2.0**53
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
-    """What n queries can show; None where the differences do not vary or nobody asked."""
-
-    detectable_difference: float | None
-    power: float | None
-    queries_needed: int | None
-
-
-def paired_t_power(n: int, spread: float, alpha: float, difference: float | None) -> Power:
+def paired_t_power(
+    n: int, spread: float, alpha: float, difference: float | None
+) -> ComparisonPower:
     """Return the power of the two-sided paired t-test of n >= 2 differences.
 
     `spread` is their standard deviation, 0 when they do not vary; `difference` is a true mean
     difference, above 0, or None.
     """
     if spread <= 0:
-        return Power(None, None, None)
+        return ComparisonPower()
     detectable = _detectable_noncentrality(n, alpha) * spread / math.sqrt(n)
     if difference is None:
-        return Power(detectable, None, None)
+        return ComparisonPower(detectable)
     effect = difference / spread
-    return Power(detectable, _power(n, effect, alpha), _queries_needed(effect, alpha))
+    return ComparisonPower(detectable, _power(n, effect, alpha), _queries_needed(effect, alpha))
 
 
 def _power(n: int, effect: float, alpha: float) -> float:

@@ -38,7 +38,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.intervals import Estimate, Interval
+from judged.values.intervals import CorrectedEstimate, Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.intervals import mean, t_quantile
@@ -57,28 +57,6 @@ _EQUAL = 1e-9
 _NOT_BY_CHANCE = 3.5  # standard errors
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedMean:
-    """A mean three ways. `corrected` has no value with fewer than two labelled clusters.
-
-    n_labelled  the number of clusters with at least one label.
-    n           the number of clusters with machine values, the labelled ones included.
-    power       how much the machine's values were trusted, from 0 to 1.
-    half_width_with_more  half the width that the corrected interval would have with MORE_LABELS
-                labels more, drawn the same way; None without an interval, where every item has a
-                label, and where labels hardly differ, so that nothing can be foretold.
-    """
-
-    corrected: Estimate
-    naive: Estimate
-    labels_only: Estimate
-    n_labelled: int
-    n: int
-    power: float
-    warnings: tuple[str, ...] = ()
-    half_width_with_more: float | None = None
-
-
 def correct_mean(
     machine: FloatArray,
     human: FloatArray,
@@ -88,7 +66,7 @@ def correct_mean(
     inclusion: FloatArray | None = None,
     confidence: float = 0.95,
     unit: str = "queries",
-) -> CorrectedMean:
+) -> CorrectedEstimate:
     """Return the mean that human values of all items would have, estimated from some of them.
 
     machine   float64[N], finite: the machine's value of every item.
@@ -117,7 +95,7 @@ def correct_mean(
         warning = (
             f"labelled {unit}: {n_labelled}; a correction needs 2, and {ENOUGH_LABELS} to hold"
         )
-        return CorrectedMean(Estimate(None), naive, labels_only, n_labelled, n, 0.0, (warning,))
+        return CorrectedEstimate(None, naive, labels_only, n_labelled, n, 0.0, (warning,))
     fit = _tune(machine, human, labelled, sample)
     rest = human - fit.power * machine[labelled]
     possible = _Range(range_.low - fit.power * range_.high, range_.high - fit.power * range_.low)
@@ -134,7 +112,7 @@ def correct_mean(
     corrected = Estimate(
         range_.clip(found.value), found.interval("prediction_powered|variance:jackknife")
     )
-    return CorrectedMean(
+    return CorrectedEstimate(
         corrected, naive, labels_only, n_labelled, n, fit.power, warnings, found.with_more()
     )
 
@@ -367,10 +345,10 @@ def _plain(
     n: int,
     range_: _Range,
     confidence: float,
-) -> Estimate:
+) -> Estimate | None:
     """Return the mean of labels alone; its interval is Student's when each item stands alone."""
     if not len(values):
-        return Estimate(None)
+        return None
     if sample.n_clusters < 2:
         return Estimate(sample.mean(values))
     fit = _Fit(0.0, sample.leverage, max(sample.counted - 1, 1))

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.intervals import Estimate, IntervalOptions
+from judged.values.calibration import QUALITY_MEASURES, JudgeQuality
+from judged.values.intervals import IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, min_passing_score
 from judged_server.statistics.resampling import (
@@ -31,15 +32,6 @@ BINS = 10
 
 _STRETCH = 64  # items whose pairs are counted one by one
 _STRETCHES = 1 << 10  # that are counted at once
-QUALITY_MEASURES = (
-    "accuracy",
-    "balanced_accuracy",
-    "cohen_kappa",
-    "precision",
-    "recall",
-    "auc",
-    "expected_calibration_error",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +49,6 @@ class LabelledScores:
         """Return the verdicts under a threshold, as `Verdicts.decide` gives them."""
         verdicts: BoolArray = self.scores >= min_passing_score(min_score)
         return verdicts
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeQuality:
-    """How well a judge follows labels; an undefined value has a warning."""
-
-    n: int
-    true_positives: int
-    false_positives: int
-    true_negatives: int
-    false_negatives: int
-    accuracy: Estimate
-    balanced_accuracy: Estimate
-    cohen_kappa: Estimate
-    precision: Estimate
-    recall: Estimate
-    auc: Estimate
-    expected_calibration_error: Estimate
-    warnings: tuple[str, ...] = ()
 
 
 def judge_quality(
@@ -118,7 +91,8 @@ def judge_quality(
         *_undefined(tp, fp, fn, tn),
         *undefined_intervals(QUALITY_MEASURES, estimates),
     ]
-    found = dict(zip(QUALITY_MEASURES, estimates, strict=True))
+    known = (one.known for one in estimates)
+    found = dict(zip(QUALITY_MEASURES, known, strict=True))
     return JudgeQuality(len(verdicts), tp, fp, tn, fn, **found, warnings=tuple(warnings))
 
 

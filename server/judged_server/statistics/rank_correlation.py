@@ -24,7 +24,6 @@ from judged_server.statistics.resampling import (
     Units,
     check_resampling,
     estimate,
-    known,
     ratio,
     undefined_intervals,
 )
@@ -52,7 +51,7 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
     products = _Products.of(reference, judged)
     estimates, _ = estimate(products.values, units, options)
     warnings = _warnings(n, estimates, reference, judged)
-    found = known(dict(zip(_NAMES, estimates, strict=True)))
+    found = dict(zip(_NAMES, (one.known for one in estimates), strict=True))
     return RankAgreement(n, **found, warnings=tuple(warnings))
 
 

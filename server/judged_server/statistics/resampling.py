@@ -18,9 +18,8 @@ the same thing; the standard error of 1,024 groups varies by about 2 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from judged.values.intervals import Estimate, Interval, IntervalMethod, IntervalOptions
@@ -159,11 +158,6 @@ def estimate(
         interval = _interval(lower, upper, error, missing, units, options)
         estimates.append(Estimate(float(value), interval))
     return tuple(estimates), tuple(left_out)
-
-
-def known(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Return estimates as fields of a result, None for one without a value."""
-    return {name: one if one.value is not None else None for name, one in estimates.items()}
 
 
 def undefined_intervals(names: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from judged.values.choices import CacheMode
+from judged.values.judges import CostEstimate
 
-from judged_server.domain import CascadeUsage, QueryGroup
+from judged_server.domain import QueryGroup
 from judged_server.domain.answers import AnswerItem
 from judged_server.domain.usage import to_amount
 from judged_server.judges.base import Judge
@@ -26,23 +27,6 @@ _AT_ONCE = 32
 """Look-ups in the cache between two breaths of the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What work would take at most; `cost` is None where a price is not known.
-
-    `contexts` counts pairs of an item and a rubric where answers are scored, `cache_hits` samples.
-    """
-
-    contexts: int
-    distinct_texts: int
-    cache_hits: int = 0
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = 0.0
-    cascade: CascadeUsage | None = None
-
-
 class Estimator:
     """Estimates work. One instance serves all calls of a process."""
 
@@ -56,7 +40,7 @@ class Estimator:
         groups: Sequence[QueryGroup],
         mode: CacheMode,
         max_cost: float | None = None,
-    ) -> Estimate:
+    ) -> CostEstimate:
         """Return what judging the groups would take; no calls for judges that ask no model.
 
         What `max_cost` leaves unasked is counted too, but not among what the stages of a cascade
@@ -69,12 +53,12 @@ class Estimator:
         cascade = None
         if isinstance(judge, Cascade):
             cascade = await asyncio.to_thread(judge.estimate, groups, max_cost)
-        begun = Estimate(contexts, texts, cascade=cascade)
+        begun = CostEstimate(contexts, texts, currency=self.currency, cascade=cascade)
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 
     async def scoring(
         self, items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer], mode: CacheMode
-    ) -> Estimate:
+    ) -> CostEstimate:
         """Return what scoring the items would take."""
 
         def planned_calls() -> Iterable[PlannedCall]:
@@ -86,11 +70,15 @@ class Estimator:
         pairs = len(items) * len(scorers)
         of_each = ((item.query, item.answer, *item.references, *item.contexts) for item in items)
         texts = await asyncio.to_thread(_distinct, of_each)
-        return await self._estimate(Estimate(pairs, texts), planned_calls, mode)
+        begun = CostEstimate(pairs, texts, currency=self.currency)
+        return await self._estimate(begun, planned_calls, mode)
 
     async def _estimate(
-        self, begun: Estimate, planned_calls: Callable[[], Iterable[PlannedCall]], mode: CacheMode
-    ) -> Estimate:
+        self,
+        begun: CostEstimate,
+        planned_calls: Callable[[], Iterable[PlannedCall]],
+        mode: CacheMode,
+    ) -> CostEstimate:
         hits: set[int] = set()
         if mode is not CacheMode.REFRESH:
             hits = await self._hits(planned_calls())
@@ -113,7 +101,9 @@ def _distinct(texts: Iterable[Sequence[str]]) -> int:
     return len({text for some in texts for text in some})
 
 
-def _sum(begun: Estimate, planned_calls: Iterable[PlannedCall], hits: Collection[int]) -> Estimate:
+def _sum(
+    begun: CostEstimate, planned_calls: Iterable[PlannedCall], hits: Collection[int]
+) -> CostEstimate:
     """Return the sum of all that the cache would not answer, looking for a caller between them."""
     calls = input_tokens = output_tokens = 0
     cost: int | None = 0

@@ -19,17 +19,16 @@ from typing import Any
 
 import numpy as np
 from judged.values.choices import Status
+from judged.values.judges import JudgeIdentity, Usage
 
 from judged_server import errors
 from judged_server.domain import (
     BoolArray,
     FloatArray,
     IntArray,
-    JudgeIdentity,
     JudgeSpec,
     QueryGroup,
     ScoreColumns,
-    Usage,
     VerdictCounts,
     VerdictFault,
     Verdicts,

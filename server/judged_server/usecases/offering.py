@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judged_server.domain import Calibrator
+from judged.values.calibrators import Calibrator
+
 from judged_server.embedding.base import Embedder, Embedders, ModelCard
 from judged_server.errors import JudgedError, ModelNotConfigured, ModelNotInstalled, did_you_mean
 from judged_server.judges.base import JudgeKind

@@ -13,10 +13,11 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
 
 from judged_server import errors, tracing
-from judged_server.domain import Calibrator, VerdictFault
+from judged_server.domain import VerdictFault
 from judged_server.domain.answers import (
     AnswerItem,
     AnswerScore,

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from judged.values.server_info import BudgetLeft, TenantUsage, UsageRow
+
+from judged_server.domain.usage import to_amount
 from judged_server.errors import Overloaded
 from judged_server.llm.budget.account import Period
-from judged_server.llm.budget.budgets import BudgetLeft, Budgets
+from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import LedgerFault, Used
+from judged_server.store.ledger import LedgerFault
 from judged_server.tenant import TENANT
 
 _BACK_AFTER_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class TenantUsage:
-    """What the tenant used, the oldest day first, and its budgets, each with when it is renewed.
-
-    `used` is None where the server writes nothing down. Money is in `currency`.
-    """
-
-    tenant: str
-    currency: str
-    used: Sequence[Used] | None
-    budgets: Sequence[tuple[BudgetLeft, datetime]]
 
 
 async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) -> TenantUsage:
@@ -46,9 +34,31 @@ async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) 
         ) from None
     return TenantUsage(
         TENANT.get().name,
-        budgets.currency,
-        used,
-        [(each, _renewed(each.period, today.year, today.month, today.day)) for each in left],
+        used is not None,
+        [
+            UsageRow(
+                row.day,
+                row.judge,
+                row.rubric,
+                row.model,
+                row.questions,
+                row.input_tokens,
+                row.output_tokens,
+                to_amount(row.nano),
+                row.currency,
+            )
+            for row in used or ()
+        ],
+        [
+            BudgetLeft(
+                each.name,
+                to_amount(each.limit),
+                to_amount(each.left),
+                budgets.currency,
+                _renewed(each.period, today.year, today.month, today.day),
+            )
+            for each in left
+        ],
     )
 
 

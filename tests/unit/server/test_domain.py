@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from judged.values.judges import JudgeIdentity, Usage
 from judged_server.domain import (
     TIE_TOLERANCE,
-    JudgeIdentity,
     ScoreColumns,
-    Usage,
     VerdictDetail,
     Verdicts,
     min_passing_score,

@@ -95,8 +95,11 @@ class CompareCommand(ResultCommand, AnySignature):
                 "FILE"
             )
         names = run_names(runs)
-        asked = CompareOptions(
-            *(self.permutations, self.seed, max(self.moved, _DEFAULT_MOVED), self.difference)
+        asked = CompareOptions.of(
+            permutations=self.permutations,
+            seed=self.seed,
+            max_moved=max(self.moved, _DEFAULT_MOVED),
+            difference=self.difference,
         )
         interval = None  # the server's default
         if self.confidence is not None or self.seed is not None:

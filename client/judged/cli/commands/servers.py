@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -63,7 +64,7 @@ class JudgesCommand(ServerCommand):
         table.columns[-1].justify = "left"
         table.columns[-1].no_wrap = False
         for judge in info.judges:  # the first profile of a judge is its default
-            parameters = " ".join(f"{p.name}={_value(p.default)}" for p in judge.parameters)
+            parameters = " ".join(f"{p.name}={_value(p.default_value)}" for p in judge.parameters)
             table.add_row(_name_of(judge), f"{judge.default_min_score:g}", parameters or "-")
         rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
         out.show(
@@ -87,7 +88,7 @@ class JudgesCommand(ServerCommand):
         named = {"version": info.version, "default_judge": info.default_judge}
         return {
             **named,
-            "judges": [{**asdict(j), "unavailable": j.unavailable or None} for j in info.judges],
+            "judges": [_judge(judge) for judge in info.judges],
             "models": [asdict(model) for model in info.models],
             "chat_models": [
                 {**asdict(model), "unavailable": model.unavailable or None}
@@ -95,10 +96,22 @@ class JudgesCommand(ServerCommand):
             ],
             "rubrics": [asdict(rubric) for rubric in info.rubrics],
             "metrics": [
-                {**asdict(metric), "matching": [mode.name.lower() for mode in metric.matching]}
+                {
+                    "name": metric.name,
+                    "description": metric.description,
+                    "reference": metric.reference,
+                    "matching": [mode.name.lower() for mode in metric.matching_modes],
+                }
                 for metric in info.metrics
             ],
         }
+
+
+def _judge(judge: JudgeInfo) -> dict[str, Any]:
+    parameters = [asdict(each) for each in judge.parameters]
+    for each in parameters:
+        each["default"] = each.pop("default_value")
+    return {**asdict(judge), "parameters": parameters, "unavailable": judge.unavailable or None}
 
 
 def _chat_model(model: ChatModelInfo) -> str:

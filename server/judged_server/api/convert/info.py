@@ -1,20 +1,21 @@
-"""The message of GetServerInfo, from what the parts of the server say of themselves."""
+"""The messages of GetServerInfo, from what the parts of the server say, and of GetUsage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from google.protobuf.duration_pb2 import Duration
-from judged.v1 import groups_pb2, judge_service_pb2
+from judged._codec import write_fields
+from judged.v1 import judge_service_pb2
 
-from judged_server.api.convert.fields import write
-from judged_server.domain import ParameterScalar
+from judged_server.api.convert.fields import need
 from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
 from judged_server.metrics.measures.names import METRICS
 from judged_server.metrics.text.metrics import TEXT_METRICS
 from judged_server.settings import Settings
 from judged_server.usecases.offering import Offering
+
+DEFAULT_DAYS, MOST_DAYS = 31, 366
 
 
 def write_info(
@@ -23,29 +24,28 @@ def write_info(
     """Return what the server is and offers to a caller."""
     return judge_service_pb2.GetServerInfoResponse(
         version=version,
-        limits=write(
+        limits=write_fields(
             judge_service_pb2.Limits,
             settings,
-            default_deadline=_duration(settings.default_deadline_s),
-            max_unary_deadline=_duration(settings.max_unary_deadline_s),
-            max_stream_deadline=_duration(settings.max_stream_deadline_s),
+            default_deadline=settings.default_deadline_s,
+            max_unary_deadline=settings.max_unary_deadline_s,
+            max_stream_deadline=settings.max_stream_deadline_s,
         ),
         default_judge=offering.catalog.default,
         judges=[_judge(offer) for offer in offering.offers()],
         models=[
-            write(judge_service_pb2.ModelInfo, card, is_default=index == 0)
+            write_fields(judge_service_pb2.ModelInfo, card, is_default=index == 0)
             for index, card in enumerate(cards)
         ],
         metrics=[
-            write(judge_service_pb2.MetricInfo, metric, matching_modes=metric.modes)
+            write_fields(judge_service_pb2.MetricInfo, metric, matching_modes=metric.modes)
             for metric in METRICS.values()
         ],
         text_metrics=[
-            write(judge_service_pb2.MetricInfo, metric, matching_modes=())
-            for metric in TEXT_METRICS.values()
+            write_fields(judge_service_pb2.MetricInfo, metric) for metric in TEXT_METRICS.values()
         ],
         rubrics=[
-            write(
+            write_fields(
                 judge_service_pb2.RubricInfo,
                 rubric,
                 rubric=rubric.id,
@@ -56,7 +56,7 @@ def write_info(
             for rubric in offering.rubrics
         ],
         chat_models=[
-            write(
+            write_fields(
                 judge_service_pb2.ChatModelInfo,
                 model.card,
                 is_default=index == 0,
@@ -70,30 +70,21 @@ def write_info(
 
 def _judge(offer: Offer) -> judge_service_pb2.JudgeInfo:
     profile = offer.profile
-    return write(
+    return write_fields(
         judge_service_pb2.JudgeInfo,
         offer,
         profile=profile.name,
         description=profile.description,
         default_min_score=profile.min_score,
         parameters=[
-            write(judge_service_pb2.ParameterInfo, each, default_value=_value(each.default))
+            write_fields(judge_service_pb2.ParameterInfo, each, default_value=each.default)
             for each in profile.parameters
         ],
     )
 
 
-def _value(value: ParameterScalar) -> groups_pb2.ParameterValue:
-    if isinstance(value, bool):
-        return groups_pb2.ParameterValue(bool_value=value)
-    if isinstance(value, int):
-        return groups_pb2.ParameterValue(int_value=value)
-    if isinstance(value, float):
-        return groups_pb2.ParameterValue(double_value=value)
-    return groups_pb2.ParameterValue(string_value=value)
-
-
-def _duration(seconds: float) -> Duration:
-    duration = Duration()
-    duration.FromNanoseconds(int(seconds * 1e9))
-    return duration
+def read_days(request: judge_service_pb2.GetUsageRequest) -> int:
+    """Return the days to look back. Raises InvalidField."""
+    rule = f"must be {MOST_DAYS} at most, or 0 for {DEFAULT_DAYS}"
+    need(request.days <= MOST_DAYS, "days", rule)
+    return request.days or DEFAULT_DAYS

@@ -6,34 +6,30 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
-from google.protobuf.duration_pb2 import Duration
+from judged._codec import read_fields, write_fields
 from judged.v1 import groups_pb2, verdicts_pb2
+from judged.values.calibrators import Calibrator, ErrorGuarantee
 from judged.values.choices import CacheMode
+from judged.values.judges import JudgeIdentity
 
 from judged_server import errors
-from judged_server.api.convert.fields import write
 from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
-from judged_server.api.convert.statistics.guarantee import (
-    read_error_guarantee,
-    write_error_guarantee,
-)
 from judged_server.domain import (
-    Calibrator,
     CallerEmbeddings,
-    CascadeUsage,
     Float32Array,
-    JudgeIdentity,
     JudgeSpec,
     PanelMember,
     ParameterScalar,
     QueryGroup,
-    Usage,
 )
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
+from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
 
+MAX_EDGES = 16
 _MODES = {int(mode) for mode in CacheMode}
 
 
@@ -198,10 +194,39 @@ def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
         calibration = read_calibration(message.calibration, f"{field}.calibration")
     guarantee = None
     if message.HasField("guarantee"):
-        guarantee = read_error_guarantee(message.guarantee, f"{field}.guarantee")
+        guarantee = _read_guarantee(message.guarantee, f"{field}.guarantee")
     return JudgeSpec(
         *(message.kind, message.profile, min_score, parameters, members, calibration), guarantee
     )
+
+
+def _read_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> ErrorGuarantee:
+    """Return the guarantee that a request brings. Raises InvalidField for what none has."""
+    for name in ("max_error", "confidence"):
+        if not 0 <= getattr(message, name) <= 1:  # NaN is in no range
+            raise errors.InvalidField(f"{field}.{name}", "must be a number from 0 to 1")
+    if not 0 <= message.labels_counted <= message.n_labels:
+        raise errors.InvalidField(f"{field}.labels_counted", "must lie in 0 to n_labels")
+    for i, each in enumerate(message.data):
+        _check_shares(each, f"{field}.data[{i}]")
+    return read_fields(ErrorGuarantee, message)
+
+
+def _ascend(edges: Sequence[float]) -> bool:
+    return all(a < b for a, b in pairwise([-math.inf, *edges, math.inf]))
+
+
+def _check_shares(message: groups_pb2.ItemShares, field: str) -> None:
+    if message.name not in (SCORE, LENGTH, FLAGS):
+        raise errors.InvalidField(f"{field}.name", f"must be one of {SCORE}, {LENGTH}, {FLAGS}")
+    edges = list(message.edges)
+    if len(edges) > MAX_EDGES or not _ascend(edges):
+        raise errors.InvalidField(f"{field}.edges", f"must be up to {MAX_EDGES} numbers, ascending")
+    for name in ("shares", "variances"):
+        values = getattr(message, name)
+        if len(values) != len(edges) + 1 or not all(0 <= each <= 1 for each in values):
+            rule = f"must be {len(edges) + 1} numbers from 0 to 1, one more than edges"
+            raise errors.InvalidField(f"{field}.{name}", rule)
 
 
 def read_calibration(message: groups_pb2.JudgeCalibration, field: str) -> Calibrator | str:
@@ -217,16 +242,10 @@ def read_calibration(message: groups_pb2.JudgeCalibration, field: str) -> Calibr
         raise errors.InvalidField(f"{path}.slope", "must be a number above 0")
     if not math.isfinite(sent.intercept):
         raise errors.InvalidField(f"{path}.intercept", "must be a number")
-    min_score = sent.min_score if sent.HasField("min_score") else None
-    if min_score is not None and not 0 <= min_score <= 1:
-        raise errors.InvalidField(f"{path}.min_score", "must be a number from 0 to 1")
-    bounds = []
-    for name in ("accept", "reject"):
-        bound = getattr(sent, name) if sent.HasField(name) else None
-        if bound is not None and not 0 <= bound <= 1:
+    for name in ("min_score", "accept", "reject"):
+        if not 0 <= getattr(sent, name) <= 1:
             raise errors.InvalidField(f"{path}.{name}", "must be a number from 0 to 1")
-        bounds.append(bound)
-    return Calibrator(sent.scoring_key, sent.slope, sent.intercept, min_score, *bounds)
+    return read_fields(Calibrator, sent)
 
 
 def _read_members(message: groups_pb2.JudgeSpec, field: str) -> tuple[PanelMember, ...]:
@@ -286,38 +305,7 @@ def read_asking(message: groups_pb2.AskingOptions, field: str = "asking") -> Ask
 @lru_cache(maxsize=256)
 def write_identity(identity: JudgeIdentity) -> verdicts_pb2.JudgeIdentity:
     """Return the message of a judge's identity; it is shared, so it must not be changed."""
-    return write(verdicts_pb2.JudgeIdentity, identity)
-
-
-def write_usage(usage: Usage) -> verdicts_pb2.Usage:
-    """Return the message of what calls took; without a price it has no cost."""
-    latency = Duration()
-    latency.FromNanoseconds(round(usage.latency_s * 1e9))
-    return verdicts_pb2.Usage(
-        calls=usage.calls,
-        attempts=usage.attempts,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost=usage.cost,
-        latency=latency,
-        cached=usage.cached,
-        shared=usage.shared,
-        avoided_calls=usage.avoided_calls,
-        cascade=None if usage.cascade is None else write_cascade(usage.cascade),
-        estimated=usage.estimated,
-        left_out=sorted(usage.left_out),
-    )
-
-
-def write_cascade(cascade: CascadeUsage) -> verdicts_pb2.CascadeUsage:
-    """Return the message of what the stages of a cascade did."""
-    guarantee = cascade.guarantee
-    return write(
-        verdicts_pb2.CascadeUsage,
-        cascade,
-        stages=[write(verdicts_pb2.StageUsage, stage) for stage in cascade.stages],
-        guarantee=None if guarantee is None else write_error_guarantee(guarantee),
-    )
+    return write_fields(verdicts_pb2.JudgeIdentity, identity)
 
 
 async def take_groups(

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
+from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import metrics_pb2
+from judged.v1 import metrics_pb2, verdicts_pb2
 from judged.values.choices import Status
 
 from judged_server import errors
+from judged_server.api.convert.correction import with_correction
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.api.convert.golden import read_query_metadata
-from judged_server.api.convert.judging import read_grades, write_identity, write_usage
-from judged_server.api.convert.statistics.correction import with_correction, write_corrected
-from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
+from judged_server.api.convert.judging import read_grades, write_identity
+from judged_server.api.convert.statistics import read_interval_options
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
 from judged_server.domain import BoolArray, FloatArray, IntArray, VerdictCounts, Verdicts
@@ -192,10 +193,7 @@ def _measure(
         query_ids, field = list(request.values.query_ids), f"{prefix}values"
         check_unique(query_ids, field + ".query_ids[{}]")
         values = [column.values for column in request.values.columns]
-        fits = [
-            IdFit(*(getattr(fit, name) for name in fit.DESCRIPTOR.fields_by_name))
-            for fit in request.values.id_fits
-        ]
+        fits = [read_fields(IdFit, fit) for fit in request.values.id_fits]
         table = merge_values(measures, values, len(query_ids), fits, field=field)
         return _Measured(table, query_ids)
     if which == "embedded" and limits is not None:
@@ -207,9 +205,10 @@ def write_table(
     table: MetricTable, query_ids: Sequence[str], *, per_query: bool, verdicts: Verdicts | None
 ) -> metrics_pb2.MetricTable:
     """Return the message of a table; `query_ids` names the queries that were given."""
+    warning = None if table.id_fit is None else table.id_fit.warning()
     message = metrics_pb2.MetricTable(
         metrics=[_write_column(column, per_query=per_query) for column in table.columns],
-        counts=metrics_pb2.MetricCounts(**asdict(table.counts)),
+        counts=write_fields(metrics_pb2.MetricCounts, table.counts),
         slices=[
             metrics_pb2.MetricSlice(
                 key=part.key,
@@ -218,12 +217,9 @@ def write_table(
             )
             for part in table.slices
         ],
+        warnings=[warning] if warning else (),
+        id_fit=None if table.id_fit is None else write_fields(metrics_pb2.IdFit, table.id_fit),
     )
-    if table.id_fit is not None:
-        for name in metrics_pb2.IdFit.DESCRIPTOR.fields_by_name:
-            setattr(message.id_fit, name, getattr(table.id_fit, name))
-        if warning := table.id_fit.warning():
-            message.warnings.append(warning)
     if verdicts is not None:
         message.counts.verdicts.CopyFrom(write_counts(VerdictCounts.of(verdicts)))
     if per_query:
@@ -232,18 +228,15 @@ def write_table(
 
 
 def _write_column(column: MetricColumn, *, per_query: bool) -> metrics_pb2.MetricResult:
-    return metrics_pb2.MetricResult(
-        name=column.name,
-        mean=column.mean,
-        n=column.n,
+    lower, upper = column.query_lower, column.query_upper
+    return write_fields(
+        metrics_pb2.MetricResult,
+        column,
         lower_bound=column.lower,
         upper_bound=column.upper,
         per_query=column.values.tolist() if per_query else (),
-        signature=column.signature,
-        interval=None if column.interval is None else write_interval(column.interval),
-        corrected=None if column.corrected is None else write_corrected(column.corrected),
-        per_query_lower=() if column.query_lower is None else column.query_lower.tolist(),
-        per_query_upper=() if column.query_upper is None else column.query_upper.tolist(),
+        per_query_lower=() if lower is None else lower.tolist(),
+        per_query_upper=() if upper is None else upper.tolist(),
     )
 
 
@@ -367,10 +360,10 @@ def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateRespons
     if done.identity is not None:
         reply.judge.CopyFrom(write_identity(done.identity))
     if done.usage is not None:
-        reply.usage.CopyFrom(write_usage(done.usage))
+        reply.usage.CopyFrom(write_fields(verdicts_pb2.Usage, done.usage))
     return reply
 
 
 def write_match(match: NegativeMatch) -> pb.NegativeMatch:
     """Return the message of a result that matches a negative reference."""
-    return pb.NegativeMatch(**asdict(match))
+    return write_fields(pb.NegativeMatch, match)

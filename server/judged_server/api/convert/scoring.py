@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
+from judged.values.judges import CostEstimate, JudgeIdentity
 
 from judged_server import errors
-from judged_server.api.convert.fields import optional, write
+from judged_server.api.convert.fields import optional
 from judged_server.api.convert.judging import (
     read_asking,
     read_calibration,
@@ -16,18 +18,15 @@ from judged_server.api.convert.judging import (
     read_spec,
     refuse_evaluation,
     take_groups,
-    write_cascade,
     write_identity,
-    write_usage,
 )
 from judged_server.api.convert.verdicts import write_fault
-from judged_server.domain import JudgeIdentity
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
-from judged_server.usecases.estimate_batch import Estimate, Estimator
+from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.judge_batch import check_groups_fit
 from judged_server.usecases.score_answers import Scoring
 
@@ -106,26 +105,20 @@ def write_started(identities: Iterable[JudgeIdentity]) -> pb.ScoringStarted:
 
 def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:
     """Return the message of one score; what is not known stays unset."""
-    return write(
+    return write_fields(
         scores_pb2.AnswerScore,
         score,
         min_score=score.identity.min_score,
-        usage=write_usage(score.usage),
-        dimensions=[write(scores_pb2.DimensionScore, each) for each in score.dimensions],
-        claims=[write(scores_pb2.VerifiedClaim, each) for each in score.claims],
         error=None if score.fault is None else write_fault(score.fault),
     )
 
 
 def write_summary(summary: ScoreSummary) -> scores_pb2.ScoreSummary:
     """Return the message that ends a stream of scores."""
-    return scores_pb2.ScoreSummary(
-        rubrics=[
-            write(scores_pb2.RubricSummary, each, counts=write(scores_pb2.ScoreCounts, each))
-            for each in summary.rubrics
-        ],
-        usage=write_usage(summary.usage),
-    )
+    rubrics = [
+        write_fields(scores_pb2.RubricSummary, each, counts=each) for each in summary.rubrics
+    ]
+    return write_fields(scores_pb2.ScoreSummary, summary, rubrics=rubrics)
 
 
 async def estimate(
@@ -143,12 +136,7 @@ async def estimate(
         found = await _judging(request.judge, catalog, estimator, limits)
     else:
         found = await _scoring(request.score, scoring, estimator, limits)
-    return write(
-        pb.EstimateBatchResponse,
-        found,
-        currency=estimator.currency,
-        cascade=None if found.cascade is None else write_cascade(found.cascade),
-    )
+    return write_fields(pb.EstimateBatchResponse, found)
 
 
 async def _judging(
@@ -156,7 +144,7 @@ async def _judging(
     catalog: JudgeCatalog,
     estimator: Estimator,
     limits: Limits,
-) -> Estimate:
+) -> CostEstimate:
     spec = read_spec(request.judge, "judge.judge")
     groups = await take_groups(request.groups, request.ByteSize(), limits, "judge.groups")
     refuse_evaluation(groups, "judge.groups")
@@ -170,7 +158,7 @@ async def _judging(
 
 async def _scoring(
     request: pb.ScoreAnswersRequest, scoring: Scoring, estimator: Estimator, limits: Limits
-) -> Estimate:
+) -> CostEstimate:
     asking = read_asking(request.asking, "score.asking")
     specs = read_rubrics(request.rubrics, "score.rubrics")
     size = request.ByteSize() + ITEM_BYTES * len(request.items)

@@ -7,31 +7,30 @@ many, protobuf writes: a field that follows is merged by whoever reads it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
+from judged._codec import write_fields
 from judged.v1 import verdicts_pb2
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.v1.judge_service_pb2 import BatchJudgeResponse
 from judged.v1.verdicts_pb2 import VerdictColumns
 from judged.values.choices import Flag, Source, Status
+from judged.values.judges import JudgeIdentity
 
 from judged_server import errors
-from judged_server.api.convert.judging import write_identity, write_usage
+from judged_server.api.convert.judging import write_identity
 from judged_server.domain import (
     BoolArray,
     ByteArray,
     FloatArray,
-    JudgeIdentity,
     ScoreColumns,
     VerdictCounts,
     VerdictDetail,
     VerdictFault,
     Verdicts,
-    VerdictSample,
 )
 
 _LENGTH_DELIMITED: Final = 2
@@ -65,7 +64,7 @@ def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
             BatchJudgeResponse(counts=write_counts(VerdictCounts.of(verdicts))).SerializeToString()
         )
     if usage is not None:
-        parts.append(BatchJudgeResponse(usage=write_usage(usage)).SerializeToString())
+        parts.append(write_fields(BatchJudgeResponse, usage=usage).SerializeToString())
     return b"".join(parts)
 
 
@@ -109,27 +108,11 @@ def write_verdicts(verdicts: Verdicts) -> VerdictColumns:
 
 def write_detail(detail: VerdictDetail) -> verdicts_pb2.VerdictDetail:
     """Return the message of how one verdict came about."""
-    return verdicts_pb2.VerdictDetail(
-        index=detail.index,
-        rationale=detail.rationale,
-        samples=map(_sample, detail.samples),
-        usage=write_usage(detail.usage),
-        model=detail.model,
-        system_fingerprint=detail.system_fingerprint,
-    )
-
-
-def _sample(sample: VerdictSample) -> verdicts_pb2.VerdictSample:
-    return verdicts_pb2.VerdictSample(
-        status=int(sample.status),  # type: ignore[arg-type]  # ours has the same numbers
-        relevant=sample.relevant,
-        score=sample.score,
-        reason=reason_number(sample.reason),
-        reasoning=sample.reasoning,
-        raw_reply=sample.raw_reply,
-        judge=sample.judge,
-        fallback=sample.fallback,
-    )
+    samples = [
+        write_fields(verdicts_pb2.VerdictSample, each, reason=reason_number(each.reason))
+        for each in detail.samples
+    ]
+    return write_fields(verdicts_pb2.VerdictDetail, detail, samples=samples)
 
 
 def reason_number(name: str) -> ErrorReason.ValueType:
@@ -139,18 +122,13 @@ def reason_number(name: str) -> ErrorReason.ValueType:
 
 def write_fault(fault: VerdictFault) -> verdicts_pb2.VerdictError:
     """Return the message of one missing verdict's reason."""
-    return verdicts_pb2.VerdictError(
-        index=fault.index,
-        code=fault.code,
-        reason=reason_number(fault.reason),
-        message=fault.message,
-        retryable=fault.retryable,
-    )
+    reason = reason_number(fault.reason)
+    return write_fields(verdicts_pb2.VerdictError, fault, reason=reason)
 
 
 def write_counts(counts: VerdictCounts) -> verdicts_pb2.VerdictCounts:
     """Return the message of counts."""
-    return verdicts_pb2.VerdictCounts(**asdict(counts))
+    return write_fields(verdicts_pb2.VerdictCounts, counts)
 
 
 def read_verdicts(

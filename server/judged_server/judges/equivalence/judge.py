@@ -24,13 +24,13 @@ from importlib.resources import files
 
 import numpy as np
 from judged.values.choices import Flag, Status
+from judged.values.judges import JudgeIdentity
 from numpy.typing import NDArray
 
 from judged_server.domain import (
     Float32Array,
     FloatArray,
     IntArray,
-    JudgeIdentity,
     JudgeSpec,
     QueryGroup,
     ScoreColumns,

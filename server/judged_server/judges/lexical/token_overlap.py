@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.judges import JudgeIdentity
 from numpy.typing import NDArray
 
 from judged_server.domain import (
     BoolArray,
     FloatArray,
     IntArray,
-    JudgeIdentity,
     JudgeSpec,
     QueryGroup,
     ScoreColumns,

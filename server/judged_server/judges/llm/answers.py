@@ -10,15 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
+from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import (
-    TIE_TOLERANCE,
-    Calibrator,
-    JudgeIdentity,
-    ParameterScalar,
-    VerdictFault,
-)
+from judged_server.domain import TIE_TOLERANCE, ParameterScalar, VerdictFault
 from judged_server.domain.answers import AnswerItem, AnswerScore
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Parameter, Profile

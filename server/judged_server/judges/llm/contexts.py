@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from judged.values.choices import Flag, Source, Status
+from judged.values.judges import Usage
 
 from judged_server.domain import (
     ByteArray,
     IntArray,
     QueryGroup,
     ScoreColumns,
-    Usage,
     VerdictDetail,
     VerdictFault,
     VerdictSample,

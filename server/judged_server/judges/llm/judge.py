@@ -7,15 +7,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from judged.values.choices import CacheMode
+from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import (
-    IntArray,
-    JudgeIdentity,
-    JudgeSpec,
-    ParameterScalar,
-    QueryGroup,
-    ScoreColumns,
-)
+from judged_server.domain import IntArray, JudgeSpec, ParameterScalar, QueryGroup, ScoreColumns
 from judged_server.errors import InvalidField, ModelNotConfigured
 from judged_server.judges.base import Caller, Parameter, Profile, size_of
 from judged_server.judges.llm.contexts import (

@@ -16,8 +16,9 @@ from math import fsum
 from typing import NamedTuple
 
 from judged.values.choices import ClaimVerdict, Source, Status
+from judged.values.judges import Usage
 
-from judged_server.domain import TIE_TOLERANCE, Usage, VerdictFault
+from judged_server.domain import TIE_TOLERANCE, VerdictFault
 from judged_server.domain.answers import DimensionScore, VerifiedClaim
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import (

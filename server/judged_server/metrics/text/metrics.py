@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+from judged.values.metrics import TextItem
 
 from judged_server.domain import FloatArray
 from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share, unspaced_share
@@ -161,14 +162,6 @@ def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Te
 MAX_TOKEN_PAIRS = 1 << 38
 """Tokens of the hypothesis times tokens of the reference, summed over a request, that rougeL may
 compare: the square of a text of 1 MiB in words of one letter, about a minute of one core."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextItem:
-    """A text to measure, and at least one reference that is right."""
-
-    hypothesis: str
-    references: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

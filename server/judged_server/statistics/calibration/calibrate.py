@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from judged.values.intervals import IntervalOptions
+from judged.values.calibration import Calibration, CascadeBounds, ThresholdCriterion
+from judged.values.intervals import CorrectedEstimate, IntervalOptions
 
 from judged_server.domain import BoolArray, FloatArray, IntArray, min_passing_score
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.calibration.cascade import CascadeBounds, cascade_bounds
+from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.reliability import (
     Platt,
-    Reliability,
     least_certain,
     reliability,
 )
-from judged_server.statistics.calibration.thresholds import Criterion, Threshold, choose_thresholds
-from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
-from judged_server.statistics.quality import JudgeQuality, LabelledScores, judge_quality
+from judged_server.statistics.calibration.thresholds import choose_thresholds
+from judged_server.statistics.prediction_powered import correct_mean
+from judged_server.statistics.quality import LabelledScores, judge_quality
 
 MAX_ITEMS = 1_000_000
 
@@ -120,7 +120,7 @@ class CalibrationOptions:
     precision_floor: float = 0.9
     folds: int = 5
     max_error: float = 0.05
-    criterion: Criterion | None = None
+    criterion: ThresholdCriterion | None = None
     max_share: float | None = None
 
     @property
@@ -134,39 +134,23 @@ class CalibrationOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What a judge is worth. Warnings about the labels stand in `quality`.
-
-    `min_score` is the threshold that goes with the calibration; None where no label made it.
-    `accept` and `reject` are its bounds as a stage of a cascade.
-    """
-
-    quality: JudgeQuality
-    thresholds: tuple[Threshold, ...]
-    prevalence: CorrectedMean
-    agreement: CorrectedMean
-    cascade: CascadeBounds
-    signature: str
-    reliability: Reliability
-    min_score: float | None
-    accept: float | None
-    reject: float | None
-
-
 def calibrate(
-    items: ScoredItems, options: CalibrationOptions, shipped: Platt | None = None
+    items: ScoredItems,
+    options: CalibrationOptions,
+    shipped: Platt | None = None,
+    scoring_key: str = "",
 ) -> Calibration:
     """Return the quality of a judge, thresholds and bounds for it, and the corrected prevalence.
 
-    `shipped` is the calibration that comes with the judge, if any.
+    `shipped` is the calibration that comes with the judge, if any, `scoring_key` that of the judge.
+    Warnings about the labels stand in the quality.
     """
     labelled = items.with_label
     quality = judge_quality(labelled, options.min_score, options.interval)
     thresholds, remarks = choose_thresholds(
         labelled, options.precision_floor, options.folds, options.interval
     )
-    cascade = cascade_bounds(
+    cascade, unsafe = cascade_bounds(
         labelled,
         items.scores,
         options.max_error,
@@ -178,27 +162,34 @@ def calibrate(
     agreed = items.labels == verdicts[items.labelled]
     agreement = _corrected(items, np.maximum(items.scores, 1 - items.scores), agreed, options)
     believed = reliability(labelled, shipped, options.folds, options.interval, options.min_score)
-    chosen: dict[Criterion | None, float | None] = {
-        None: believed.platt.threshold,
+    platt = Platt.of(believed.calibrator)
+    chosen: dict[ThresholdCriterion | None, float | None] = {
+        None: platt.threshold,
         **{threshold.criterion: threshold.min_score for threshold in thresholds},
     }
-    warnings = (*quality.warnings, *remarks, *cascade.warnings, *_unequal(items))
+    warnings = (*quality.warnings, *remarks, *unsafe, *_unequal(items))
+    accept, reject = _bounds(platt, items, cascade, options.max_share)
+    calibrator = replace(
+        believed.calibrator,
+        scoring_key=scoring_key,
+        min_score=chosen[options.criterion] if believed.fitted else None,
+        accept=accept,
+        reject=reject,
+    )
     return Calibration(
         replace(quality, warnings=warnings),
-        tuple(thresholds),
         prevalence,
-        agreement,
         cascade,
         options.signature,
-        believed,
-        chosen[options.criterion] if believed.fitted else None,
-        *_bounds(believed.platt, items, cascade, options.max_share),
+        tuple(thresholds),
+        replace(believed, calibrator=calibrator),
+        agreement,
     )
 
 
 def _corrected(
     items: ScoredItems, machine: FloatArray, human: BoolArray, options: CalibrationOptions
-) -> CorrectedMean:
+) -> CorrectedEstimate:
     return correct_mean(
         machine,
         human.astype(np.float64),

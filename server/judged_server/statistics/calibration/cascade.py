@@ -38,8 +38,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.calibration import CascadeBounds
+from judged.values.calibrators import ItemShares
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, ItemShares
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import beta_cdf, root_between
 from judged_server.statistics.quality import LabelledScores
@@ -53,25 +55,6 @@ MAX_STEPS = 1_000
 MIN_ERRORS = 5
 """Errors from which on it can be told whether they come in clusters."""
 _JACKKNIFE = 20
-
-
-@dataclass(frozen=True, slots=True)
-class CascadeBounds:
-    """Scores from `accept` are relevant, those up to `reject` are not, the rest escalates.
-
-    `labels_counted` is how many independent labels those of the side that counts for less are taken
-    for, `design_effect` how many count as one. The uncertified bounds hold on the labels alone.
-    """
-
-    accept: float | None
-    reject: float | None
-    escalated: float
-    max_error: float
-    warnings: tuple[str, ...] = ()
-    labels_counted: float = 0.0
-    design_effect: float = 1.0
-    uncertified_accept: float | None = None
-    uncertified_reject: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +92,8 @@ def cascade_bounds(
     max_error: float,
     confidence: float,
     min_score: float = 0.5,
-) -> CascadeBounds:
-    """Return the bounds that labels vouch for, and the share of all scores between them.
+) -> tuple[CascadeBounds, tuple[str, ...]]:
+    """Return the bounds that labels vouch for with the share of scores between them, and warnings.
 
     `min_score` is the threshold of the verdicts whose errors show how clusters go together.
     """
@@ -138,17 +121,17 @@ def cascade_bounds(
     if warnings and items.clusters is not None:
         warnings.append(_count_as(items.clusters, counted, labels_needed(max_error, risk)))
     open_accept, open_reject = (_uncertified(side, max_error) for side in sides)
-    return CascadeBounds(
+    found = CascadeBounds(
         accept,
         reject,
         escalated,
         max_error,
-        tuple(warnings),
         counted,
         len(items.labels) / counted,
         open_accept,
         None if open_reject is None else -open_reject,
     )
+    return found, tuple(warnings)
 
 
 def _count_as(clusters: IntArray, counted: float, needed: int) -> str:

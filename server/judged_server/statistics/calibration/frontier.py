@@ -28,8 +28,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from judged.values.calibrators import ItemShares
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, ItemShares
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.calibration.calibrate import number_clusters

@@ -17,6 +17,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from judged.values.calibration import Reliability, ReliabilityBin
+from judged.values.calibrators import Calibrator
 from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
@@ -70,49 +72,15 @@ class Platt:
         return 1 / (1 + math.exp(-z))
 
     @classmethod
+    def of(cls, calibrator: Calibrator) -> Platt:
+        """Return the calibration that a calibrator holds."""
+        return cls(calibrator.slope, calibrator.intercept)
+
+    @classmethod
     def of_threshold(cls, min_score: float) -> Platt:
         """Return the calibration whose probability is 0.5 at a judge's own threshold."""
         kept = min(max(min_score, _LEAST_THRESHOLD), 1 - _LEAST_THRESHOLD)
         return cls(1.0, -float(_logits(np.array([kept]))[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """The items of one bin: their mean probability, and the share that is relevant.
-
-    `lower` and `upper` are a Wilson interval of that share. All four are 0 when there are no items.
-    """
-
-    n: int
-    probability: float = 0.0
-    relevant: float = 0.0
-    lower: float = 0.0
-    upper: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """A calibration and how far its probabilities can be believed.
-
-    `accuracy` is that of the decisions that the probability is 0.5 at least. `not_fitted` says why
-    labels made no calibration.
-    """
-
-    platt: Platt
-    not_fitted: str
-    n_labels: int
-    n_clusters: int
-    brier: Estimate
-    calibration_error: Estimate
-    cohen_kappa: Estimate
-    accuracy: Estimate
-    bins: tuple[Bin, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def fitted(self) -> bool:
-        """Whether labels made the calibration."""
-        return not self.not_fitted
 
 
 def reliability(
@@ -124,7 +92,7 @@ def reliability(
 ) -> Reliability:
     """Return the calibration that labels allow: a fitted one, else the shipped, else the score.
 
-    `min_score` is the judge's own threshold.
+    `min_score` is the judge's own threshold. The calibrator is for no judge yet.
     """
     kept = Platt() if shipped is None else shipped
     prior = Platt.of_threshold(min_score) if shipped is None else shipped
@@ -140,17 +108,18 @@ def reliability(
         probabilities = _held_out(items, prior, folds, options.seed)
         warnings = ()
     brier, error, kappa, accuracy = _estimates(items, probabilities, options)
+    platt = fitted or kept
     return Reliability(
-        kept if fitted is None else fitted,
-        refusal,
+        Calibrator("", platt.slope, platt.intercept, not_fitted=refusal),
+        not refusal,
         len(items.labels),
         n_clusters,
-        brier,
-        error,
-        kappa,
-        accuracy,
+        brier.known,
+        error.known,
+        kappa.known,
         _bins(probabilities, items.labels),
         warnings,
+        accuracy.known,
     )
 
 
@@ -297,7 +266,7 @@ def _estimates(
     return estimate(statistics, units, options)[0]
 
 
-def _bins(probabilities: FloatArray, labels: BoolArray) -> tuple[Bin, ...]:
+def _bins(probabilities: FloatArray, labels: BoolArray) -> tuple[ReliabilityBin, ...]:
     place: IntArray = np.minimum(np.floor(probabilities * BINS + TIE_TOLERANCE), BINS - 1).astype(
         np.int64
     )
@@ -305,7 +274,9 @@ def _bins(probabilities: FloatArray, labels: BoolArray) -> tuple[Bin, ...]:
     mean = np.bincount(place, probabilities, BINS).tolist()
     relevant = np.bincount(place, labels, BINS).tolist()
     return tuple(
-        Bin(0) if n[b] == 0 else Bin(n[b], mean[b] / n[b], *_wilson(relevant[b], n[b]))
+        ReliabilityBin(0)
+        if n[b] == 0
+        else ReliabilityBin(n[b], mean[b] / n[b], *_wilson(relevant[b], n[b]))
         for b in range(BINS)
     )
 

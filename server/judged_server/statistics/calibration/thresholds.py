@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
+from judged.values.calibration import Threshold, ThresholdCriterion
 from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
@@ -29,24 +29,6 @@ from judged_server.statistics.resampling import estimate, sum_by_unit, units_of
 _ROUNDING = 1e-12  # what two equal criteria may differ by
 
 
-class Criterion(IntEnum):
-    """What a threshold is best at; the numbers are those of ThresholdCriterion on the wire."""
-
-    BALANCED_ACCURACY = 1
-    KAPPA = 2
-    PRECISION_FLOOR = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A threshold chosen on labels; None where no threshold reaches the criterion."""
-
-    criterion: Criterion
-    min_score: float | None
-    fitted: float | None
-    cross_validated: Estimate
-
-
 def choose_thresholds(
     items: LabelledScores, floor: float, folds: int, options: IntervalOptions
 ) -> tuple[list[Threshold], list[str]]:
@@ -60,24 +42,28 @@ def choose_thresholds(
         warnings.append(
             "thresholds are not cross-validated: all labels are of one cluster; label others"
         )
-    all_held_out = [_held_out(items, criterion, floor, fold_of, n_folds) for criterion in Criterion]
+    all_held_out = [
+        _held_out(items, criterion, floor, fold_of, n_folds) for criterion in ThresholdCriterion
+    ]
     values = _cross_validated(items, all_held_out, options)
     thresholds = []
-    for criterion, held_out, value in zip(Criterion, all_held_out, values, strict=True):
+    for criterion, held_out, value in zip(ThresholdCriterion, all_held_out, values, strict=True):
         threshold = best_threshold(items, criterion, floor)
         fitted = None
         if threshold is not None:
             counts = _counts(items.relevant(threshold), items.labels)
             fitted = float(_value(counts, criterion)[0])
-        thresholds.append(Threshold(criterion, threshold, fitted, value))
-        if criterion is Criterion.PRECISION_FLOOR:
+        thresholds.append(Threshold(criterion, threshold, fitted, value.known))
+        if criterion is ThresholdCriterion.PRECISION_FLOOR:
             kept = held_out.decided
             counts = _counts(held_out.verdicts[kept], items.labels[kept])
             warnings += _floor_warnings(threshold, floor, counts)
     return thresholds, warnings
 
 
-def best_threshold(items: LabelledScores, criterion: Criterion, floor: float) -> float | None:
+def best_threshold(
+    items: LabelledScores, criterion: ThresholdCriterion, floor: float
+) -> float | None:
     """Return the threshold in [0, 1] that is best at a criterion on all items; None without one."""
     order = np.argsort(items.scores, kind="stable")
     scores, labels = items.scores[order], items.labels[order]
@@ -93,7 +79,7 @@ def best_threshold(items: LabelledScores, criterion: Criterion, floor: float) ->
     tn = below - fn
     counts = np.stack([tp, fp, tn, fn], axis=1).astype(np.float64)
     values = _value(counts, criterion)
-    if criterion is Criterion.PRECISION_FLOOR:
+    if criterion is ThresholdCriterion.PRECISION_FLOOR:
         values = np.where(precision(counts) >= floor - _ROUNDING, values, np.nan)
     if upper[-1] - lower[-1] <= 2 * TIE_TOLERANCE:
         values[-1] = np.nan  # no threshold lies above the highest score
@@ -106,11 +92,11 @@ def best_threshold(items: LabelledScores, criterion: Criterion, floor: float) ->
     return float((lower[first[widest]] + upper[last[widest]]) / 2)
 
 
-def _value(counts: FloatArray, criterion: Criterion) -> FloatArray:
+def _value(counts: FloatArray, criterion: ThresholdCriterion) -> FloatArray:
     """Return what a criterion makes as large as it can, of confusions [b, 4]."""
-    if criterion is Criterion.BALANCED_ACCURACY:
+    if criterion is ThresholdCriterion.BALANCED_ACCURACY:
         return balanced_accuracy(counts)
-    if criterion is Criterion.KAPPA:
+    if criterion is ThresholdCriterion.KAPPA:
         return cohen_kappa(counts)
     return recall(counts)
 
@@ -141,7 +127,11 @@ class _HeldOut:
 
 
 def _held_out(
-    items: LabelledScores, criterion: Criterion, floor: float, fold_of: IntArray, n_folds: int
+    items: LabelledScores,
+    criterion: ThresholdCriterion,
+    floor: float,
+    fold_of: IntArray,
+    n_folds: int,
 ) -> _HeldOut:
     """Return each item's verdict under the threshold of the other folds.
 
@@ -182,7 +172,9 @@ def _cross_validated(
 
     def statistics(weights: FloatArray) -> FloatArray:
         drawn = np.split(weights @ sums, len(all_held_out), axis=1)
-        return np.stack([_value(c, k) for c, k in zip(drawn, Criterion, strict=True)], axis=1)
+        return np.stack(
+            [_value(c, k) for c, k in zip(drawn, ThresholdCriterion, strict=True)], axis=1
+        )
 
     return estimate(statistics, units, options)[0]
 

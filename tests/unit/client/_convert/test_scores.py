@@ -58,7 +58,7 @@ class TestWrite:
     @pytest.mark.parametrize(
         ("item", "message"),
         [
-            (AnswerItem("i", contexts="text"), "contexts: must be a list of texts, not one text"),
+            (AnswerItem("i", contexts="text"), "contexts: must be a list, not one text"),
             (AnswerItem("i", references=["a", 3]), r"references\[1\]: must be text, not int"),
             (AnswerItem(7.5), "item_id: must be text or a whole number, not float"),
             (AnswerItem("i", answer=b"a\xff"), "answer: must be text, not bytes"),

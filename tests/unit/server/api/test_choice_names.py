@@ -17,7 +17,7 @@ from judged.values.choices import Status as PythonStatus
 from judged.values.intervals import IntervalMethod
 from judged_server.api.convert.judging import read_asking
 from judged_server.api.convert.metrics import read_options
-from judged_server.api.convert.statistics.agreement import agreement
+from judged_server.api.convert.statistics import agreement
 from judged_server.api.convert.verdicts import read_verdicts
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.table import MatchingMode, NoGoldPolicy, UnjudgedPolicy

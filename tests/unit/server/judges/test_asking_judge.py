@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from judged.values.choices import CacheMode
+from judged.values.judges import JudgeIdentity
 from judged_server import errors
-from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns
+from judged_server.domain import QueryGroup, ScoreColumns
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.contexts import ContextVotes, number_contexts, to_columns

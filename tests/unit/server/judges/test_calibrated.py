@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from judged import Calibrator as ClientCalibrator
+from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
-from judged_server.domain import Calibrator, JudgeSpec, QueryGroup
+from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.errors import InvalidField
 from judged_server.judges.base import ANONYMOUS
 from judged_server.judges.calibrated import load_calibrations

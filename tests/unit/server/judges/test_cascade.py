@@ -7,19 +7,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 from judged.values.choices import Flag, Status
+from judged.values.judges import JudgeIdentity, Usage
 from judged_server.domain import (
-    Calibrator,
-    ErrorGuarantee,
-    JudgeIdentity,
     JudgeSpec,
     PanelMember,
     QueryGroup,
     ScoreColumns,
-    Usage,
     VerdictFault,
     Verdicts,
-    stages_sha256,
 )
 from judged_server.domain.usage import NANO, CostTracker
 from judged_server.errors import InvalidField
@@ -251,7 +248,9 @@ def test_a_guarantee_is_of_these_stages_and_comes_back() -> None:
 def test_an_abstaining_stage_hands_on() -> None:
     catalog = catalog_of(ModelKind(yes))
     key = catalog.choose(JudgeSpec("answer_equivalence")).identity.scoring_key
-    sure = JudgeSpec("answer_equivalence", calibration=Calibrator(key, 1.0, 0.0, None, 0.5, 0.5))
+    sure = JudgeSpec(
+        "answer_equivalence", calibration=Calibrator(key, 1.0, 0.0, accept=0.5, reject=0.5)
+    )
     model = ModelKind(yes)
     groups = [QueryGroup("q", "who", ["Ann"], ["Ann", "Анна", "Bob"])]
     found = judge(cascade(sure, MODEL), model, groups)

@@ -5,15 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 import pytest
+from judged.values.judges import JudgeIdentity, Usage
 from judged_server import errors
-from judged_server.domain import (
-    JudgeIdentity,
-    JudgeSpec,
-    PanelMember,
-    QueryGroup,
-    ScoreColumns,
-    Usage,
-)
+from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumns
 from judged_server.judges.base import Caller, LocalJudge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Source, Status
-from judged_server.domain import ScoreColumns, Usage, VerdictFault, Verdicts
+from judged.values.judges import Usage
+from judged_server.domain import ScoreColumns, VerdictFault, Verdicts
 from judged_server.judges.panel import MemberVotes, Rule, tally_votes
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, VerdictFault
+from judged.values.judges import JudgeIdentity
+from judged_server.domain import QueryGroup, ScoreColumns, VerdictFault
 from judged_server.judges.base import (
     SLICE_COST,
     cut_slices,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from judged.values.choices import CacheMode, Source, Status
-from judged_server.domain import Usage
+from judged.values.judges import Usage
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,

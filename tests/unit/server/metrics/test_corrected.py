@@ -216,7 +216,7 @@ def test_no_labels_and_no_queries_are_survived():
     results, scores, truth = world(n=2)
     table = corrected(results, scores, truth, np.empty(0, np.int64), per_query=True)
     for column in table.columns:
-        assert column.corrected.corrected.value is None
+        assert column.corrected.corrected is None
         assert column.query_lower.tolist() == [0, 0]
         assert column.query_upper.tolist() == [1, 1]
     nothing = merge_values(MEASURES[:1], [[]], 0)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
+from judged.values.comparison import CompareOptions
 from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.statistics.agreement import measure_agreement
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.thresholds import choose_thresholds
-from judged_server.statistics.comparison import CompareOptions, RunValues, compare
+from judged_server.statistics.comparison import RunValues, compare
 from judged_server.statistics.intervals import mean_intervals
 from judged_server.statistics.prediction_powered import correct_mean
 from judged_server.statistics.quality import LabelledScores, judge_quality
@@ -43,7 +44,7 @@ def compared(first, second, ids=None):
     runs = [RunValues("a", names, np.array([first], float))]
     runs.append(RunValues("b", ids or names, np.array([second], float)))
     options = CompareOptions(permutations=100)
-    return compare(runs, options, FEW)[0].warnings
+    return compare(runs, options, FEW, ["m"])[0].warnings
 
 
 def interval(values, options=T):
@@ -148,9 +149,7 @@ JUDGES = {
         ],
     ),
     "cascade": (
-        lambda: (
-            cascade_bounds(labelled([0.1, 0.9], [0, 1]), np.array([0.1, 0.9]), 0.05, 0.95).warnings
-        ),
+        lambda: cascade_bounds(labelled([0.1, 0.9], [0, 1]), np.array([0.1, 0.9]), 0.05, 0.95)[1],
         [NO_SCORE_IS_SAFE.format("accept"), NO_SCORE_IS_SAFE.format("reject")],
     ),
     "one cluster": (

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged.values.intervals import Estimate
 from judged_server.statistics.intervals import t_quantile
 from judged_server.statistics.prediction_powered import correct_mean
 from scipy import stats
@@ -127,10 +128,9 @@ def test_fewer_than_200_labels_come_with_a_warning():
 def test_fewer_than_two_labels_correct_nothing(n):
     machine, human, places = some()
     found = correct_mean(machine, human[:n], places[:n])
-    assert found.corrected.value is None
-    assert found.corrected.interval is None
+    assert found.corrected is None
     assert found.naive.value == pytest.approx(machine.mean())
-    assert found.labels_only.value == (human[0] if n else None)
+    assert found.labels_only == (Estimate(human[0]) if n else None)
     assert found.n_labelled == n
     assert found.warnings == (f"labelled queries: {n}; a correction needs 2, and 200 to hold",)
 
@@ -138,7 +138,7 @@ def test_fewer_than_two_labels_correct_nothing(n):
 def test_of_nothing_there_is_nothing():
     nothing = np.empty(0)
     found = correct_mean(nothing, nothing, np.empty(0, np.int64))
-    assert (found.naive.value, found.corrected.value, found.n) == (None, None, 0)
+    assert (found.naive, found.corrected, found.n) == (None, None, 0)
 
 
 def test_equal_labels_do_not_make_the_interval_collapse():
@@ -219,7 +219,7 @@ def test_all_numbers_are_finite_and_in_order(values, clustered):
     found = correct_mean(machine, human, places, clusters=clusters if clustered else None)
     assert 0 <= found.power <= 1
     for estimate in (found.corrected, found.naive, found.labels_only):
-        if estimate.interval is not None:
+        if estimate is not None and estimate.interval is not None:
             interval = estimate.interval
             assert 0 <= interval.lower <= estimate.value <= interval.upper <= 1
             assert 0 <= interval.standard_error < math.inf
@@ -232,7 +232,7 @@ def test_turning_the_values_round_turns_the_estimate_round(values):
     one = correct_mean(machine, human, places, clusters=clusters)
     other = correct_mean(1 - machine, 1 - human, places, clusters=clusters)
     assert one.n_labelled == other.n_labelled
-    if one.corrected.value is not None and one.corrected.interval is not None:
+    if one.corrected is not None and one.corrected.interval is not None:
         assert other.corrected.value == pytest.approx(1 - one.corrected.value, abs=1e-9)
         assert other.corrected.interval.lower == pytest.approx(
             1 - one.corrected.interval.upper, abs=1e-9

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import CacheMode
+from judged.values.judges import CostEstimate
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.domain.answers import AnswerItem, RubricSpec
 from judged_server.judges.base import Caller, Judge
@@ -26,7 +27,7 @@ from judged_server.llm.chat import (
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS
-from judged_server.usecases.estimate_batch import Estimate, Estimator
+from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.score_answers import Scoring
 
 PRICES = Prices(1.0, 2.0)
@@ -69,10 +70,12 @@ class World:
     def judge(self, kind: str = "llm", **parameters: int) -> Judge:
         return self.catalog.choose(JudgeSpec(kind, parameters=parameters))
 
-    async def judging(self, judge: Judge, *groups: QueryGroup, mode: CacheMode = USE) -> Estimate:
+    async def judging(
+        self, judge: Judge, *groups: QueryGroup, mode: CacheMode = USE
+    ) -> CostEstimate:
         return await self.estimator.judging(judge, groups, mode)
 
-    async def of_scoring(self, items: list[AnswerItem], *rubrics: str) -> Estimate:
+    async def of_scoring(self, items: list[AnswerItem], *rubrics: str) -> CostEstimate:
         scorers = self.scoring.choose([RubricSpec(rubric) for rubric in rubrics])
         return await self.estimator.scoring(items, scorers, USE)
 
@@ -89,7 +92,7 @@ def group(*retrieved: str, query: str = "q", expected: tuple[str, ...] = ("e",))
 class TestJudging:
     async def test_a_judge_that_asks_no_model_takes_nothing(self, world: World):
         found = await world.judging(world.judge("exact"), group("a", "b", expected=("a", "c")))
-        assert found == Estimate(contexts=4, distinct_texts=4, cost=0.0)
+        assert found == CostEstimate(contexts=4, distinct_texts=4, cost=0.0, currency="USD")
 
     async def test_each_distinct_context_is_counted_once_a_sample(self, world: World):
         found = await world.judging(world.judge(samples=3), group("a", "b", "a"), group("b"))
@@ -124,7 +127,7 @@ class TestJudging:
         assert world.model.asked == 2
 
     async def test_nothing_is_nothing(self, world: World):
-        assert await world.judging(world.judge(), group()) == Estimate(0, 2)
+        assert await world.judging(world.judge(), group()) == CostEstimate(0, 2, currency="USD")
 
     @given(texts=st.lists(st.text(max_size=30), max_size=12))
     async def test_the_whole_is_the_sum_of_its_distinct_parts(self, texts: list[str]):

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+from judged._codec import write_fields
+from judged.v1 import verdicts_pb2
 from judged.v1.error_reason_pb2 import ERROR_REASON_REFUSED
 from judged.values.choices import Status
-from judged_server.api.convert.judging import write_usage
+from judged.values.judges import Usage
 from judged_server.api.convert.verdicts import write_detail
-from judged_server.domain import Usage, VerdictDetail, VerdictSample
+from judged_server.domain import VerdictDetail, VerdictSample
 
 
 def test_usage_with_and_without_a_cost():
-    message = write_usage(Usage(1, 2, 3, 4, 0.0, 1.25))
+    message = write_fields(verdicts_pb2.Usage, Usage(1, 2, 3, 4, 0.0, 1.25))
     assert (message.calls, message.attempts) == (1, 2)
     assert (message.input_tokens, message.output_tokens) == (3, 4)
     assert message.HasField("cost")
     assert message.latency.ToNanoseconds() == 1_250_000_000
-    assert not write_usage(Usage(cost=None)).HasField("cost")
+    assert not write_fields(verdicts_pb2.Usage, Usage(cost=None)).HasField("cost")
 
 
 def test_a_detail_field_by_field():

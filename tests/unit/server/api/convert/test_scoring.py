@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import scores_pb2
 from judged.values.choices import ClaimVerdict, Source, Status
+from judged.values.judges import JudgeIdentity, Usage
 from judged_server import errors
 from judged_server.api.convert.scoring import read_answers, read_rubrics, write_score, write_summary
-from judged_server.domain import JudgeIdentity, Usage, VerdictFault, answers
+from judged_server.domain import VerdictFault, answers
 
 from tests.fakes.limits import limits
 

@@ -5,10 +5,12 @@ from itertools import accumulate
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
 from judged.values.choices import Source, Status
-from judged_server.api.convert.judging import write_identity, write_usage
+from judged.values.judges import JudgeIdentity, Usage
+from judged_server.api.convert.judging import write_identity
 from judged_server.api.convert.verdicts import (
     reply_bytes,
     write_counts,
@@ -16,15 +18,7 @@ from judged_server.api.convert.verdicts import (
     write_fault,
     write_verdicts,
 )
-from judged_server.domain import (
-    JudgeIdentity,
-    ScoreColumns,
-    Usage,
-    VerdictCounts,
-    VerdictDetail,
-    VerdictFault,
-    Verdicts,
-)
+from judged_server.domain import ScoreColumns, VerdictCounts, VerdictDetail, VerdictFault, Verdicts
 
 IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
 
@@ -94,7 +88,7 @@ def test_the_bytes_are_those_of_the_message(sent: Verdicts):
         verdicts=as_message(sent),
         judge=write_identity(IDENTITY),
         counts=write_counts(VerdictCounts.of(sent)),
-        usage=None if usage is None else write_usage(usage),
+        usage=None if usage is None else write_fields(verdicts_pb2.Usage, usage),
     )
     assert pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY)) == expected
     assert write_verdicts(sent) == as_message(sent)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from judged_server.metrics.text.metrics import TextItem, measure_texts, parse_text_metrics
+from judged.values.metrics import TextItem
+from judged_server.metrics.text.metrics import measure_texts, parse_text_metrics
 
 from tests.unit.server.judges.reference import judge_of, one
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag, Status
-from judged_server.domain import QueryGroup, Usage, Verdicts
+from judged.values.judges import Usage
+from judged_server.domain import QueryGroup, Verdicts
 from judged_server.judges.llm.contexts import (
     ContextVotes,
     TextContext,

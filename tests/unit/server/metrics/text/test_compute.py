@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.metrics import TextItem
 from judged_server import errors
 from judged_server.domain.text_form import plain_form, unread_share
 from judged_server.metrics.text.metrics import (
     TEXT_METRICS,
-    TextItem,
     measure_texts,
     merge_text_values,
     parse_text_metrics,

@@ -48,9 +48,9 @@ def test_every_part_is_made_with_the_options_of_the_call(clustered):
     assert replace(found.quality, warnings=quality.warnings) == quality
     thresholds, remarks = choose_thresholds(items.with_label, 0.8, 3, interval)
     assert found.thresholds == tuple(thresholds)
-    cascade = cascade_bounds(items.with_label, items.scores, 0.1, 0.8, min_score=0.6)
+    cascade, unsafe = cascade_bounds(items.with_label, items.scores, 0.1, 0.8, min_score=0.6)
     assert found.cascade == cascade
-    assert found.quality.warnings == (*quality.warnings, *remarks, *cascade.warnings)
+    assert found.quality.warnings == (*quality.warnings, *remarks, *unsafe)
     assert found.prevalence == correct_mean(
         (items.scores >= 0.6).astype(float),
         truth[items.labelled].astype(float),

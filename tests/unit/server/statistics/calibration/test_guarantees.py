@@ -28,7 +28,7 @@ def drawn(
 
 
 def counted(items: LabelledScores) -> float:
-    return cascade_bounds(items, items.scores, ERROR, CONFIDENCE).labels_counted
+    return cascade_bounds(items, items.scores, ERROR, CONFIDENCE)[0].labels_counted
 
 
 def test_labels_count_for_less_the_more_their_errors_go_together() -> None:
@@ -36,7 +36,7 @@ def test_labels_count_for_less_the_more_their_errors_go_together() -> None:
     loose, tied = drawn(rng, 200, 0.0), drawn(rng, 200, 1.0)
     assert 600 < counted(loose) <= 1000
     assert 200 <= counted(tied) < 450
-    found = cascade_bounds(tied, tied.scores, ERROR, CONFIDENCE)
+    found, _ = cascade_bounds(tied, tied.scores, ERROR, CONFIDENCE)
     assert found.design_effect == pytest.approx(1000 / found.labels_counted)
 
 
@@ -50,18 +50,18 @@ def test_without_errors_enough_to_tell_a_cluster_counts_as_one_label(n_errors: i
 def test_without_clusters_each_label_counts() -> None:
     items = drawn(np.random.default_rng(4), 60, 0.0)
     alone = LabelledScores(items.scores, items.labels)
-    assert cascade_bounds(alone, alone.scores, ERROR, CONFIDENCE).design_effect == 1
+    assert cascade_bounds(alone, alone.scores, ERROR, CONFIDENCE)[0].design_effect == 1
 
 
 def test_what_nothing_vouches_for_is_offered_under_its_name() -> None:
     rng = np.random.default_rng(5)
     items = drawn(rng, 6, 0.5)
-    found = cascade_bounds(items, items.scores, ERROR, CONFIDENCE)
+    found, warnings = cascade_bounds(items, items.scores, ERROR, CONFIDENCE)
     assert (found.accept, found.reject) == (None, None)
     assert found.uncertified_accept is not None
     settled = items.scores >= found.uncertified_accept
     assert np.mean(~items.labels[settled]) <= ERROR
-    assert any("clusters more would do" in warning for warning in found.warnings)
+    assert any("clusters more would do" in warning for warning in warnings)
 
 
 def test_the_promise_is_kept_over_clusters() -> None:
@@ -71,7 +71,7 @@ def test_the_promise_is_kept_over_clusters() -> None:
     broken, draws = 0, 150
     for _ in range(draws):
         items = drawn(rng, 40, 0.6)
-        found = cascade_bounds(items, items.scores[:5], ERROR, CONFIDENCE)
+        found, _ = cascade_bounds(items, items.scores[:5], ERROR, CONFIDENCE)
         if found.accept is not None:
             settled = population.scores >= found.accept
             broken += float(np.mean(1 - population.scores[settled])) > ERROR

@@ -146,13 +146,13 @@ def test_too_few_labels_leave_what_was_shipped(items: LabelledScores, said: str)
     shipped = Platt(0.9, -0.2)
     found = reliability(items, shipped, 5, OPTIONS)
     assert not found.fitted
-    assert said in found.not_fitted
-    assert found.platt == shipped
+    assert said in found.calibrator.not_fitted
+    assert Platt.of(found.calibrator) == shipped
     (warning,) = found.warnings
     assert "shipped" in warning
     assert said in warning
     bare = reliability(items, None, 5, OPTIONS)
-    assert bare.platt == Platt()
+    assert Platt.of(bare.calibrator) == Platt()
     assert "the score itself" in bare.warnings[0]
     np.testing.assert_allclose(Platt().probabilities(items.scores), items.scores, atol=1e-9)
 
@@ -165,14 +165,14 @@ class TestFewLabels:
             items = drawn(n, 4.0, 4.0 * math.log(3 / 7), per_cluster=1)  # half at 0.7
             found = reliability(items, None, 5, OPTIONS, min_score=0.7)
             assert found.fitted
-            assert found.platt.threshold == pytest.approx(0.7, abs=0.1)
+            assert Platt.of(found.calibrator).threshold == pytest.approx(0.7, abs=0.1)
 
     def test_those_that_contradict_it_are_followed(self) -> None:
         for n in range(50, 70):
             items = drawn(n, 4.0, 4.0 * math.log(7 / 3), per_cluster=1)  # half at 0.3
             found = reliability(items, None, 5, OPTIONS, min_score=0.9)
             assert found.fitted
-            assert found.platt.threshold == pytest.approx(0.3, abs=0.2)
+            assert Platt.of(found.calibrator).threshold == pytest.approx(0.3, abs=0.2)
             assert found.accuracy.value is not None
             assert found.accuracy.value > np.mean((items.scores >= 0.9) == items.labels) + 0.1
 
@@ -185,7 +185,7 @@ class TestFewLabels:
     @pytest.mark.parametrize("min_score", [0.0, 0.5, 1.0])
     def test_a_threshold_at_the_end_binds_nobody(self, min_score: float) -> None:
         found = reliability(drawn(60, 1.0, 0.0), None, 5, OPTIONS, min_score=min_score)
-        assert found.platt.threshold == pytest.approx(0.5, abs=0.25)
+        assert Platt.of(found.calibrator).threshold == pytest.approx(0.5, abs=0.25)
 
     def test_where_one_side_never_comes_the_threshold_is_an_end(self) -> None:
         assert Platt(0.1, 3.0).threshold == 0.0

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.calibration import ThresholdCriterion as Criterion
 from judged.values.intervals import IntervalOptions
 from judged_server.domain import TIE_TOLERANCE
 from judged_server.statistics.calibration.thresholds import (
-    Criterion,
     best_threshold,
     choose_thresholds,
 )
@@ -125,7 +125,7 @@ def test_folds_keep_clusters_whole():
 def test_one_cluster_is_not_cross_validated():
     scores, labels = noisy(50)
     thresholds, warnings = choose_thresholds(items(scores, labels, np.zeros(50, int)), 0.9, 5, FEW)
-    assert all(threshold.cross_validated.value is None for threshold in thresholds)
+    assert all(threshold.cross_validated is None for threshold in thresholds)
     assert "not cross-validated" in warnings[0]
 
 

@@ -5,7 +5,8 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
-from judged_server.statistics.paired_tests import Power, _least, paired_t_power
+from judged.values.comparison import ComparisonPower
+from judged_server.statistics.paired_tests import _least, paired_t_power
 from statsmodels.stats.power import TTestPower
 
 ORACLE = TTestPower()
@@ -64,7 +65,7 @@ def test_differences_at_the_ends_of_a_double(difference, spread, queries):
 
 
 def test_is_undefined_without_spread():
-    assert paired_t_power(20, 0.0, 0.05, 0.1) == Power(None, None, None)
+    assert paired_t_power(20, 0.0, 0.05, 0.1) == ComparisonPower()
 
 
 def test_the_smallest_sample_has_an_answer():

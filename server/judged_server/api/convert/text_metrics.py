@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from judged._codec import read_fields, write_fields
 from judged.v1 import statistics_service_pb2
 from judged.values.intervals import Interval, IntervalOptions
+from judged.values.metrics import TextItem
 
 from judged_server import errors
-from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
+from judged_server.api.convert.fields import need
+from judged_server.api.convert.statistics import read_interval_options
 from judged_server.metrics.text.metrics import (
     TextColumn,
-    TextItem,
     TextMetric,
     merge_text_values,
     parse_text_metrics,
@@ -53,10 +55,9 @@ def read_items(
     limits.check_contexts(sum(len(message.references) for message in messages), field)
     items = []
     for i, message in enumerate(messages):
-        item = TextItem(message.hypothesis, tuple(message.references))
-        if not item.references:
-            rule = "must hold at least one reference; it may be an empty text"
-            raise errors.InvalidField(f"{field}[{i}].references", rule)
+        item = read_fields(TextItem, message)
+        rule = "must hold at least one reference; it may be an empty text"
+        need(len(item.references) > 0, f"{field}[{i}].references", rule)
         limits.check_text(item.hypothesis, f"{field}[{i}].hypothesis")
         limits.check_texts(item.references, f"{field}[{i}].references")
         items.append(item)
@@ -95,18 +96,16 @@ def write_text_metrics(
 def _write_column(
     column: TextColumn, interval: Interval | None, *, per_item: bool
 ) -> statistics_service_pb2.TextMetricResult:
-    message = statistics_service_pb2.TextMetricResult(
+    parts = {"values": column.values, "precision": column.precision, "recall": column.recall}
+    return write_fields(
+        statistics_service_pb2.TextMetricResult,
+        column,
         name=column.metric.name,
-        mean=column.mean,
         n=len(column.known),
-        interval=None if interval is None else write_interval(interval),
-        signature=column.signature,
+        interval=interval,
         without_value=len(column.values) - len(column.known),
-        unread=column.unread,
+        **{
+            name: part.tolist() if per_item and part is not None else ()
+            for name, part in parts.items()
+        },
     )
-    if per_item:
-        message.values.extend(column.values.tolist())
-        if column.precision is not None and column.recall is not None:
-            message.precision.extend(column.precision.tolist())
-            message.recall.extend(column.recall.tolist())
-    return message

@@ -2,7 +2,7 @@
 
 import pytest
 from judged.v1 import metrics_pb2, statistics_service_pb2
-from judged_server.api.convert.statistics.comparison import compare_runs, read_compare_options
+from judged_server.api.convert.comparison import compare_runs, read_compare_options
 from judged_server.errors import InvalidField
 from judged_server.metrics.measures.names import parse_metrics
 

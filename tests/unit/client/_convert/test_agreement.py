@@ -15,7 +15,7 @@ from judged import (
 )
 from judged._batching import calls
 from judged._codec import read_fields
-from judged._convert.statistics.agreement import (
+from judged._convert.statistics import (
     read_calibration,
     write_calibrate,
 )

@@ -11,20 +11,20 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged._codec import write_fields
+from judged.v1 import judge_service_pb2, metrics_pb2
+from judged.v1 import statistics_service_pb2 as pb
+from judged.values.comparison import CompareOptions
 
-from judged_server.api.convert.fields import write
+from judged_server.api.convert.fields import need, read
 from judged_server.api.convert.metrics import compute, read_options
-from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
+from judged_server.api.convert.statistics import read_interval_options
 from judged_server.api.convert.topics import read_qrels
 from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.input.trec import Qrels
 from judged_server.metrics.measures.names import Measure, parse_metrics
 from judged_server.statistics.comparison import (
-    CompareOptions,
-    Comparison,
     RunValues,
     compare,
 )
@@ -37,7 +37,7 @@ MAX_MOVED = 1_000
 
 
 def compared_measures(
-    request: statistics_service_pb2.CompareRunsRequest,
+    request: pb.CompareRunsRequest,
 ) -> tuple[Measure, ...]:
     """Return the measures of a request; of runs that bring values they may have names of their own.
 
@@ -47,9 +47,7 @@ def compared_measures(
     return parse_metrics(request.metrics, of_values=bool(request.runs) and of_values)
 
 
-def check_comparison(
-    request: statistics_service_pb2.CompareRunsRequest, measures: Sequence[Measure]
-) -> None:
+def check_comparison(request: pb.CompareRunsRequest, measures: Sequence[Measure]) -> None:
     """Raise InvalidField for what is wrong with a request before its runs are looked into."""
     for name in ("per_query", "slice_by"):
         if getattr(request.options, name):
@@ -63,7 +61,7 @@ def check_comparison(
         raise InvalidField("qrels", "must be left empty: only runs with documents are judged by it")
 
 
-def _check_runs(runs: Sequence[statistics_service_pb2.ComparedRun]) -> None:
+def _check_runs(runs: Sequence[pb.ComparedRun]) -> None:
     """Raise InvalidField for too few, too many or mixed runs, and for their names."""
     if len(runs) < 2:
         raise InvalidField("runs", f"has {len(runs)} entries; a comparison needs at least 2")
@@ -82,31 +80,21 @@ def _check_runs(runs: Sequence[statistics_service_pb2.ComparedRun]) -> None:
             raise InvalidField(f"runs[{i}].judged.human_labels", rule)
 
 
-def read_compare_options(
-    message: statistics_service_pb2.CompareOptions, field: str = "comparison"
-) -> CompareOptions:
+def read_compare_options(message: pb.CompareOptions, field: str = "comparison") -> CompareOptions:
     """Return the options, the default where a field is unset. Raises InvalidField with the path."""
-    default = CompareOptions()
-    permutations, max_moved, difference = default.permutations, default.max_moved, None
-    if message.HasField("permutations"):
-        permutations = message.permutations
-        low, high = PERMUTATIONS
-        if not low <= permutations <= high:
-            raise InvalidField(f"{field}.permutations", f"must lie in {low} to {high}, or be unset")
-    if message.HasField("max_moved"):
-        max_moved = message.max_moved
-        if max_moved > MAX_MOVED:
-            raise InvalidField(f"{field}.max_moved", f"must be at most {MAX_MOVED}")
-    if message.HasField("difference"):
-        difference = message.difference
-        if not (math.isfinite(difference) and difference > 0):
-            raise InvalidField(f"{field}.difference", "must be finite and above 0, or be unset")
-    return CompareOptions(permutations, message.seed, max_moved, difference)
+    options = read(CompareOptions, message, field)
+    low, high = PERMUTATIONS
+    rule = f"must lie in {low} to {high}, or be unset"
+    need(low <= options.permutations <= high, f"{field}.permutations", rule)
+    need(options.max_moved <= MAX_MOVED, f"{field}.max_moved", f"must be at most {MAX_MOVED}")
+    above = options.difference is None or 0 < options.difference < math.inf
+    need(above, f"{field}.difference", "must be finite and above 0, or be unset")
+    return options
 
 
 def compare_runs(
-    request: statistics_service_pb2.CompareRunsRequest, measures: Sequence[Measure]
-) -> statistics_service_pb2.CompareRunsResponse:
+    request: pb.CompareRunsRequest, measures: Sequence[Measure]
+) -> pb.CompareRunsResponse:
     """Return the reply of a request. Raises InvalidField and LimitExceeded with paths."""
     check_comparison(request, measures)
     options = read_compare_options(request.comparison)
@@ -125,29 +113,28 @@ def compare_runs(
         ],
         options,
         intervals,
+        [str(measure) for measure in measures],
     )
     for table in tables:
         table.ClearField("query_ids")
         for metric in table.metrics:
             metric.ClearField("per_query")
-    names = [run.name for run in request.runs]
-    metrics = [str(measure) for measure in measures]
-    return statistics_service_pb2.CompareRunsResponse(
-        tables=tables,
-        comparisons=[_write_comparison(made, metrics, names) for made in found],
-        signature=options.signature,
+    return write_fields(
+        pb.CompareRunsResponse, tables=tables, comparisons=found, signature=options.signature
     )
 
 
 def _measure(
-    request: statistics_service_pb2.CompareRunsRequest,
+    request: pb.CompareRunsRequest,
     i: int,
     measures: Sequence[Measure],
     qrels: Qrels | None,
 ) -> metrics_pb2.MetricTable:
     """Return the table of run i with its per-query values; documents are judged by `qrels`."""
     run = request.runs[i]
-    alone = pb.ComputeMetricsRequest(metrics=request.metrics, options=request.options)
+    alone = judge_service_pb2.ComputeMetricsRequest(
+        metrics=request.metrics, options=request.options
+    )
     alone.options.per_query = True
     kind = run.WhichOneof("relevance")
     if kind == "documents":
@@ -158,25 +145,3 @@ def _measure(
         getattr(alone, kind).CopyFrom(getattr(run, kind))
     options = read_options(alone.options)
     return compute(alone, measures, options, qrels=qrels, prefix=f"runs[{i}].")
-
-
-def _write_comparison(
-    made: Comparison, metrics: Sequence[str], names: Sequence[str]
-) -> statistics_service_pb2.RunComparison:
-    tests = {
-        name: write(statistics_service_pb2.TestResult, test) for name, test in made.tests.items()
-    }
-    return write(
-        statistics_service_pb2.RunComparison,
-        made,
-        metric=metrics[made.metric],
-        baseline=names[0],
-        run=names[made.run],
-        difference=write_estimate(made.run_mean - made.baseline_mean, made.interval),
-        t_test=tests["t"],
-        wilcoxon=tests["wilcoxon"],
-        permutation=tests["permutation"],
-        mcnemar=tests.get("mcnemar"),
-        moved=[write(statistics_service_pb2.MovedQuery, moved) for moved in made.moved],
-        power=write(statistics_service_pb2.ComparisonPower, made.power),
-    )

@@ -8,8 +8,7 @@ import numpy as np
 from judged.v1 import judge_service_pb2, metrics_pb2
 from judged.values.intervals import IntervalOptions
 
-from judged_server.api.convert.fields import write
-from judged_server.api.convert.statistics.intervals import write_known
+from judged_server.api.convert.statistics import read_inclusion
 from judged_server.domain import FloatArray, IntArray
 from judged_server.domain.names import check_unique
 from judged_server.errors import InvalidField
@@ -23,7 +22,6 @@ from judged_server.metrics.corrected import (
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.table import MetricOptions, MetricTable
-from judged_server.statistics.prediction_powered import CorrectedMean
 
 _LABELS = "judged.human_labels"
 _VALUES = "human_values"
@@ -112,26 +110,6 @@ def read_human_values(
     return HumanValues(queries, np.array([column.values for column in table.columns]), inclusion)
 
 
-def read_inclusion(
-    probabilities: Sequence[float], n_labelled: int, field: str = ""
-) -> FloatArray | None:
-    """Return with which probability each label was drawn; None where all had the same.
-
-    Raises InvalidField at `inclusion_probabilities` of the field for another number of them, and
-    below it for one that is not above 0 and at most 1.
-    """
-    name = f"{field}.inclusion_probabilities".lstrip(".")
-    if not probabilities:
-        return None
-    if len(probabilities) != n_labelled:
-        raise InvalidField(name, f"has {len(probabilities)} entries for {n_labelled} labels")
-    values = np.array(probabilities, np.float64)
-    wrong = np.flatnonzero(~((values > 0) & (values <= 1)))  # NaN is in no range
-    if len(wrong):
-        raise InvalidField(f"{name}[{wrong[0]}]", "must be above 0 and at most 1")
-    return values
-
-
 def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str, whole: str) -> IntArray:
     """Return int64[n]: where each labelled query stands among those given."""
     check_unique(labelled, f"{field}.query_ids[{{}}]")
@@ -140,14 +118,3 @@ def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str, whole
         if query_id not in known:
             raise InvalidField(f"{field}.query_ids[{i}]", f"is the id of none of {whole}")
     return np.array([known[query_id] for query_id in labelled], np.int64)
-
-
-def write_corrected(mean: CorrectedMean) -> metrics_pb2.CorrectedEstimate:
-    """Return the message of a corrected mean."""
-    return write(
-        metrics_pb2.CorrectedEstimate,
-        mean,
-        corrected=write_known(mean.corrected),
-        naive=write_known(mean.naive),
-        labels_only=write_known(mean.labels_only),
-    )

@@ -1,0 +1,180 @@
+"""Between the values of StatisticsService's calls and its messages, where these differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from judged import errors
+from judged._codec import read_fields, write_at, write_fields
+from judged._convert.metrics import write_metrics
+from judged._inputs import need_each, need_kind
+from judged.errors import WrongType
+from judged.v1 import statistics_service_pb2 as pb
+from judged.values.calibration import CalibrateOptions, Calibration, LabelledScores
+from judged.values.cascades import (
+    CascadeFrontier,
+    CascadeOptions,
+    FrontierPoint,
+    ScoredStage,
+    StagedLabels,
+)
+from judged.values.comparison import ComparedRuns, CompareOptions, DocumentRankings, RunRelevance
+from judged.values.intervals import IntervalOptions
+from judged.values.metrics import MetricOptions, MetricTable
+from judged.values.preferences import PairedComparison
+from judged.values.rankings import GainRankings, JudgedRankings, PerQueryValues, TrecRankings
+
+
+def write_calibrate(
+    items: LabelledScores, options: CalibrateOptions, interval: IntervalOptions | None
+) -> pb.CalibrateRequest:
+    """Return the message. Raises InvalidArgument when there is not one label entry a score."""
+    need_kind(items, "items", LabelledScores, "LabelledScores")
+    for i, label in enumerate(items.labels):
+        if label is not None and label not in (0, 1):
+            raise WrongType.of_field(f"labels[{i}]", "must be True, False or None")
+    if len(items.labels) != len(items.scores):
+        raise errors.InvalidArgument.of_field(
+            "labels", f"has {len(items.labels)} entries for {len(items.scores)} scores"
+        )
+    inclusion = items.inclusion_probabilities
+    if len(inclusion) not in {0, len(items.scores)}:
+        raise errors.InvalidArgument.of_field(
+            "inclusion_probabilities",
+            f"has {len(inclusion)} entries for {len(items.scores)} scores",
+        )
+    labelled = [i for i, label in enumerate(items.labels) if label is not None]
+    return write_fields(
+        pb.CalibrateRequest,
+        options,
+        scores=items.scores,
+        labelled=labelled,
+        labels=[bool(items.labels[i]) for i in labelled],
+        clusters=_numbers_of(items.clusters),
+        inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
+        interval=interval,
+    )
+
+
+def _numbers_of(names: Sequence[str]) -> list[int]:
+    """Return a number for each name, the same for the same."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(name, len(numbers)) for name in names]
+
+
+def read_calibration(message: pb.CalibrateResponse) -> Calibration:
+    """Return the reply of Calibrate."""
+    found = read_fields(Calibration, message)
+    if found.reliability is None:
+        return found
+    calibrator = replace(found.reliability.calibrator, made=found.signature)
+    return replace(found, reliability=replace(found.reliability, calibrator=calibrator))
+
+
+def write_calibrate_cascade(
+    items: StagedLabels, options: CascadeOptions
+) -> pb.CalibrateCascadeRequest:
+    """Return the message. Raises InvalidArgument for what is no label."""
+    need_kind(items, "items", StagedLabels, "StagedLabels")
+    need_each(items.stages, "stages", (ScoredStage,), "ScoredStage")
+    for i, label in enumerate(items.labels):
+        if label not in (0, 1):
+            raise WrongType.of_field(f"labels[{i}]", "must be True or False")
+    stages = [
+        write_at(
+            f"stages[{place}]",
+            pb.ScoredStage,
+            stage,
+            scores=[0.0 if score is None else score for score in stage.scores],
+            missing=[i for i, score in enumerate(stage.scores) if score is None],
+            flagged=[i for i, flagged in enumerate(stage.flagged) if flagged],
+        )
+        for place, stage in enumerate(items.stages)
+    ]
+    return write_fields(
+        pb.CalibrateCascadeRequest,
+        options,
+        stages=stages,
+        labels=[bool(label) for label in items.labels],
+        clusters=_numbers_of(items.clusters),
+        lengths=items.lengths,
+    )
+
+
+def read_frontier(message: pb.CalibrateCascadeResponse) -> CascadeFrontier:
+    """Return the reply of CalibrateCascade."""
+    points = []
+    for sent in message.frontier:
+        point = read_fields(FrontierPoint, sent)
+        stages = [
+            replace(stage, calibrator=replace(stage.calibrator, made=message.signature))
+            for stage in point.stages
+        ]
+        points.append(replace(point, stages=tuple(stages)))
+    return read_fields(CascadeFrontier, message, points=tuple(points))
+
+
+def write_compare(
+    metrics: Sequence[str],
+    runs: Mapping[str, RunRelevance],
+    qrels: Mapping[str, Mapping[str, int]] | None,
+    options: MetricOptions,
+    comparison: CompareOptions,
+) -> pb.CompareRunsRequest:
+    """Return the message of a comparison."""
+    need_kind(runs, "runs", Mapping, "a mapping of names to runs")
+    need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
+    judgements = write_metrics(metrics, TrecRankings(qrels or {}, {}), options)
+    request = pb.CompareRunsRequest(
+        metrics=judgements.metrics,
+        options=judgements.options,
+        qrels=judgements.trec.qrels,
+        qrels_columns=(
+            judgements.trec.qrels_columns if judgements.trec.HasField("qrels_columns") else None
+        ),
+        comparison=write_at("comparison", pb.CompareOptions, comparison),
+    )
+    for name, relevance in runs.items():
+        run = request.runs.add(name=name)
+        if isinstance(relevance, DocumentRankings):
+            retrieved = write_metrics((), TrecRankings({}, relevance.topics), options)
+            run.documents.topics.extend(retrieved.trec.run)
+            run.documents.SetInParent()  # a run that retrieved nothing is one of documents too
+            if retrieved.trec.HasField("run_columns"):
+                run.documents.topic_columns.CopyFrom(retrieved.trec.run_columns)
+            continue
+        kinds = (JudgedRankings, GainRankings, PerQueryValues)
+        what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
+        need_kind(relevance, f"runs[{name!r}]", kinds, what)
+        alone = write_metrics((), relevance, options)
+        kind = alone.WhichOneof("relevance")
+        if kind is not None:
+            getattr(run, kind).CopyFrom(getattr(alone, kind))
+    return request
+
+
+def read_compare(message: pb.CompareRunsResponse, names: Sequence[str]) -> ComparedRuns:
+    """Return the reply to a comparison of runs with these names."""
+    tables = [read_fields(MetricTable, table) for table in message.tables]
+    return read_fields(ComparedRuns, message, tables=dict(zip(names, tables, strict=True)))
+
+
+def write_comparisons(
+    comparisons: Sequence[PairedComparison], interval: IntervalOptions | None
+) -> pb.RankSystemsRequest:
+    """Return the message; systems are numbered as they come."""
+    given = need_each(comparisons, "comparisons", (PairedComparison,), "PairedComparison")
+    places: dict[str, int] = {}
+    for one in given:
+        for name in (one.first, one.second):
+            places.setdefault(name, len(places))
+    return write_fields(
+        pb.RankSystemsRequest,
+        systems=list(places),
+        query_ids=[one.query_id for one in given],
+        first=[places[one.first] for one in given],
+        second=[places[one.second] for one in given],
+        preference=[one.preference for one in given],
+        interval=interval,
+    )

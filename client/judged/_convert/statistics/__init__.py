@@ -1,1 +1,0 @@
-"""Between the values of `types.statistics` and protobuf messages."""

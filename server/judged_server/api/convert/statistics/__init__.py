@@ -1,1 +1,0 @@
-"""The messages of StatisticsService, and of statistics in other replies."""
