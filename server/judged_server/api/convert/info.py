@@ -24,13 +24,7 @@ def write_info(
     """Return what the server is and offers to a caller."""
     return judge_service_pb2.GetServerInfoResponse(
         version=version,
-        limits=write_fields(
-            judge_service_pb2.Limits,
-            settings,
-            default_deadline=settings.default_deadline_s,
-            max_unary_deadline=settings.max_unary_deadline_s,
-            max_stream_deadline=settings.max_stream_deadline_s,
-        ),
+        limits=write_fields(judge_service_pb2.Limits, settings),
         default_judge=offering.catalog.default,
         judges=[_judge(offer) for offer in offering.offers()],
         models=[
