@@ -1,7 +1,7 @@
 """An HTTP server that misbehaves on purpose: each connection is a socket and a script of bytes.
 
 A behaviour gets a Connection and does what it likes with it: answer, answer by halves, say nothing,
-trickle, reset. Nothing here knows HTTP beyond finding the end of a request.
+reset. Nothing here knows HTTP beyond finding the end of a request.
 """
 
 from __future__ import annotations
@@ -30,12 +30,6 @@ class Connection:
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
-
-    async def trickle(self, data: bytes, pause_s: float) -> None:
-        """Send one byte after the other."""
-        for place in range(len(data)):
-            await self.send(data[place : place + 1])
-            await asyncio.sleep(pause_s)
 
     async def next_request(self) -> None:
         """Read the next request of the same connection."""

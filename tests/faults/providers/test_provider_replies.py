@@ -1,8 +1,7 @@
-"""Replies that are cut, that trickle, or that never end: over a real socket."""
+"""Replies that are cut, or that never end: over a real socket."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import tracemalloc
@@ -24,41 +23,6 @@ from tests.fakes.providers.faulty_http import (
     reply,
 )
 from tests.faults.providers.provider import GOOD, REQUEST, fault_of, in_turn, leaks, models_at
-
-
-class TestTrickle:
-    async def test_is_cut_after_its_grace(self):
-        async def trickle(connection: Connection) -> None:
-            head, _, body = GOOD.partition(b"\r\n\r\n")
-            await connection.send(head + b"\r\n\r\n")
-            await connection.trickle(body, 0.01)
-
-        async with faulty_http(trickle) as server:
-            transport = HttpTransport(ProviderConfiguration("p", server.url), trickle_grace_s=0.05)
-            with pytest.raises(ProviderFault, match="slower than 1000 bytes a second") as caught:
-                await transport.post("/x", {}, b"{}", 30.0)
-            await transport.close()
-        assert caught.value.reason is Reason.TIMEOUT
-
-    async def test_is_waited_for_where_the_operator_allows_it(self):
-        async def trickle(connection: Connection) -> None:
-            await connection.trickle(GOOD, 0.001)
-
-        async with faulty_http(trickle) as server:
-            slow = ProviderConfiguration("p", server.url, min_bytes_per_s=0)
-            transport = HttpTransport(slow, trickle_grace_s=0.0)
-            assert (await transport.post("/x", {}, b"{}", 30.0)).body == completion()
-            await transport.close()
-
-    async def test_a_reply_in_two_parts_within_its_grace_is_none(self):
-        async def halves(connection: Connection) -> None:
-            await connection.send(GOOD[:-20])
-            await asyncio.sleep(0.02)
-            await connection.send(GOOD[-20:])
-
-        async with faulty_http(halves) as server, models_at(server.url) as model:
-            assert (await model.complete(REQUEST, 100.0)).reply.text == "YES"
-
 
 PACKED = gzip.compress(completion())
 

@@ -51,9 +51,9 @@ class Structured(StrEnum):
 class ProviderConfiguration:
     """One provider: where it is, how it is paid, how hard it may be asked.
 
-    Rates are per minute, None for no limit. `timeout_s` is for one attempt. `min_bytes_per_s` is
-    the slowest a reply may come once it has begun; 0 for no such limit. `allow_private` lets the
-    name in its URL lead into a private network, `allow_http` lets prompts travel in the open.
+    Rates are per minute, None for no limit. `timeout_s` is for one attempt.
+    `allow_private` lets the name in its URL lead into a private network, `allow_http` lets prompts
+    travel in the open.
     """
 
     name: Name
@@ -74,7 +74,6 @@ class ProviderConfiguration:
     requests_per_minute: Annotated[float | None, Field(ge=1, le=1e9)] = None
     tokens_per_minute: Annotated[float | None, Field(ge=1, le=1e12)] = None
     timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 25.0
-    min_bytes_per_s: Annotated[float, Field(ge=0, le=1e9)] = 1000.0
     allow_private: bool = False
     allow_http: bool = False
     replies: FilePath = None

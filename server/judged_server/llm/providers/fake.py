@@ -48,7 +48,7 @@ _CHARACTERS_A_TOKEN = 4
 
 _OF_A_NETWORK = (
     "allow_http", "allow_private", "auth", "base_url", "ca_file", "key_env", "key_file",
-    "logprobs", "max_concurrency", "max_tokens_parameter", "min_bytes_per_s", "organization",
+    "logprobs", "max_concurrency", "max_tokens_parameter", "organization",
     "project", "requests_per_minute", "schema_bounds", "send_seed", "send_temperature", "timeout_s",
     "tokens_per_minute",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 One pool a provider; nothing but the given URL is ever asked: no redirects, no proxies from the
 environment, no cookies. TLS is always verified. A reply is read only up to MAX_BODY_BYTES once
-decoded, must say how long it is, and must not trickle. Knows nothing of language models; what a
+decoded, and must say how long it is. Knows nothing of language models; what a
 status means is up to the dialect.
 """
 
@@ -80,8 +80,6 @@ _NAT64 = int(ipaddress.IPv6Address("64:ff9b::"))
 
 
 MAX_BODY_BYTES = 1 << 20
-TRICKLE_GRACE_S = 5.0
-"""How long a reply may take, once its headers are there, before its pace counts."""
 
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 
@@ -106,15 +104,10 @@ class HttpReply(NamedTuple):
 class HttpTransport:
     """The connections to one provider; used on one event loop."""
 
-    def __init__(
-        self, provider: ProviderConfiguration, trickle_grace_s: float = TRICKLE_GRACE_S
-    ) -> None:
+    def __init__(self, provider: ProviderConfiguration) -> None:
         """Open nothing yet. Raises SettingsError when `ca_file` holds no certificates."""
         self._says = f"provider {provider.name}"
         self._base = provider.base_url
-        self._urls: dict[str, URL] = {}
-        self._floor = provider.min_bytes_per_s
-        self._grace_s = trickle_grace_s
         self._tls = _tls(provider)
         self._checked = is_checked(provider)
         self._resolver: aiohttp.abc.AbstractResolver | None = None
@@ -129,13 +122,15 @@ class HttpTransport:
         it is cancelled or fails, the connection is closed.
         """
         try:
-            async with asyncio.timeout(timeout_s) as limit:
-                ends = limit.when()
+            async with asyncio.timeout(timeout_s):
                 response = await self._open().post(
-                    self._url(path), data=body, headers=headers, allow_redirects=False
+                    URL(self._base + path, encoded=True),
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
                 )
                 try:
-                    raw = await self._read(response, limit)
+                    raw = await self._read(response)
                 except BaseException:
                     response.close()
                     raise
@@ -145,8 +140,8 @@ class HttpTransport:
                     response.headers.get("Retry-After"),
                 )
         except TimeoutError:
-            trickled = ends != limit.when()
-            fault = self._timeout(trickled, timeout_s)
+            what = f"{self._says} has not answered within {timeout_s:.3g} s"
+            fault = ProviderFault(Reason.TIMEOUT, what, retryable=True)
         except (aiohttp.ClientError, OSError) as error:
             fault = self._classify(error)
         # Outside of the handlers: what aiohttp raises holds the headers of the request.
@@ -178,13 +173,7 @@ class HttpTransport:
             )
         return self._session
 
-    def _url(self, path: str) -> URL:
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = URL(self._base + path)
-        return url
-
-    async def _read(self, response: aiohttp.ClientResponse, limit: asyncio.Timeout) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """Return the body as it was sent, at most MAX_BODY_BYTES of it."""
         fields = response.headers
         chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
@@ -192,20 +181,14 @@ class HttpTransport:
             # Without either, a body that was cut looks like one that has ended.
             raise self._fault("its reply doesn't say how long it is", Reason.PROVIDER_ERROR)
         content = response.content
-        began, ends = asyncio.get_running_loop().time(), limit.when()
         parts: list[bytes] = []
         size = 0
-        while True:
-            if self._floor and ends is not None and not content.is_eof():
-                limit.reschedule(min(ends, began + self._grace_s + size / self._floor))
-            part = await content.readany()
-            if not part:
-                break
+        while part := await content.readany():
             parts.append(part)
             size += len(part)
             if size > MAX_BODY_BYTES:
                 raise self._too_large()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
 
     def _decoded(self, raw: bytes, encoding: str) -> bytes:
         encoding = encoding.strip().lower()
@@ -227,13 +210,6 @@ class HttpTransport:
         if not reader.eof:
             raise self._broken_gzip("cut")
         return body
-
-    def _timeout(self, trickled: bool, timeout_s: float) -> ProviderFault:
-        if trickled:
-            what = f"sent its reply slower than {self._floor:g} bytes a second"
-        else:
-            what = f"has not answered within {timeout_s:.3g} s"
-        return ProviderFault(Reason.TIMEOUT, f"{self._says} {what}", retryable=True)
 
     def _classify(self, error: Exception) -> ProviderFault:
         """Return the fault of what aiohttp raised, without its words, which may quote the peer."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from judged_server.settings import SettingsError
 
 from tests.fakes.providers.recording_http import Noted, recording_http
 from tests.fakes.providers.scripted_provider import (
-    Answer,
     Asked,
     Failure,
     ScriptedProvider,
@@ -71,64 +69,6 @@ async def test_a_key_opens_the_door_and_another_does_not():
             await without.get("").complete(question(), 10.0)
         assert caught.value.reason is Reason.PROVIDER_REFUSED_KEY
         await without.close()
-
-
-async def test_no_more_calls_at_once_than_allowed():
-    async with scripted_provider(lambda _: Answer("{}", delay_s=0.1)) as provider:
-        models = models_of(provider, max_concurrency=5)
-        model = models.get("")
-        await asyncio.gather(*(model.complete(question(), 30.0) for _ in range(60)))
-        await models.close()
-    assert (provider.most_in_flight, provider.requests) == (5, 60)
-
-
-async def test_a_call_that_finds_no_room_in_its_time_is_not_sent():
-    asked, release = asyncio.Event(), asyncio.Event()
-
-    async def wait(_: Any) -> str:
-        asked.set()
-        await release.wait()
-        return "{}"
-
-    async with scripted_provider(wait) as provider:
-        models = models_of(provider, max_concurrency=1)
-        model = models.get("")
-        first = asyncio.create_task(model.complete(question(), 30.0))
-        await asked.wait()
-        with pytest.raises(ProviderFault, match="max_concurrency is used up") as caught:
-            await model.complete(question(), 0.02)
-        assert (caught.value.reason, caught.value.attempts) == (Reason.TIMEOUT, 0)
-        release.set()
-        await first
-        await models.close()
-    assert provider.requests == 1
-
-
-async def test_rates_hold_calls_back_and_refuse_those_that_can_not_wait():
-    clock = StillClock()
-    async with scripted_provider(lambda _: "{}") as provider:
-        models = models_of(provider, clock, requests_per_minute=6)
-        model = models.get("")
-        for _ in range(3):
-            await model.complete(question(), 60.0)
-        assert 1020.0 <= clock.seconds < 1021.0
-        with pytest.raises(ProviderFault, match="requests_per_minute") as caught:
-            await model.complete(question(), 5.0)
-        assert (caught.value.reason, caught.value.attempts) == (Reason.RATE_LIMITED, 0)
-        assert caught.value.retryable
-        await models.close()
-    assert provider.requests == 3
-
-
-async def test_tokens_that_were_not_used_are_given_back():
-    clock = StillClock()
-    async with scripted_provider(lambda _: "{}") as provider:
-        models = models_of(provider, clock, tokens_per_minute=6000)
-        model = models.get("")
-        for _ in range(5):  # about 80 tokens each by estimate, 4 by the provider's own count
-            await model.complete(question(), 60.0)
-        await models.close()
-    assert clock.seconds < 1001.0
 
 
 async def test_a_model_whose_key_is_refused_is_listed_as_such_unless_others_stand_behind_it():

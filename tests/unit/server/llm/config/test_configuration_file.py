@@ -33,7 +33,6 @@ max_concurrency = 64
 requests_per_minute = 500
 tokens_per_minute = 200_000
 timeout_s = 20
-min_bytes_per_s = 0
 allow_private = true
 
 [[providers]]
@@ -78,7 +77,6 @@ def test_a_whole_file(tmp_path):
         requests_per_minute=500,
         tokens_per_minute=200_000,
         timeout_s=20,
-        min_bytes_per_s=0,
         allow_private=True,
     )
     here = ProviderConfiguration(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing import json_reply
+from judged_server.llm.parsing.json_reply import MAX_REASONING, has_tags, shortened, unwrapped
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin
 
@@ -129,3 +130,63 @@ def test_a_comma_within_a_text_is_kept():
     said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
     found = read(said, RUBRIC, structured=True)
     assert (found.yes, found.reasoning) == (False, 'it ends in ",}" or ,]')
+
+
+def test_a_long_text_ends_in_an_ellipsis():
+    assert shortened("a" * MAX_REASONING) == "a" * MAX_REASONING
+    assert shortened("a" * (MAX_REASONING + 1)) == "a" * (MAX_REASONING - 1) + "…"
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_a_short_text_is_kept(text):
+    assert shortened(text) == text
+
+
+def test_a_lone_surrogate_is_replaced():
+    assert shortened("a\ud800b") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("<think>a</think> b", "b"),
+        ("<Think>a</THINK>b", "b"),
+        ("<think>a</think>\n<reasoning>b</reasoning>c", "c"),
+        ("[THINK]a[/THINK]b", "b"),
+        ("İ\n</think>\nb", "b"),
+        ("<think>a", ""),
+        ("<think>a</think>", ""),
+        ("a </think> b", "a </think> b"),
+        ("a\n</think>\nb\n</think>\nc", "a\n</think>\nb\n</think>\nc"),
+        ("<think>a</think>b</think>c", "b</think>c"),
+        ("a <think>b</think> c", "a <think>b</think> c"),
+        ("```\na\n```", "a"),
+        ("```json\n{}\n```\n", "{}"),
+        ("```\n```", ""),
+        ("```a```", "```a```"),
+        ("```\na\n```\nb\n```", "```\na\n```\nb\n```"),
+        ("x ```\na\n```", "x ```\na\n```"),
+        ('{"a": "<think>"}', '{"a": "<think>"}'),
+        ("\ufeff a \u00a0", "a"),
+    ],
+)
+def test_what_is_left(text, rest):
+    assert unwrapped(text) == rest
+
+
+def test_more_blocks_than_any_reasoning_has_stay():
+    assert unwrapped("<think></think>" * 32 + "a") == "a"
+    assert has_tags(unwrapped("<think></think>" * 33 + "a"))
+
+
+@given(st.text())
+def test_a_text_without_tags_or_fences_is_only_stripped(text):
+    if not has_tags(text) and "```" not in text:
+        assert unwrapped(text) in text
+        assert unwrapped(unwrapped(text)) == unwrapped(text)
+
+
+@given(st.text(), st.text(alphabet="abc \n", max_size=5))
+def test_what_a_block_holds_never_shows(inside, answer):
+    if not has_tags(inside):
+        assert unwrapped(f"<think>{inside}</think>{answer}") == answer.strip()

@@ -1,13 +1,16 @@
-"""The line that decides, and the bare word."""
+"""The line that decides, and the bare word: of verdicts, scores and grades."""
 
 from __future__ import annotations
+
+from time import thread_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.chat import ParsedReply, Reason
-from judged_server.llm.parsing import plain_reply
+from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, Reason, TokenUsage
+from judged_server.llm.parsing import plain_reply, reply
+from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
@@ -69,3 +72,128 @@ def test_the_length_is_bounded():
 @pytest.mark.parametrize("text", ["NO", "no.", "answer: no", "NO\nIt", "It is.\nVERDICT: NO"])
 def test_what_is_cut_off_might_have_been_taken_back(text):
     assert read(text, cut=True).reason is Reason.REPLY_TRUNCATED
+
+
+SCORED = load_builtin()["helpfulness"]
+
+
+def read_score(text: str, cut: bool = False):
+    return plain_reply.read(text, SCORED, cut=cut)
+
+
+@given(
+    st.decimals(0, 1, places=3),
+    st.sampled_from(["Score: ", "**Score:** ", "- score = ", "The final score: "]),
+    st.sampled_from(["", ".", "**", " "]),
+)
+def test_of_scores_a_bare_line_needs_no_reasoning(score, before, after):
+    text = f"{before}{score}{after}"
+    found = read_score(text)
+    assert (found.status, found.score, found.reasoning) == (Status.OK, float(score), "")
+
+
+def test_of_scores_prose_is_kept_as_reasoning():
+    found = read_score("It helps.\nScore: 0.8")
+    assert found.reasoning == "It helps.\nScore: 0.8"
+    assert found.yes
+
+
+@given(st.floats(allow_nan=False).filter(lambda score: not 0 <= score <= 1))
+def test_of_scores_no_score_out_of_range_is_read(score):
+    assert read_score(f"Score: {score:f}").status is not Status.OK
+
+
+def test_of_scores_a_cut_reply_has_no_score():
+    assert read_score("Score: 0.8", cut=True).status is Status.ERROR
+
+
+def test_of_scores_the_length_is_bounded():
+    line = ".\nScore: 0.8"
+    short = "a" * (MAX_CHARACTERS - len(line)) + line
+    assert read_score(short).status is Status.OK
+    assert read_score("a" + short).status is Status.ABSTAINED
+
+
+@pytest.mark.parametrize("unit", ["score", "score:", "score.", "score is ", "0", ".", "* ", "\n0."])
+def test_of_scores_a_long_reply_is_read_in_time(unit):
+    text = (unit * MAX_CHARACTERS)[: MAX_CHARACTERS - 20] + "\nScore: 0.8"
+    spent = []
+    for _ in range(5):
+        begun = thread_time()
+        read_score(text)
+        spent.append(thread_time() - begun)
+    assert min(spent) < 0.1
+
+
+GRADED = load_builtin()["graded_relevance"]
+PREFERENCE = load_builtin()["answer_preference"]
+
+
+def read_grade(text: str, rubric=GRADED, cut: bool = False):
+    return plain_reply.read(text, rubric, cut=cut)
+
+
+@given(
+    st.sampled_from(PREFERENCE.grades),
+    st.sampled_from(["Grade: ", "**Grade:** ", "- grade = ", "The final grade: ", "", "**"]),
+    st.sampled_from(["", ".", "**", " "]),
+    st.booleans(),
+)
+def test_of_grades_a_bare_line_needs_no_reasoning(word, before, after, upper):
+    text = f"{before}{word.upper() if upper else word}{after}"
+    found = read_grade(text, PREFERENCE)
+    score = {"second": 0.0, "tie": 0.5, "first": 1.0}[word]
+    assert (found.status, found.score, found.reasoning) == (Status.OK, score, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("It answers.\nGrade: 3", 1.0), ("Partly, on page 7.\n\n**Grade: 2**", 2 / 3)],
+)
+def test_of_grades_prose_before_the_last_line_is_reasoning(text, score):
+    found = read_grade(text)
+    assert (found.status, found.score, found.reasoning) == (Status.OK, score, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Grade: 4",
+        "Grade: 2/3",
+        "Grade: -1",
+        "Grade: 2.5",
+        "2,5",
+        "Grade: 3 out of 10",
+        "Grade: 1\nGrade: 2",
+        "The grade is 1.\nGrade: 2",
+        "It has 3 parts\n3",
+        "<think>Grade: 1",
+        "first",
+    ],
+)
+def test_of_grades_anything_else_abstains(text):
+    assert (read_grade(text).status, read_grade(text).reason) == (
+        Status.ABSTAINED,
+        Reason.UNPARSABLE,
+    )
+
+
+def test_of_grades_a_refusal_and_a_cut_reply_are_no_grades():
+    assert read_grade("I'm sorry, but I can't help with that.").reason is Reason.REFUSED
+    assert read_grade("It is\nGrade: 2", cut=True).reason is Reason.REPLY_TRUNCATED
+    assert read_grade("a" * MAX_CHARACTERS + "\nGrade: 2").status is Status.ABSTAINED
+
+
+def test_of_grades_where_json_was_asked_for_only_a_bare_grade_counts():
+    def parsed(text):
+        said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
+        return reply.read(said, GRADED, structured=True)
+
+    assert parsed("Grade: 2").score == pytest.approx(2 / 3)
+    assert parsed("It answers.\nGrade: 2").reason is Reason.UNPARSABLE
+
+
+@given(st.text(max_size=60))
+def test_of_grades_whatever_is_read_is_on_the_scale(text):
+    found = read_grade(text)
+    assert found.status is not Status.OK or found.score in {grade / 3 for grade in range(4)}
