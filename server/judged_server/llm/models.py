@@ -27,14 +27,13 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import chain_of, read_configuration
+from judged_server.llm.config.configuration import KeyMissing, chain_of, key_of, read_configuration
 from judged_server.llm.config.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import KeyMissing, key_of
 from judged_server.llm.providers import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.transport.clock import Clock

@@ -6,7 +6,7 @@
     [budget]       per_request, per_day, prices of models without any, file
 
 `configured` has what each table may say; here is what one says of another. Keys of providers never
-stand in the file: it names where they are.
+stand in the file: it names where they are; they are shown to nobody.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from judged_server.errors import did_you_mean
 from judged_server.llm.config.configured import (
     BudgetConfiguration,
@@ -32,6 +34,7 @@ from judged_server.llm.config.file_tables import place_of, read, read_toml
 from judged_server.llm.providers import CAPABILITIES, FAKE
 from judged_server.settings import SettingsError
 
+_MAX_KEY_BYTES = 16 << 10
 _HINTS = dict.fromkeys(
     ("key", "api_key", "apikey", "token", "secret", "password"),
     "does not belong here: name the environment variable (key_env) or the file (key_file) that "
@@ -261,3 +264,43 @@ def _place(error: tomllib.TOMLDecodeError) -> str:
     """Return where the file breaks off, without what stands there: it may be a key."""
     place = re.search(r"\(at (line \d+, column \d+)\)$", str(error))
     return f"look at {place[1]}" if place else "look at its end, where something is not closed"
+
+
+class KeyMissing(Exception):
+    """There is no usable key. The message says where it was looked for and what to do."""
+
+
+def key_of(provider: ProviderConfiguration, environ: Mapping[str, str]) -> SecretStr | None:
+    """Return the key of a provider, None where it needs none. Raises KeyMissing.
+
+    In a file it is the whole, but for white space around it.
+    """
+    if provider.key_env:
+        where = f"the environment variable {provider.key_env}"
+        value = environ.get(provider.key_env, "").strip()
+        if not value:
+            raise KeyMissing(f"{where} is not set; set it to the key")
+    elif provider.key_file is not None:
+        where = f"the key file {provider.key_file}"
+        try:
+            with provider.key_file.open("rb") as file:
+                content = file.read(_MAX_KEY_BYTES + 1)
+        except OSError as error:
+            raise KeyMissing(
+                f"{where} can't be read ({error.strerror}); write the key into it"
+            ) from None
+        if len(content) > _MAX_KEY_BYTES:
+            raise KeyMissing(f"{where} is too large to be a key; write the key alone")
+        value = content.decode("ascii", "replace").strip()
+        if not value:
+            raise KeyMissing(f"{where} is empty; write the key into it")
+    else:
+        return None
+    # Anything else could end the header it travels in and begin another.
+    if not _is_key(value):
+        raise KeyMissing(f"{where} holds characters that no key has; write the key alone")
+    return SecretStr(value)
+
+
+def _is_key(value: str) -> bool:
+    return all("!" <= character <= "~" for character in value)

@@ -5,7 +5,7 @@ file.
 """
 
 from judged_server.llm.providers import anthropic, fake, gemini, openai
-from judged_server.llm.providers.dialect import Capabilities, Dialect
+from judged_server.llm.providers.reading import Capabilities, Dialect
 
 DIALECTS = {
     "openai": openai.DIALECT,

@@ -25,10 +25,11 @@ from judged_server.llm.config.configured import (
     ModelConfiguration,
     Structured,
 )
-from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     NO_MONEY,
     TOO_LONG,
+    Capabilities,
+    Dialect,
     broken,
     error_object,
     fault_of,

@@ -34,7 +34,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configured import Structured
 from judged_server.llm.config.file_tables import STRICT, read
-from judged_server.llm.providers.dialect import Capabilities
+from judged_server.llm.providers.reading import Capabilities
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 

@@ -24,10 +24,11 @@ from judged_server.llm.config.configured import (
     ModelConfiguration,
     Structured,
 )
-from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     BAD_KEY,
     TOO_LONG,
+    Capabilities,
+    Dialect,
     error_object,
     fault_of,
     finish_reason,

@@ -23,10 +23,11 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
     NO_MONEY,
     TOO_LONG,
+    Capabilities,
+    Dialect,
     error_object,
     fault_of,
     finish_reason,

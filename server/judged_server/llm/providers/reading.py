@@ -1,4 +1,4 @@
-"""Reading a provider's JSON, for all dialects: strictly what the text of a reply is.
+"""What a dialect is, and reading a provider's JSON for all: strictly what the text of a reply is.
 
 What stands beside the text decides nothing: where it can't be what its name says, it is left out
 and told (`odd`). Messages name fields and never show what stood in them.
@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -18,19 +19,58 @@ from pydantic import SecretStr
 
 from judged_server.llm.chat import (
     ChatReply,
+    ChatRequest,
     FinishReason,
     ProviderFault,
     Reason,
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.config.configured import ProviderConfiguration
+from judged_server.llm.config.configured import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
 
 TOO_LONG = "the texts are longer than the model's window; send shorter ones"
 NO_MONEY = "the account has no money or quota left"
 BAD_KEY = "it refuses the key; check key_env or key_file of the provider"
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an API has, for the checks of the configuration.
+
+    `structured` and `auth` are the means it knows, the default first. `refused` says of keys of the
+    configuration why they make no sense here. `send_temperature` is that key's default.
+    `model_name` is a regular expression, and the rule in words.
+    """
+
+    structured: tuple[Structured, ...]
+    auth: tuple[str, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    send_temperature: bool = True
+    model_name: tuple[str, str] = (
+        r"[!-~]([ -~]{0,198}[!-~])?",
+        "the provider's name of the model",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One API, as pure functions.
+
+    `path` is what follows the base URL. `headers` are those of every request, the key among them.
+    `read_reply` takes a status and a body, and raises ProviderFault whatever they are.
+    """
+
+    path: Callable[[ModelConfiguration], str]
+    headers: Callable[[ProviderConfiguration, SecretStr | None], dict[str, str]]
+    write_request: Callable[[ModelConfiguration, ChatRequest], dict[str, Any]]
+    read_reply: Callable[[int, bytes], ChatReply]
+    capabilities: Capabilities
 
 
 def parse(body: bytes) -> object:
