@@ -71,7 +71,9 @@ def read(form: Any, content: object, source: str, hints: Mapping[str, str] | Non
     if kind == "value_error":
         says = str(first["ctx"]["error"])
     else:
-        says = _WORDS.get(kind) or re.sub(r"^\w+ should", "must", first["msg"])
+        says = _WORDS.get(kind) or re.sub(
+            "^[A-Za-z]+ should", "must", first["msg"].replace(" after validation", "")
+        )
     place = place_of(source, content, way)
     gap = " " if says.startswith(("must", "has")) else ": "
     raise SettingsError(f"{place}{gap}{says}")
