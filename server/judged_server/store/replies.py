@@ -194,18 +194,23 @@ class KeptReplies:
         loop = asyncio.get_running_loop()
         # What is asked in this turn of the loop is read together.
         await asyncio.sleep(0)
-        while self._waiting:
-            keys = list(islice(self._waiting, READ_KEYS))
-            waiting = {key: self._waiting.pop(key) for key in keys}
-            found: Mapping[bytes, StoredReply] = {}
-            try:
-                found = await loop.run_in_executor(self._reader, self._file.get, keys)
-            except RuntimeError:  # closed in the meantime
-                found = {}
-            finally:
-                for key, future in waiting.items():
-                    future.set_result(found.get(key))
-        self._reading = None
+        try:
+            while self._waiting:
+                keys = list(islice(self._waiting, READ_KEYS))
+                waiting = {key: self._waiting.pop(key) for key in keys}
+                found: Mapping[bytes, StoredReply] = {}
+                try:
+                    found = await loop.run_in_executor(self._reader, self._file.get, keys)
+                except RuntimeError:  # closed in the meantime
+                    found = {}
+                finally:
+                    for key, future in waiting.items():
+                        future.set_result(found.get(key))
+        finally:
+            self._reading = None
+            for future in self._waiting.values():
+                future.set_result(None)
+            self._waiting.clear()
 
 
 def _size(reply: StoredReply) -> int:
