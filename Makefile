@@ -148,6 +148,7 @@ lint: setup
 	$(BIN)/buf format --diff --exit-code proto
 	$(BIN)/python proto/breaking.py
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python proto/sync.py --check
 	$(BIN)/python deploy/lock.py --check
 	$(BIN)/hadolint Dockerfile
 
@@ -167,6 +168,7 @@ docs: setup .venv/.docs
 
 proto: setup
 	$(BIN)/python proto/generate.py
+	$(BIN)/python proto/sync.py
 
 bench: setup
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit 1; done

@@ -1,31 +1,55 @@
-"""The asynchronous client: `client.Client`'s names in the same order, on asyncio."""
+"""The asynchronous client: one method a call of the service, each awaited."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from judged import errors
-from judged._batching import calls
-from judged._batching.batch import Batch
-from judged._batching.calls import Call, Calls, Result, Walk, Whole
-from judged._batching.chunks import fold
-from judged._batching.estimates import estimate_judging, estimate_scoring, expected_filled
+from judged._batching.chunks import fill_expected, fold
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
-from judged._batching.judge_stream import JudgeStream
-from judged._batching.metric_parts import Given, Parts
-from judged._batching.rankings import Metadata
-from judged._batching.score_stream import Tasks
+from judged._batching.judging import Batch, JudgeStream
+from judged._batching.metric_parts import Given, Metadata, Parts
 from judged._batching.scoring import Scoring
+from judged._codec import read_fields, write_fields
 from judged._convert.judges import write_judge
-from judged._transport.call import CallOptions
+from judged._convert.statistics import (
+    read_calibration,
+    read_compare,
+    read_frontier,
+    write_calibrate,
+    write_calibrate_cascade,
+    write_compare,
+    write_comparisons,
+)
+from judged._convert.text_metrics import (
+    merge_text_metrics,
+    of_whole,
+    split_items,
+    write_text_metrics,
+    write_text_values,
+)
+from judged._inputs import as_metrics
+from judged._transport.async_calls import async_call, async_run_stream
+from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
 from judged._transport.connection import AsyncConnection
-from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
-from judged._transport.streams import run_async_stream
+from judged._transport.options import (
+    COMPUTING_S,
+    INFO_S,
+    JUDGING_S,
+    STREAM_S,
+    BaseClient,
+    read_options,
+)
+from judged._transport.primitives import async_in_order
+from judged._transport.status import rename_paths
 from judged.credentials import Credentials
+from judged.v1 import groups_pb2, statistics_service_pb2
+from judged.v1 import judge_service_pb2 as pb
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -64,9 +88,21 @@ from judged.values import (
     Verdicts,
 )
 
+MOST_DAYS = 366
+"""The days that `usage` looks back, at most."""
+
+_OF_WORK = re.compile(r"^(judge|score)\.")
+"""Where the work stands in a message of EstimateBatch; errors speak of the work alone."""
+_OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
+
+Part = TypeVar("Part")
+
 
 class AsyncClient(BaseClient[AsyncConnection]):
-    """A connection to one judge daemon, opened for each event loop; close it when done."""
+    """A connection to one judge daemon; close it when done.
+
+    Threads and event loops may share it.
+    """
 
     def __init__(
         self,
@@ -106,27 +142,30 @@ class AsyncClient(BaseClient[AsyncConnection]):
         include_details: bool = False,
         asking: Asking | None = None,
         request_id: str = "",
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
-        """Return one verdict for each context, in order; see Client.judge."""
-        groups = await self._call_each(expected_filled(fold(items), judge), timeout)
+        """Return one verdict for each context, in order, however many there are.
+
+        Large batches travel in chunks, several at once. A chunk that fails for good gives its
+        contexts the status ERROR; the call raises when the request is wrong or nothing was
+        answered. `progress` is called with (contexts done, contexts in all). `include_details` asks
+        how a language model came to each verdict, `asking` says how models are asked. A call that
+        is made again within 10 minutes with the same `request_id` (a UUID of version 4) and all
+        else the same gets the replies to the first, those under way included. Which model made the
+        texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
+        """
+        groups = await self._filled(fold(items), judge, timeout)
         batch = Batch(groups, progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
-        async with aclosing(
-            self._connection.send_all(send, requests, deadline, batch.ahead)
-        ) as sent:
-            async for chunk, answer in sent:
-                try:
-                    reply = await answer
-                except errors.JudgedError as error:
-                    batch.failed(chunk, error)
-                else:
-                    batch.answered(chunk, reply)
+        asked = self._in_order(send, requests, deadline, batch.ahead)
+        async with aclosing(asked) as answers:
+            async for chunk, answer in answers:
+                batch.take(chunk, answer)
         return batch.verdicts()
 
-    async def judge_stream(
+    def judge_stream(
         self,
         chunks: Iterable[Sequence[QueryGroup]],
         judge: Judge | str | None = None,
@@ -134,18 +173,19 @@ class AsyncClient(BaseClient[AsyncConnection]):
         include_details: bool = False,
         asking: Asking | None = None,
         request_id: str = "",
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> AsyncGenerator[JudgedChunk, None]:
-        """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
+        """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
+
+        A stream that breaks is sent again with what has no answer, while `timeout` lasts, under one
+        `request_id` (a UUID of version 4, drawn where none is given): models answer nothing twice.
+        """
         stream = JudgeStream(
             *(chunks, judge, asking, self._deadline(timeout, STREAM_S), self._connection.budget),
             include_details=include_details,
             request_id=request_id,
         )
-        replies = run_async_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
-        async with aclosing(replies) as judged:
-            async for chunk in judged:
-                yield chunk
+        return async_run_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
 
     async def evaluate(
         self,
@@ -158,12 +198,25 @@ class AsyncClient(BaseClient[AsyncConnection]):
         include_details: bool = False,
         asking: Asking | None = None,
         record: Record | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Evaluation:
-        """Return metrics of groups that the server judges on the way; see Client.evaluate."""
+        """Return metrics of groups that the server judges on the way, however many there are.
+
+        Groups with relevant ids are matched by id; when all are, no judge is asked and the result
+        names none. Metrics of the families `_exact` and `_similarity` ask their own judges; the one
+        given is asked only if another metric, a negative reference, or `include_verdicts` needs it.
+        Contexts that could not be judged have the status ERROR, which widens the bounds; the call
+        raises when the request is wrong or nothing was judged, and its error then has the verdicts
+        that are there as `verdicts`. A stream that breaks is sent again while `timeout` lasts. For
+        that, groups that can be read only once are kept in memory.
+
+        `progress` is called with (contexts done, contexts in all). `record` is told the groups as
+        they were judged, those of negatives behind the others, and their verdicts with details. The
+        offsets of the verdicts are those of the groups without their repeated results.
+        """
         if isinstance(groups, Sequence):
-            groups = await self._call_each(expected_filled(groups, judge), timeout)
+            groups = await self._filled(groups, judge, timeout)
         stream = EvaluateStream(
             *(groups, metrics, judge, options, asking),
             *(self._deadline(timeout, STREAM_S), self._connection.budget),
@@ -172,10 +225,10 @@ class AsyncClient(BaseClient[AsyncConnection]):
             record=record,
             progress=progress,
         )
-        async for _ in run_async_stream(
-            self._connection, lambda to: to.judging.StreamEvaluate, stream
-        ):
-            pass  # the stream keeps what it is told
+        replies = async_run_stream(self._connection, lambda to: to.judging.StreamEvaluate, stream)
+        async with aclosing(replies):
+            async for _ in replies:
+                pass  # the stream keeps what it is told
         return stream.evaluation()
 
     async def compute_metrics(
@@ -186,21 +239,23 @@ class AsyncClient(BaseClient[AsyncConnection]):
         *,
         metadata: Metadata | None = None,
         human_values: PerQueryValues | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> MetricTable:
-        """Return metrics of rankings whose relevance is known; see Client.compute_metrics."""
+        """Return metrics of rankings whose relevance is known, however many topics there are.
+
+        `metadata` maps query ids to what is known of the query, for `slice_by`.
+        `human_values` are what people's labels make of some of the queries, drawn at random: every
+        mean then also comes corrected. Labels of judged rankings belong into these instead.
+        """
         parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
         deadline = self._deadline(timeout, COMPUTING_S)
         send = self._connection.judging.ComputeMetrics
-        async with aclosing(self._connection.send_all(send, parts.requests(), deadline)) as sent:
-            async for part, reply in sent:
-                with parts.about(part):
-                    parts.answered(await reply)
-        if (whole := parts.whole()) is None:
-            return parts.table()
-        part, request = whole
-        with parts.about(part):
-            return parts.table(await self._connection.call(send, request, deadline))
+        async with aclosing(self._in_order(send, parts.requests(), deadline)) as answers:
+            async for part, answer in answers:
+                parts.take(part, answer)
+        whole, request = parts.whole()
+        with parts.about(whole):
+            return parts.table(await async_call(self._connection, send, request, deadline))
 
     async def compare_runs(
         self,
@@ -210,11 +265,17 @@ class AsyncClient(BaseClient[AsyncConnection]):
         comparison: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
         *,
         qrels: Mapping[str, Mapping[str, int]] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> ComparedRuns:
-        """Return whether runs on the same queries differ; see Client.compare_runs."""
-        call = calls.compare_runs(metrics, runs, qrels, options, comparison)
-        return await self._call(call, timeout)
+        """Return whether runs on the same queries differ, each later one against the first.
+
+        `runs` maps the name of a run to what it brings, all of them the same kind; `qrels` judges
+        those that bring documents. Everything travels in one message: measure what is larger with
+        `compute_metrics` and compare the values.
+        """
+        request = write_compare(metrics, runs, qrels, options, comparison)
+        reply = await self._call(self._connection.statistics.CompareRuns, request, timeout)
+        return read_compare(reply, list(runs))
 
     async def compute_text_metrics(
         self,
@@ -223,11 +284,31 @@ class AsyncClient(BaseClient[AsyncConnection]):
         *,
         per_item: bool = False,
         interval: IntervalOptions | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> TextMetricTable:
-        """Return metrics of texts against references; see Client.compute_text_metrics."""
-        steps = calls.text_metrics(metrics, items, per_item=per_item, interval=interval)
-        return await self._call_each(steps, timeout)
+        """Return bleu, rouge1, rouge2, rougeL, token_f1 or exact_match of texts and references."""
+        metrics, parts = as_metrics(metrics), split_items(items)
+        send, deadline = (
+            self._connection.statistics.ComputeTextMetrics,
+            self._deadline(timeout, COMPUTING_S),
+        )
+
+        async def table(request: object) -> TextMetricTable:
+            reply = await async_call(self._connection, send, request, deadline)
+            return read_fields(TextMetricTable, reply)
+
+        if len(parts) == 1:
+            request = write_text_metrics(metrics, parts[0], per_item=per_item, interval=interval)
+            return await table(request)
+        tables = []
+        for part in parts:
+            request = write_text_metrics(metrics, part, per_item=True, interval=None)
+            try:
+                tables.append(await table(request))
+            except errors.InvalidArgument as error:
+                raise of_whole(error, part) from None
+        means = await table(write_text_values(metrics, tables, interval))
+        return merge_text_metrics(means, tables, per_item=per_item)
 
     async def measure_agreement(
         self,
@@ -235,10 +316,17 @@ class AsyncClient(BaseClient[AsyncConnection]):
         systems: SystemScores | None = None,
         interval: IntervalOptions | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> MeasuredAgreement:
-        """Return how far raters, or two judges, agree; see Client.measure_agreement."""
-        return await self._call(calls.measure_agreement(ratings, systems, interval), timeout)
+        """Return how far raters agree on items, or two judges on the order of systems, or both."""
+        request = write_fields(
+            statistics_service_pb2.MeasureAgreementRequest,
+            ratings=ratings,
+            systems=systems,
+            interval=interval,
+        )
+        reply = await self._call(self._connection.statistics.MeasureAgreement, request, timeout)
+        return read_fields(MeasuredAgreement, reply)
 
     async def calibrate(
         self,
@@ -246,30 +334,36 @@ class AsyncClient(BaseClient[AsyncConnection]):
         options: CalibrateOptions = CalibrateOptions(),  # noqa: B008 - frozen
         interval: IntervalOptions | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> Calibration:
-        """Return what a judge is worth; see Client.calibrate."""
-        return await self._call(calls.calibrate(items, options, interval), timeout)
+        """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
+        request = write_calibrate(items, options, interval)
+        reply = await self._call(self._connection.statistics.Calibrate, request, timeout)
+        return read_calibration(reply)
 
     async def calibrate_cascade(
         self,
         items: StagedLabels,
         options: CascadeOptions = CascadeOptions(),  # noqa: B008 - frozen
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> CascadeFrontier:
-        """Return the cascades worth having; see Client.calibrate_cascade."""
-        return await self._call(calls.calibrate_cascade(items, options), timeout)
+        """Return the cascades of judges that labels find worth having, and the one proposed."""
+        request = write_calibrate_cascade(items, options)
+        reply = await self._call(self._connection.statistics.CalibrateCascade, request, timeout)
+        return read_frontier(reply)
 
     async def rank_systems(
         self,
         comparisons: Sequence[PairedComparison],
         interval: IntervalOptions | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> SystemRanking:
-        """Return systems in the order of paired comparisons; see Client.rank_systems."""
-        return await self._call(calls.rank_systems(comparisons, interval), timeout)
+        """Return systems in the order of paired comparisons: Bradley-Terry with Davidson's ties."""
+        request = write_comparisons(comparisons, interval)
+        reply = await self._call(self._connection.statistics.RankSystems, request, timeout)
+        return read_fields(SystemRanking, reply)
 
     async def score_answers(
         self,
@@ -279,31 +373,44 @@ class AsyncClient(BaseClient[AsyncConnection]):
         include_replies: bool = False,
         asking: Asking | None = None,
         request_id: str = "",
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> ScoredAnswers:
-        """Return the score of every item by every rubric, in order; see Client.score_answers."""
+        """Return the score of every item by every rubric, in this order, however many there are.
+
+        Large inputs travel in parts, several at once. Scores that never came have the status ERROR;
+        the call raises when the request is wrong or nothing was answered. `progress` is called with
+        (scores done, scores in all). `include_replies` asks for the models' replies. For 10 minutes
+        no score is paid twice under one `request_id` (a UUID of version 4).
+        """
+        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
         scoring = Scoring(
-            items, rubrics, asking, progress, request_id, include_replies=include_replies
+            *(items, rubrics, asking, deadline, budget, progress, request_id),
+            include_replies=include_replies,
         )
-        async for _ in self._scores(scoring, timeout):
-            pass  # the parts keep them
+        async with aclosing(self._scores(scoring)) as scores:
+            async for _ in scores:
+                pass  # the parts keep them
         return scoring.whole()
 
-    async def stream_scores(
+    def stream_scores(
         self,
         items: Iterable[AnswerItem],
         rubrics: Iterable[Rubric | str],
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> AsyncGenerator[AnswerScore, None]:
-        """Yield every score as soon as it is there, in any order; see Client.stream_scores."""
-        scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
-        async with aclosing(self._scores(scoring, timeout)) as scores:
-            async for score in scores:
-                yield score
+        """Yield every score as soon as it is there, in any order; see score_answers.
+
+        Those that never came are last, as errors. To leave early ends what is still asked.
+        """
+        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
+        scoring = Scoring(
+            *(items, rubrics, asking, deadline, budget), include_replies=include_replies
+        )
+        return self._scores(scoring)
 
     async def estimate(
         self,
@@ -311,10 +418,13 @@ class AsyncClient(BaseClient[AsyncConnection]):
         judge: Judge | str | None = None,
         *,
         asking: Asking | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> CostEstimate:
-        """Return what `judge` would take at most; see Client.estimate."""
-        return await self._call_each(estimate_judging(items, judge, asking), timeout)
+        """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
+        batch = Batch(await self._filled(fold(items), judge, timeout), None, asking, judge)
+        requests = batch.requests(write_judge(judge), include_details=False)
+        work = (pb.EstimateBatchRequest(judge=request) for _, request in requests)
+        return await self._estimate(work, timeout)
 
     async def estimate_scores(
         self,
@@ -322,48 +432,93 @@ class AsyncClient(BaseClient[AsyncConnection]):
         rubrics: Iterable[Rubric | str],
         *,
         asking: Asking | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,
     ) -> CostEstimate:
-        """Return what `score_answers` would take at most; see Client.estimate_scores."""
-        return await self._call_each(estimate_scoring(items, rubrics, asking), timeout)
+        """Return what `score_answers` would take of calls, tokens and money at most."""
+        deadline, budget = self._deadline(timeout, COMPUTING_S), self._connection.budget
+        parts = Scoring(items, rubrics, asking, deadline, budget).parts
+        work = (pb.EstimateBatchRequest(score=part.request()) for part in parts)
+        return await self._estimate(work, timeout)
 
-    async def server_info(
-        self,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
-    ) -> ServerInfo:
+    async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
-        return await self._call(calls.server_info(), timeout)
+        send = self._connection.judging.GetServerInfo
+        reply = await self._call(send, pb.GetServerInfoRequest(), timeout, INFO_S)
+        return read_fields(ServerInfo, reply)
 
-    async def usage(
+    async def usage(self, days: int = 31, *, timeout: float | None = None) -> TenantUsage:
+        """Return what your tenant asked of language models in so many days (1 to 366, in UTC).
+
+        Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
+        another tenant's.
+        """
+        if not 1 <= days <= MOST_DAYS:
+            raise errors.InvalidArgument.of_field("days", f"must be from 1 to {MOST_DAYS}")
+        send, request = self._connection.judging.GetUsage, pb.GetUsageRequest(days=days)
+        return read_fields(TenantUsage, await self._call(send, request, timeout, INFO_S))
+
+    async def _call(
         self,
-        days: int = 31,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
-    ) -> TenantUsage:
-        """Return what your tenant asked of language models in so many days; see Client.usage."""
-        return await self._call(calls.usage(days), timeout)
+        send: Callable[..., Any],
+        request: object,
+        timeout: float | None,
+        usual_s: float = COMPUTING_S,
+    ) -> Any:  # noqa: ANN401 - the reply of the method
+        deadline = self._deadline(timeout, usual_s)
+        return await async_call(self._connection, send, request, deadline)
 
-    async def _call(self, call: Call[Result], timeout: float | None) -> Result:  # noqa: ASYNC109 - as above
-        send = call.method(self._connection)
-        deadline = self._deadline(timeout, call.usual_s)
-        return call.read(await self._connection.call(send, call.request, deadline))
+    def _in_order(
+        self,
+        send: Callable[..., Any],
+        requests: Iterable[tuple[Part, object]],
+        deadline: Deadline,
+        ahead: int = CHUNKS_IN_FLIGHT,
+    ) -> AsyncGenerator[tuple[Part, Any], None]:
+        """Yield what each message is about and its reply, or its error, in order."""
 
-    async def _call_each(self, steps: Calls[Result, Whole], timeout: float | None) -> Whole:  # noqa: ASYNC109 - as above
-        """Return the result of calls that are made one after the other, in one deadline."""
-        deadline = self._deadline(timeout, COMPUTING_S)
-        walk = Walk(steps)
-        while (call := walk.step) is not None:
-            send = call.method(self._connection)
+        async def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply of the method
             try:
-                reply = await self._connection.call(send, call.request, deadline)
+                return await async_call(self._connection, send, request, deadline)
             except errors.JudgedError as error:
-                walk.failed(error)
-            else:
-                walk.answered(call.read(reply))
-        return walk.whole
+                return error
 
-    def _scores(self, scoring: Scoring, timeout: float | None) -> AsyncGenerator[AnswerScore, None]:
-        send = self._connection.judging.ScoreAnswers
-        deadline = self._deadline(timeout, STREAM_S)
-        return Tasks(send, deadline, self._connection.budget, self.target).run(scoring)
+        return async_in_order(reply_to, requests, ahead)
+
+    async def _scores(self, scoring: Scoring) -> AsyncGenerator[AnswerScore, None]:
+        for part in scoring.parts_in_turn():
+            replies = async_run_stream(self._connection, lambda to: to.judging.ScoreAnswers, part)
+            try:
+                async with aclosing(replies):
+                    async for score in replies:
+                        yield scoring.came(score)
+            except errors.JudgedError as error:
+                scoring.failed(part, error)
+        for score in scoring.lost():
+            yield score
+
+    async def _filled(
+        self, groups: Sequence[QueryGroup], judge: Judge | str | None, timeout: float | None
+    ) -> Sequence[QueryGroup]:
+        """Return groups with a blank expected text where none is given and the judge needs none.
+
+        Only the server knows what a judge's rubric shows, so it is asked, with one short text,
+        where any group needs to know.
+        """
+        if not any(isinstance(g, QueryGroup) and not g.expected and g.open_ended for g in groups):
+            return groups
+        probe = pb.BatchJudgeRequest(groups=[_OPEN_ENDED], judge=write_judge(judge))
+        found = await self._estimate([pb.EstimateBatchRequest(judge=probe)], timeout)
+        return [fill_expected(group) for group in groups] if found.contexts else groups
+
+    async def _estimate(
+        self, requests: Iterable[pb.EstimateBatchRequest], timeout: float | None
+    ) -> CostEstimate:
+        deadline, found = self._deadline(timeout, COMPUTING_S), CostEstimate()
+        send = self._connection.judging.EstimateBatch
+        try:
+            for request in requests:
+                reply = await async_call(self._connection, send, request, deadline)
+                found += read_fields(CostEstimate, reply)
+        except errors.InvalidArgument as error:
+            raise rename_paths(error, _OF_WORK, lambda _: "") from None
+        return found

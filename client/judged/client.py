@@ -1,31 +1,56 @@
-"""The synchronous client: one method a call of the service. `aio` has the same on asyncio."""
+# Generated from client/judged/aio.py by proto/sync.py. Do not edit.
+"""The synchronous client: one method a call of the service, each awaited."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from judged import errors
-from judged._batching import calls
-from judged._batching.batch import Batch
-from judged._batching.calls import Call, Calls, Result, Walk, Whole
-from judged._batching.chunks import fold
-from judged._batching.estimates import estimate_judging, estimate_scoring, expected_filled
+from judged._batching.chunks import fill_expected, fold
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
-from judged._batching.judge_stream import JudgeStream
-from judged._batching.metric_parts import Given, Parts
-from judged._batching.rankings import Metadata
-from judged._batching.score_stream import Threads
+from judged._batching.judging import Batch, JudgeStream
+from judged._batching.metric_parts import Given, Metadata, Parts
 from judged._batching.scoring import Scoring
+from judged._codec import read_fields, write_fields
 from judged._convert.judges import write_judge
-from judged._transport.call import CallOptions
+from judged._convert.statistics import (
+    read_calibration,
+    read_compare,
+    read_frontier,
+    write_calibrate,
+    write_calibrate_cascade,
+    write_compare,
+    write_comparisons,
+)
+from judged._convert.text_metrics import (
+    merge_text_metrics,
+    of_whole,
+    split_items,
+    write_text_metrics,
+    write_text_values,
+)
+from judged._inputs import as_metrics
+from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
+from judged._transport.calls import call, run_stream
 from judged._transport.connection import Connection
-from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
-from judged._transport.streams import run_stream
+from judged._transport.options import (
+    COMPUTING_S,
+    INFO_S,
+    JUDGING_S,
+    STREAM_S,
+    BaseClient,
+    read_options,
+)
+from judged._transport.primitives import in_order
+from judged._transport.status import rename_paths
 from judged.credentials import Credentials
+from judged.v1 import groups_pb2, statistics_service_pb2
+from judged.v1 import judge_service_pb2 as pb
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -64,9 +89,21 @@ from judged.values import (
     Verdicts,
 )
 
+MOST_DAYS = 366
+"""The days that `usage` looks back, at most."""
+
+_OF_WORK = re.compile(r"^(judge|score)\.")
+"""Where the work stands in a message of EstimateBatch; errors speak of the work alone."""
+_OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
+
+Part = TypeVar("Part")
+
 
 class Client(BaseClient[Connection]):
-    """A connection to one judge daemon. Safe to share between threads; close it when done."""
+    """A connection to one judge daemon; close it when done.
+
+    Threads and event loops may share it.
+    """
 
     def __init__(
         self,
@@ -119,18 +156,14 @@ class Client(BaseClient[Connection]):
         else the same gets the replies to the first, those under way included. Which model made the
         texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
-        groups = self._call_each(expected_filled(fold(items), judge), timeout)
+        groups = self._filled(fold(items), judge, timeout)
         batch = Batch(groups, progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
-        with closing(self._connection.send_all(send, requests, deadline, batch.ahead)) as sent:
-            for chunk, answer in sent:
-                try:
-                    reply = answer.finish()
-                except errors.JudgedError as error:
-                    batch.failed(chunk, error)
-                else:
-                    batch.answered(chunk, reply)
+        asked = self._in_order(send, requests, deadline, batch.ahead)
+        with closing(asked) as answers:
+            for chunk, answer in answers:
+                batch.take(chunk, answer)
         return batch.verdicts()
 
     def judge_stream(
@@ -142,7 +175,7 @@ class Client(BaseClient[Connection]):
         asking: Asking | None = None,
         request_id: str = "",
         timeout: float | None = None,
-    ) -> Generator[JudgedChunk, None, None]:
+    ) -> Generator[JudgedChunk, None]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
 
         A stream that breaks is sent again with what has no answer, while `timeout` lasts, under one
@@ -153,7 +186,7 @@ class Client(BaseClient[Connection]):
             include_details=include_details,
             request_id=request_id,
         )
-        yield from run_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
+        return run_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
 
     def evaluate(
         self,
@@ -184,7 +217,7 @@ class Client(BaseClient[Connection]):
         offsets of the verdicts are those of the groups without their repeated results.
         """
         if isinstance(groups, Sequence):
-            groups = self._call_each(expected_filled(groups, judge), timeout)
+            groups = self._filled(groups, judge, timeout)
         stream = EvaluateStream(
             *(groups, metrics, judge, options, asking),
             *(self._deadline(timeout, STREAM_S), self._connection.budget),
@@ -193,8 +226,10 @@ class Client(BaseClient[Connection]):
             record=record,
             progress=progress,
         )
-        for _ in run_stream(self._connection, lambda to: to.judging.StreamEvaluate, stream):
-            pass  # the stream keeps what it is told
+        replies = run_stream(self._connection, lambda to: to.judging.StreamEvaluate, stream)
+        with closing(replies):
+            for _ in replies:
+                pass  # the stream keeps what it is told
         return stream.evaluation()
 
     def compute_metrics(
@@ -216,15 +251,12 @@ class Client(BaseClient[Connection]):
         parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
         deadline = self._deadline(timeout, COMPUTING_S)
         send = self._connection.judging.ComputeMetrics
-        with closing(self._connection.send_all(send, parts.requests(), deadline)) as sent:
-            for part, reply in sent:
-                with parts.about(part):
-                    parts.answered(reply.finish())
-        if (whole := parts.whole()) is None:
-            return parts.table()
-        part, request = whole
-        with parts.about(part):
-            return parts.table(self._connection.call(send, request, deadline))
+        with closing(self._in_order(send, parts.requests(), deadline)) as answers:
+            for part, answer in answers:
+                parts.take(part, answer)
+        whole, request = parts.whole()
+        with parts.about(whole):
+            return parts.table(call(self._connection, send, request, deadline))
 
     def compare_runs(
         self,
@@ -242,7 +274,9 @@ class Client(BaseClient[Connection]):
         those that bring documents. Everything travels in one message: measure what is larger with
         `compute_metrics` and compare the values.
         """
-        return self._call(calls.compare_runs(metrics, runs, qrels, options, comparison), timeout)
+        request = write_compare(metrics, runs, qrels, options, comparison)
+        reply = self._call(self._connection.statistics.CompareRuns, request, timeout)
+        return read_compare(reply, list(runs))
 
     def compute_text_metrics(
         self,
@@ -254,8 +288,28 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> TextMetricTable:
         """Return bleu, rouge1, rouge2, rougeL, token_f1 or exact_match of texts and references."""
-        steps = calls.text_metrics(metrics, items, per_item=per_item, interval=interval)
-        return self._call_each(steps, timeout)
+        metrics, parts = as_metrics(metrics), split_items(items)
+        send, deadline = (
+            self._connection.statistics.ComputeTextMetrics,
+            self._deadline(timeout, COMPUTING_S),
+        )
+
+        def table(request: object) -> TextMetricTable:
+            reply = call(self._connection, send, request, deadline)
+            return read_fields(TextMetricTable, reply)
+
+        if len(parts) == 1:
+            request = write_text_metrics(metrics, parts[0], per_item=per_item, interval=interval)
+            return table(request)
+        tables = []
+        for part in parts:
+            request = write_text_metrics(metrics, part, per_item=True, interval=None)
+            try:
+                tables.append(table(request))
+            except errors.InvalidArgument as error:
+                raise of_whole(error, part) from None
+        means = table(write_text_values(metrics, tables, interval))
+        return merge_text_metrics(means, tables, per_item=per_item)
 
     def measure_agreement(
         self,
@@ -266,7 +320,14 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> MeasuredAgreement:
         """Return how far raters agree on items, or two judges on the order of systems, or both."""
-        return self._call(calls.measure_agreement(ratings, systems, interval), timeout)
+        request = write_fields(
+            statistics_service_pb2.MeasureAgreementRequest,
+            ratings=ratings,
+            systems=systems,
+            interval=interval,
+        )
+        reply = self._call(self._connection.statistics.MeasureAgreement, request, timeout)
+        return read_fields(MeasuredAgreement, reply)
 
     def calibrate(
         self,
@@ -277,7 +338,9 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> Calibration:
         """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
-        return self._call(calls.calibrate(items, options, interval), timeout)
+        request = write_calibrate(items, options, interval)
+        reply = self._call(self._connection.statistics.Calibrate, request, timeout)
+        return read_calibration(reply)
 
     def calibrate_cascade(
         self,
@@ -287,7 +350,9 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> CascadeFrontier:
         """Return the cascades of judges that labels find worth having, and the one proposed."""
-        return self._call(calls.calibrate_cascade(items, options), timeout)
+        request = write_calibrate_cascade(items, options)
+        reply = self._call(self._connection.statistics.CalibrateCascade, request, timeout)
+        return read_frontier(reply)
 
     def rank_systems(
         self,
@@ -297,7 +362,9 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> SystemRanking:
         """Return systems in the order of paired comparisons: Bradley-Terry with Davidson's ties."""
-        return self._call(calls.rank_systems(comparisons, interval), timeout)
+        request = write_comparisons(comparisons, interval)
+        reply = self._call(self._connection.statistics.RankSystems, request, timeout)
+        return read_fields(SystemRanking, reply)
 
     def score_answers(
         self,
@@ -317,11 +384,14 @@ class Client(BaseClient[Connection]):
         (scores done, scores in all). `include_replies` asks for the models' replies. For 10 minutes
         no score is paid twice under one `request_id` (a UUID of version 4).
         """
+        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
         scoring = Scoring(
-            items, rubrics, asking, progress, request_id, include_replies=include_replies
+            *(items, rubrics, asking, deadline, budget, progress, request_id),
+            include_replies=include_replies,
         )
-        for _ in self._scores(scoring, timeout):
-            pass  # the parts keep them
+        with closing(self._scores(scoring)) as scores:
+            for _ in scores:
+                pass  # the parts keep them
         return scoring.whole()
 
     def stream_scores(
@@ -332,13 +402,16 @@ class Client(BaseClient[Connection]):
         include_replies: bool = False,
         asking: Asking | None = None,
         timeout: float | None = None,
-    ) -> Generator[AnswerScore, None, None]:
+    ) -> Generator[AnswerScore, None]:
         """Yield every score as soon as it is there, in any order; see score_answers.
 
         Those that never came are last, as errors. To leave early ends what is still asked.
         """
-        scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
-        return self._scores(scoring, timeout)
+        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
+        scoring = Scoring(
+            *(items, rubrics, asking, deadline, budget), include_replies=include_replies
+        )
+        return self._scores(scoring)
 
     def estimate(
         self,
@@ -349,7 +422,10 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
-        return self._call_each(estimate_judging(items, judge, asking), timeout)
+        batch = Batch(self._filled(fold(items), judge, timeout), None, asking, judge)
+        requests = batch.requests(write_judge(judge), include_details=False)
+        work = (pb.EstimateBatchRequest(judge=request) for _, request in requests)
+        return self._estimate(work, timeout)
 
     def estimate_scores(
         self,
@@ -360,11 +436,16 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `score_answers` would take of calls, tokens and money at most."""
-        return self._call_each(estimate_scoring(items, rubrics, asking), timeout)
+        deadline, budget = self._deadline(timeout, COMPUTING_S), self._connection.budget
+        parts = Scoring(items, rubrics, asking, deadline, budget).parts
+        work = (pb.EstimateBatchRequest(score=part.request()) for part in parts)
+        return self._estimate(work, timeout)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
-        return self._call(calls.server_info(), timeout)
+        send = self._connection.judging.GetServerInfo
+        reply = self._call(send, pb.GetServerInfoRequest(), timeout, INFO_S)
+        return read_fields(ServerInfo, reply)
 
     def usage(self, days: int = 31, *, timeout: float | None = None) -> TenantUsage:
         """Return what your tenant asked of language models in so many days (1 to 366, in UTC).
@@ -372,30 +453,73 @@ class Client(BaseClient[Connection]):
         Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
         another tenant's.
         """
-        return self._call(calls.usage(days), timeout)
+        if not 1 <= days <= MOST_DAYS:
+            raise errors.InvalidArgument.of_field("days", f"must be from 1 to {MOST_DAYS}")
+        send, request = self._connection.judging.GetUsage, pb.GetUsageRequest(days=days)
+        return read_fields(TenantUsage, self._call(send, request, timeout, INFO_S))
 
-    def _call(self, call: Call[Result], timeout: float | None) -> Result:
-        send = call.method(self._connection)
-        deadline = self._deadline(timeout, call.usual_s)
-        return call.read(self._connection.call(send, call.request, deadline))
+    def _call(
+        self,
+        send: Callable[..., Any],
+        request: object,
+        timeout: float | None,
+        usual_s: float = COMPUTING_S,
+    ) -> Any:  # noqa: ANN401 - the reply of the method
+        deadline = self._deadline(timeout, usual_s)
+        return call(self._connection, send, request, deadline)
 
-    def _call_each(self, steps: Calls[Result, Whole], timeout: float | None) -> Whole:
-        """Return the result of calls that are made one after the other, in one deadline."""
-        deadline = self._deadline(timeout, COMPUTING_S)
-        walk = Walk(steps)
-        while (call := walk.step) is not None:
-            send = call.method(self._connection)
+    def _in_order(
+        self,
+        send: Callable[..., Any],
+        requests: Iterable[tuple[Part, object]],
+        deadline: Deadline,
+        ahead: int = CHUNKS_IN_FLIGHT,
+    ) -> Generator[tuple[Part, Any], None]:
+        """Yield what each message is about and its reply, or its error, in order."""
+
+        def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply of the method
             try:
-                reply = self._connection.call(send, call.request, deadline)
+                return call(self._connection, send, request, deadline)
             except errors.JudgedError as error:
-                walk.failed(error)
-            else:
-                walk.answered(call.read(reply))
-        return walk.whole
+                return error
 
-    def _scores(
-        self, scoring: Scoring, timeout: float | None
-    ) -> Generator[AnswerScore, None, None]:
-        send = self._connection.judging.ScoreAnswers
-        deadline = self._deadline(timeout, STREAM_S)
-        return Threads(send, deadline, self._connection.budget, self.target).run(scoring)
+        return in_order(reply_to, requests, ahead)
+
+    def _scores(self, scoring: Scoring) -> Generator[AnswerScore, None]:
+        for part in scoring.parts_in_turn():
+            replies = run_stream(self._connection, lambda to: to.judging.ScoreAnswers, part)
+            try:
+                with closing(replies):
+                    for score in replies:
+                        yield scoring.came(score)
+            except errors.JudgedError as error:
+                scoring.failed(part, error)
+        for score in scoring.lost():
+            yield score
+
+    def _filled(
+        self, groups: Sequence[QueryGroup], judge: Judge | str | None, timeout: float | None
+    ) -> Sequence[QueryGroup]:
+        """Return groups with a blank expected text where none is given and the judge needs none.
+
+        Only the server knows what a judge's rubric shows, so it is asked, with one short text,
+        where any group needs to know.
+        """
+        if not any(isinstance(g, QueryGroup) and not g.expected and g.open_ended for g in groups):
+            return groups
+        probe = pb.BatchJudgeRequest(groups=[_OPEN_ENDED], judge=write_judge(judge))
+        found = self._estimate([pb.EstimateBatchRequest(judge=probe)], timeout)
+        return [fill_expected(group) for group in groups] if found.contexts else groups
+
+    def _estimate(
+        self, requests: Iterable[pb.EstimateBatchRequest], timeout: float | None
+    ) -> CostEstimate:
+        deadline, found = self._deadline(timeout, COMPUTING_S), CostEstimate()
+        send = self._connection.judging.EstimateBatch
+        try:
+            for request in requests:
+                reply = call(self._connection, send, request, deadline)
+                found += read_fields(CostEstimate, reply)
+        except errors.InvalidArgument as error:
+            raise rename_paths(error, _OF_WORK, lambda _: "") from None
+        return found

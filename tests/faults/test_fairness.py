@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from judged import AsyncClient
+from judged._transport.async_calls import async_call
 from judged._transport.call import Deadline
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
@@ -97,7 +98,7 @@ async def caller(stack: AsyncExitStack, server: ServerProcess, way: str) -> Call
             reply = await stub.BatchJudge(asked, timeout=WAIT_S)
         else:
             own = client._connection
-            reply = await own.call(own.judging.BatchJudge, asked, Deadline(WAIT_S))
+            reply = await async_call(own, own.judging.BatchJudge, asked, Deadline(WAIT_S))
         return len(reply.verdicts.relevant)
 
     await by_grpc(request("exact", "first", 1))

@@ -1,27 +1,17 @@
-"""Cuts a batch of any size into chunks a server takes, and puts the answers together again.
-
-Sends nothing.
-"""
+"""Cuts groups of any size into chunks that a server takes. Sends nothing."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
-from typing import Any
+from itertools import groupby
+from typing import TypeVar
 
-from judged import errors
-from judged._batching.packing import packed
-from judged._convert.groups import as_items
-from judged._convert.verdicts import missing_for
+from judged._convert.groups import as_items, check_group
 from judged._transport.call import CHUNKS_IN_FLIGHT
-from judged._transport.status import rename_paths
-from judged.errors import WrongType
-from judged.values.choices import Source, Status
+from judged.errors import InvalidArgument, WrongType
 from judged.values.groups import Context, QueryGroup, Span, Spans
-from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
-from judged.values.verdicts import RARE_COLUMNS, VerdictDetail, VerdictError, Verdicts
+from judged.values.judges import Asking, Judge
 
 CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10
@@ -29,14 +19,32 @@ CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
 """Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
 ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
-PASSING = (
-    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
-    errors.BudgetExhausted,
-)
-"""Failures of a message that leave the others of its call as they are."""
-
+PART_CHARACTERS = 1 << 21
+"""An evaluated group above this is cut, between results: in UTF-8 it may be four times as large."""
+PART_CONTEXTS = 1 << 17
 _SPAN_NUMBERS = 16
 """About what the two positions of a span take."""
+
+Item = TypeVar("Item")
+
+
+def packed(
+    items: Iterable[tuple[Item, Sequence[int]]], limits: Sequence[int]
+) -> Iterator[list[Item]]:
+    """Yield lists of items, none of whose sizes sum up to more than its limit; or one item alone.
+
+    Each item comes with its sizes, one for each limit.
+    """
+    pack: list[Item] = []
+    sums = [0] * len(limits)
+    for item, sizes in items:
+        sums = [total + size for total, size in zip(sums, sizes, strict=True)]
+        if pack and any(total > limit for total, limit in zip(sums, limits, strict=True)):
+            yield pack
+            pack, sums = [], list(sizes)
+        pack.append(item)
+    if pack:
+        yield pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class Piece:
         return (self.r1 - self.r0) * (self.e1 - self.e0)
 
     def part(self) -> QueryGroup:
-        """Return the group to send: what the verdicts depend on and no more."""
+        """Return the group to judge: what the verdicts depend on and no more."""
         group = self.group
         if not self.n_contexts:  # it keeps its place and needs no texts
             return QueryGroup(
@@ -83,6 +91,10 @@ class Piece:
             negatives=group.negatives,  # for the server to refuse
             grades=group.grades,
         )
+
+    def rows(self) -> QueryGroup:
+        """Return the group with these of its results only."""
+        return at_ranks(self.group, range(self.r0, self.r1))
 
 
 def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
@@ -118,6 +130,12 @@ def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
         query, expected, retrieved, started = next_query, next_expected, [next_retrieved], True
     if started:
         yield QueryGroup(query, expected, retrieved)
+
+
+def fill_expected(group: QueryGroup) -> QueryGroup:
+    """Return a group with one blank expected text where it has none and texts were retrieved."""
+    missing = not group.expected and group.open_ended
+    return replace(group, expected=("",)) if missing else group
 
 
 def most_contexts(judge: Judge | str | None, asking: Asking | None = None) -> int:
@@ -171,6 +189,55 @@ def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, i
             )
 
 
+def cut_evaluated(
+    groups: Iterable[QueryGroup], judge: Judge | str | None, *, checked: bool
+) -> Iterator[list[Piece]]:
+    """Yield the chunks of groups that are evaluated, in order; pieces have all expected texts.
+
+    What continues a group begins a chunk.
+    """
+    pieces = (
+        (piece, (cost, _work(piece), CHUNK_GROUPS if piece.r0 else 1))
+        for index, group in enumerate(groups)
+        for piece, cost in _row_pieces(index, group if checked else checked_group(group, index))
+    )
+    return packed(pieces, (CHUNK_CHARACTERS, most_contexts(judge), CHUNK_GROUPS))
+
+
+def _work(piece: Piece) -> int:
+    n = piece.r1 - piece.r0
+    return n_contexts(piece.group, n) or (n if piece.group.open_ended else 0)
+
+
+def _row_pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
+    n, cost = group.n_retrieved, text_cost(group)
+    small = cost <= PART_CHARACTERS and n_contexts(group, n) <= PART_CONTEXTS
+    if small or group.spans is not None:  # spans count within a group, so that it stays whole
+        yield Piece(index, group, 0, n, 0, group.n_expected), cost
+        return
+    head = text_cost(replace(group, retrieved=(), document_ids=(), embeddings=None))
+    row = 4 * group.embeddings.dimensions if group.embeddings is not None else 0
+    weights = _weights(group.retrieved, (), row, n)
+    most = max(1, PART_CONTEXTS // max(1, n_contexts(group, 1)))
+    for r0, r1, size in _runs(weights, max(1, PART_CHARACTERS - head), most):
+        yield Piece(index, group, r0, r1, 0, group.n_expected), head + size
+
+
+def n_contexts(group: QueryGroup, n_retrieved: int) -> int:
+    """Return how many contexts so many results of a group make, as the server counts them."""
+    expected = 0 if group.by_id else group.n_expected
+    return n_retrieved * (expected + len(group.negatives))
+
+
+def checked_group(group: object, index: int) -> QueryGroup:
+    """Return a group that can be sent. Raises WrongType or InvalidArgument with its path."""
+    if not isinstance(group, QueryGroup):
+        rule = f"must be a QueryGroup, not {type(group).__name__}"
+        raise WrongType.of_field(f"groups[{index}]", rule)
+    check_group(group, f"groups[{index}]")
+    return group
+
+
 def text_cost(group: QueryGroup) -> int:
     """Return about how many characters a group has, or bytes of what stands for its texts."""
     texts = (group.expected, group.retrieved, group.negatives)
@@ -205,127 +272,58 @@ def _runs(weights: Sequence[int], limit: int, most: int) -> Iterator[tuple[int, 
     yield start, len(weights), cost
 
 
-class Assembly:
-    """Collects the verdicts of chunks, in any order, into those of the whole batch."""
+def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -> Sequence[int]:
+    """Return the ranks, from 0, of a group's results that repeat no earlier one.
 
-    def __init__(self, groups: Sequence[QueryGroup]) -> None:
-        self._groups = groups
-        self._offsets = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
-        self._total = total = self._offsets[-1]
-        self._columns: dict[str, list[Any]] = {
-            "relevant": [False] * total,
-            "score": [0.0] * total,
-            "status": [int(Status.OK)] * total,
-            "source": [int(Source.COMPUTED)] * total,
-            "flags": [0] * total,
-            **{name: [] for name in RARE_COLUMNS},
-        }
-        self._errors: dict[int, VerdictError] = {}
-        self._details: dict[int, VerdictDetail] = {}
-        self._usage: Usage | None = None
-        self._judge: JudgeIdentity | None = None
-
-    def _rows(self, chunk: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
-        """Yield (place in the chunk, place in the batch, length) of each run of verdicts."""
-        place = 0
-        for piece in chunk:
-            base, width = self._offsets[piece.index], piece.group.n_expected
-            if piece.e1 - piece.e0 == width:
-                yield place, base + piece.r0 * width, piece.n_contexts
-                place += piece.n_contexts
-                continue
-            for r in range(piece.r0, piece.r1):
-                yield place, base + r * width + piece.e0, piece.e1 - piece.e0
-                place += piece.e1 - piece.e0
-
-    def add(self, chunk: Sequence[Piece], verdicts: Verdicts) -> None:
-        """Take in the verdicts of a chunk. Raises InternalError when their number is wrong."""
-        asked = sum(piece.n_contexts for piece in chunk)
-        if len(verdicts) != asked:
-            raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
-        self._judge = verdicts.judge
-        columns: list[tuple[list[Any], Sequence[Any]]] = []
-        for name, ours in self._columns.items():
-            theirs = getattr(verdicts, name)
-            if theirs:  # most judges leave the rare ones out
-                ours.extend([0] * (self._total - len(ours)))
-                columns.append((ours, theirs))
-        if verdicts.usage is not None:
-            self._usage = verdicts.usage + (self._usage or Usage())
-        for source, target, length in self._rows(chunk):
-            here, there = slice(target, target + length), slice(source, source + length)
-            for ours, theirs in columns:
-                ours[here] = theirs[there]
-            if verdicts.errors or verdicts.details:
-                self._take_remarks(verdicts, source, target, length)
-
-    def _take_remarks(self, verdicts: Verdicts, source: int, target: int, length: int) -> None:
-        for index in range(source, source + length):
-            if index in verdicts.errors:
-                self._errors[target + index - source] = verdicts.errors[index]
-            if index in verdicts.details:
-                self._details[target + index - source] = verdicts.details[index]
-
-    def fail(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
-        """Give every context of a chunk the error that befell the chunk."""
-        reason = missing_for(error)
-        for _, target, length in self._rows(chunk):
-            for index in range(target, target + length):
-                self._columns["status"][index] = int(Status.ERROR)
-                self._errors[index] = reason
-
-    @property
-    def answered(self) -> bool:
-        """Whether any chunk was."""
-        return self._judge is not None
-
-    def verdicts(self) -> Verdicts:
-        """Return the verdicts of the batch. Raises InternalError when no chunk was answered."""
-        if self._judge is None:
-            raise errors.InternalError("no chunk of the batch was answered")
-        return Verdicts(
-            **self._columns,
-            offsets=self._offsets,
-            errors=self._errors,
-            judge=self._judge,
-            details=self._details,
-            usage=self._usage,
-            groups=self._groups,
-        )
+    The same id with the same text is a repeat, of which the first is kept; the same id with
+    another text is another piece of a document, and stays. With `strict` a repeat raises
+    InvalidArgument that names its place under `path`.
+    """
+    ids = group.document_ids
+    if not ids:
+        return range(group.n_retrieved)
+    content: Sequence[object] = group.retrieved
+    if group.spans is not None:
+        content = group.spans.retrieved
+    keys: Sequence[object] = list(zip(ids, content, strict=True)) if content else ids
+    first_places: dict[object, int] = {}
+    for place, key in enumerate(keys):
+        first = first_places.setdefault(key, place)
+        if strict and first != place:
+            same = "id and text" if content else "id"
+            rule = f"has the {same} of entry {first}"
+            raise InvalidArgument.of_field(f"{path}.document_ids[{place}]", rule)
+    kept = list(first_places.values())
+    return range(len(keys)) if len(kept) == len(keys) else kept
 
 
-def failed_verdicts(
-    groups: Sequence[QueryGroup], error: errors.JudgedError, judge: JudgeIdentity
-) -> Verdicts:
-    """Return verdicts for groups of which none was judged, because of the error."""
-    sizes = [group.n_expected * group.n_retrieved for group in groups]
-    return replace(missing_verdicts(sizes, missing_for(error), judge), groups=groups)
-
-
-def missing_verdicts(sizes: Sequence[int], reason: VerdictError, judge: JudgeIdentity) -> Verdicts:
-    """Return verdicts of groups of these sizes, all of which are missing for a reason."""
-    offsets = [0, *accumulate(sizes)]
-    n = offsets[-1]
-    return Verdicts(
-        *([False] * n, [0.0] * n, [int(Status.ERROR)] * n, [int(Source.COMPUTED)] * n, [0] * n),
-        offsets,
-        dict.fromkeys(range(n), reason),
-        judge,
+def at_ranks(group: QueryGroup, ranks: Sequence[int]) -> QueryGroup:
+    """Return a group with these of its results only, in this order."""
+    if isinstance(ranks, range) and len(ranks) == group.n_retrieved:
+        return group
+    texts, vectors, spans, ids = group.retrieved, group.embeddings, group.spans, group.document_ids
+    if vectors is not None:
+        row = 4 * vectors.dimensions
+        rows = (vectors.retrieved[row * place : row * (place + 1)] for place in ranks)
+        vectors = replace(vectors, retrieved=b"".join(rows))
+    return replace(
+        group,
+        retrieved=[texts[place] for place in ranks] if texts else (),
+        document_ids=[ids[place] for place in ranks] if ids else (),
+        embeddings=vectors,
+        spans=spans and replace(spans, retrieved=[spans.retrieved[place] for place in ranks]),
     )
 
 
-_PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?(?:expected|retrieved))\[(\d+)\])?")
+def against_negatives(groups: Iterable[QueryGroup]) -> list[QueryGroup]:
+    """Return groups that ask which results match the negatives, of those that have some."""
+    return [
+        QueryGroup(group.query, group.negatives, group.retrieved)
+        for group in groups
+        if group.negatives
+    ]
 
 
-def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> errors.InvalidArgument:
-    """Make an error about a chunk speak of the batch: groups[0] of the fourth chunk is another."""
-
-    def rename(match: re.Match[str]) -> str:
-        piece = chunk[int(match[1])]
-        path = f"groups[{piece.index}]"
-        if match[2]:
-            start = piece.e0 if match[2].endswith("expected") else piece.r0
-            path += f".{match[2]}[{start + int(match[3])}]"
-        return path
-
-    return rename_paths(error, _PATH, rename)
+def distinct_group(group: QueryGroup) -> QueryGroup:
+    """Return a group without repeated results."""
+    return at_ranks(group, distinct_ranks(group))

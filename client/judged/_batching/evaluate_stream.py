@@ -1,7 +1,6 @@
 """One `evaluate`: the chunks that its groups travel in, and the evaluation that comes back.
 
-Shared by `client` and `aio`, which open the streams and wait between them. A stream that breaks is
-sent again from its start, and the server's caches know what was judged.
+A stream that breaks is sent again from its start, and the server's caches know what was judged.
 """
 
 from __future__ import annotations
@@ -13,16 +12,23 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from judged import errors
-from judged._batching.chunks import missing_verdicts
-from judged._batching.distinct import against_negatives, distinct_group, distinct_ranks
-from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
+from judged._batching.chunks import (
+    Piece,
+    against_negatives,
+    checked_group,
+    cut_evaluated,
+    distinct_group,
+    distinct_ranks,
+    n_contexts,
+)
+from judged._batching.judging import missing_verdicts
 from judged._codec import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import Purse, read_identity, write_asking, write_judge
 from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics, need_kind
-from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged._transport.call import Deadline, RetryBudget, Stream
 from judged._views import Listed, Texts
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.groups import QueryGroup
@@ -53,10 +59,9 @@ class _Try:
     spent: float = 0.0
     result: pb.EvaluateResponse | None = None
     failure: Exception | None = None
-    answered: bool = False
 
 
-class EvaluateStream:
+class EvaluateStream(Stream[None]):
     """One call of `evaluate`: what to send on each try, and what was answered."""
 
     def __init__(
@@ -74,6 +79,7 @@ class EvaluateStream:
         record: Record | None,
         progress: Progress | None,
     ) -> None:
+        super().__init__(deadline, budget)
         if isinstance(groups, QueryGroup) or not isinstance(groups, Iterable):
             need_kind(groups, "groups", list, "a list of QueryGroup")
         # What can be read once only is kept, so that it can be sent again.
@@ -97,10 +103,6 @@ class EvaluateStream:
         self._record = record
         self._progress = progress
         self._total = self._count() if progress is not None else None
-        self._deadline = deadline
-        self._budget = budget
-        self.attempts = Attempts(deadline, budget)
-        self.done = False
         self._try = self._best = _Try()
 
     def _count(self) -> int | None:
@@ -109,10 +111,10 @@ class EvaluateStream:
             return None
         return sum(n_contexts(group, group.n_retrieved) for group in self._groups)
 
-    def _chunks(self) -> Iterator[Chunk]:
-        return cut_groups(self._groups, self._judge, checked=self._checked)
+    def _chunks(self) -> Iterator[list[Piece]]:
+        return cut_evaluated(self._groups, self._judge, checked=self._checked)
 
-    def messages(self) -> Iterator[pb.StreamEvaluateRequest]:
+    def request(self) -> Iterator[pb.StreamEvaluateRequest]:
         """Return what the next try sends.
 
         gRPC reads them on a thread of its own and hides what goes wrong there: a failure of the
@@ -120,7 +122,7 @@ class EvaluateStream:
         """
         if len(self._try.verdicts) >= len(self._best.verdicts):
             self._best = self._try
-        self._try = _Try()
+        self._try, self._progressed = _Try(), False
         start = pb.StreamEvaluateStart(asking=write_asking(self._purse.rest()))
         start.MergeFrom(self._start)
         return self._messages(start, self._try)
@@ -131,12 +133,12 @@ class EvaluateStream:
         yield pb.StreamEvaluateRequest(start=start)
         try:
             for chunk_id, chunk in enumerate(self._chunks()):
-                continues = chunk[0].begin > 0
+                continues = chunk[0].r0 > 0
                 this.continued.append(continues)
                 message = pb.EvaluateChunk(chunk_id=chunk_id, continues=continues)
                 for piece in chunk:
                     path = f"groups[{piece.index}]"
-                    message.groups.append(write_group(piece.part, path))
+                    message.groups.append(write_group(piece.rows(), path))
                 yield pb.StreamEvaluateRequest(chunk=message)
         except Exception as failure:  # noqa: BLE001 - raised where the caller waits
             this.failure = failure
@@ -162,7 +164,7 @@ class EvaluateStream:
             this.result = reply.result
 
     def _take_chunk(self, this: _Try, chunk: pb.EvaluatedChunk) -> None:
-        this.answered = True
+        self._progressed = True
         self._budget.answered()
         if chunk.HasField("judge"):
             this.judge = read_identity(chunk.judge)
@@ -227,13 +229,10 @@ class EvaluateStream:
 
         They raise the error when there is to be no other try, with the verdicts that are there.
         """
-        this = self._try
-        if this.failure is not None:
-            raise this.failure
-        if this.answered:
-            self.attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
+        if self._try.failure is not None:
+            raise self._try.failure
         try:
-            yield from self.attempts.waits(error)
+            yield from super().waits(error)
         except errors.JudgedError as last:
             last.verdicts = self._verdicts(last)
             if last.verdicts is not None:
@@ -262,7 +261,7 @@ class EvaluateStream:
         known: dict[int, Verdicts],
         error: errors.JudgedError | None,
         groups: Sequence[QueryGroup],
-        of_chunk: Callable[[Chunk], tuple[Sequence[int], bool]],
+        of_chunk: Callable[[Sequence[Piece]], tuple[Sequence[int], bool]],
     ) -> Verdicts:
         """Return the verdicts of all chunks; `of_chunk` says how many each of its groups has."""
         reason = VerdictError(0, "INTERNAL", "the server sent no verdict", retryable=False)
@@ -313,19 +312,19 @@ class _JudgedGroups(Listed[QueryGroup]):
         return next(islice(self, index, None))
 
 
-def _whole_chunk(chunk: Chunk) -> tuple[Sequence[int], bool]:
+def _whole_chunk(chunk: Sequence[Piece]) -> tuple[Sequence[int], bool]:
     sizes = [
         0 if piece.group.by_id else piece.group.n_expected * _distinct(piece) for piece in chunk
     ]
-    return sizes, chunk[0].begin > 0
+    return sizes, chunk[0].r0 > 0
 
 
-def _of_negatives(chunk: Chunk) -> tuple[Sequence[int], bool]:
+def _of_negatives(chunk: Sequence[Piece]) -> tuple[Sequence[int], bool]:
     with_negatives = [piece for piece in chunk if piece.group.negatives]
     sizes = [len(piece.group.negatives) * _distinct(piece) for piece in with_negatives]
-    return sizes, bool(chunk[0].begin and chunk[0].group.negatives)
+    return sizes, bool(chunk[0].r0 and chunk[0].group.negatives)
 
 
 def _distinct(piece: Piece) -> int:
     """Return how many results of a piece repeat no earlier one of its group."""
-    return sum(piece.begin <= rank < piece.end for rank in distinct_ranks(piece.group))
+    return sum(piece.r0 <= rank < piece.r1 for rank in distinct_ranks(piece.group))

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from judged import errors
-from judged._batching.chunks import CHUNK_CHARACTERS, PASSING
-from judged._batching.packing import packed
+from judged._batching.chunks import packed
+from judged._batching.judging import PASSING
 from judged._convert.judges import Purse, read_identity
 from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import missing_for, usage_of
 from judged._inputs import need_each
+from judged._transport.call import Deadline, RetryBudget, Stream
 from judged._transport.status import rename_paths
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Status
@@ -28,19 +29,18 @@ from judged.values.scores import (
     ScoredAnswers,
 )
 
-PART_SCORES = 1 << 10
-"""The most scores that one message asks for."""
+PART_SCORES = 1 << 13
+"""The most scores that one message asks for. Parts are sent one after the other, so they are large:
+models should not wait between them."""
+PART_CHARACTERS = 3 << 20
 
 Progress = Callable[[int, int], object]
 _Pair = tuple[str, str]
 _ITEM = re.compile(r"items\[(\d+)\]")
 
 
-class Part:
-    """Some consecutive items: what is asked of them, and what came. `start` is the first's place.
-
-    One thread or task works on a part, so nothing here is locked.
-    """
+class Part(Stream[AnswerScore]):
+    """Some consecutive items, the first at `start`: what is asked of them, and what came."""
 
     def __init__(
         self,
@@ -48,10 +48,13 @@ class Part:
         items: Sequence[AnswerItem],
         rubrics: Sequence[Rubric],
         asking: Asking | None,
-        request_id: str = "",
+        request_id: str,
+        deadline: Deadline,
+        budget: RetryBudget,
         *,
         include_replies: bool,
     ) -> None:
+        super().__init__(deadline, budget)
         self._start = start
         self._items = items
         self._rubrics = rubrics
@@ -95,7 +98,7 @@ class Part:
 
         After a break these are the items that lack a score, by the rubrics that one of them lacks.
         """
-        self._usage, self._unsummed = self.usage, []
+        self._usage, self._unsummed, self._progressed = self.usage, [], False
         item_ids = {item_id for item_id, _ in self.missing}
         names = {rubric for _, rubric in self.missing}
         self._asked = [i for i, item in enumerate(self._items) if item.item_id in item_ids]
@@ -130,12 +133,24 @@ class Part:
         if pair not in self._known:
             raise errors.InternalError("the server sent a score that nobody asked for")
         self._scores[pair] = score
+        self._progressed = True
         return score
 
     def ended(self) -> None:
         """Raise InternalError when the stream ended without an error and a score is missing."""
         if missing := len(self.missing):
             raise errors.InternalError(f"the server ended the stream with {missing} scores missing")
+        self._budget.answered()
+        self.done = True
+
+    def waits(self, error: errors.JudgedError) -> Iterator[float]:
+        """Return the waits in seconds before the next try; they raise the error for none."""
+        if not self.missing and not isinstance(error, errors.BudgetExhausted):
+            self.done = True  # only the summary is lost, and it can be made again
+            return iter(())
+        if self._progressed:
+            self._budget.answered()
+        return super().waits(error)
 
     def scores(self) -> list[AnswerScore]:
         """Return what came, and errors for the rest, in the order of items, then of rubrics."""
@@ -167,12 +182,14 @@ class Scoring:
         items: Iterable[AnswerItem],
         rubrics: Iterable[Rubric | str],
         asking: Asking | None,
+        deadline: Deadline,
+        budget: RetryBudget,
         progress: Progress | None = None,
         request_id: str = "",
         *,
-        include_replies: bool,
+        include_replies: bool = False,
         part_scores: int = PART_SCORES,
-        part_characters: int = CHUNK_CHARACTERS,
+        part_characters: int = PART_CHARACTERS,
     ) -> None:
         """Cut the items into parts; one message asks for at most so many scores and characters.
 
@@ -195,6 +212,8 @@ class Scoring:
                 self._rubrics,
                 asking,
                 request_id,
+                deadline,
+                budget,
                 include_replies=include_replies,
             )
             for part in packed(sized, (part_characters, most))
@@ -204,11 +223,6 @@ class Scoring:
         self._done = 0
         self._total = len(self._items) * len(self._rubrics)
 
-    @property
-    def limited(self) -> bool:
-        """Whether the next part must wait for what one cost."""
-        return self._purse.limited
-
     def parts_in_turn(self) -> Iterator[Part]:
         """Yield the parts, each with what those before it have left of what all may cost."""
         for part in self.parts:
@@ -216,15 +230,10 @@ class Scoring:
             yield part
             self._purse.took(part.usage)
 
-    def take(self, part: Part, event: AnswerScore | Exception | None) -> Iterator[AnswerScore]:
-        """Yield a score that came, and count it; raise what ended the call with the part."""
-        if isinstance(event, AnswerScore):
-            self._tell()
-            yield self._named(event)
-        elif isinstance(event, errors.JudgedError):
-            self.failed(part, event)
-        elif event is not None:
-            raise event
+    def came(self, score: AnswerScore) -> AnswerScore:
+        """Count a score that came, and return it; its error names the limit of the call."""
+        self._tell()
+        return self._named(score)
 
     def _tell(self) -> None:
         self._done += 1

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import Any, Generic, TypeVar
 
 from judged import errors
 from judged._inputs import need_kind
@@ -27,6 +28,8 @@ TELL_EVERY_S = 30.0
 CHUNKS_IN_FLIGHT = 4
 IDENTIFIED = (pb.BatchJudgeRequest, pb.EvaluateRequest)
 """Requests that have a request_id."""
+
+Item = TypeVar("Item")
 
 _log = logging.getLogger("judged")
 
@@ -204,6 +207,37 @@ class Attempts:
             raise error from None
         self._budget.failed(error, left)
         return wait
+
+
+class Stream(Generic[Item]):
+    """A call that is answered by a stream: what is sent and taken in over all its tries."""
+
+    def __init__(self, deadline: Deadline, budget: RetryBudget) -> None:
+        self._deadline = deadline
+        self._budget = budget
+        self.attempts = Attempts(deadline, budget)
+        self.done = False
+        """Whether nothing is left to be sent."""
+        self._progressed = False
+        """Whether this try was answered anything."""
+
+    def request(self) -> object:
+        """Return what the next try sends: a message, or an iterator of messages."""
+        raise NotImplementedError
+
+    def take(self, reply: Any) -> Item | None:  # noqa: ANN401 - a message of this stream
+        """Return what a reply brings to the caller, if anything."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """Note that the server ended the stream. Raises an error when it should not have."""
+        raise NotImplementedError
+
+    def waits(self, error: errors.JudgedError) -> Iterator[float]:
+        """Return the waits in seconds before the next try; they raise the error for none."""
+        if self._progressed:
+            self.attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
+        return self.attempts.waits(error)
 
 
 def derived_id(*parts: object) -> str:

@@ -49,7 +49,7 @@ class Window:
             raise
         return in_time or not self._stopped_waiting(granted)
 
-    async def take_soon(self, seconds: float) -> bool:
+    async def async_take(self, seconds: float) -> bool:
         """Wait for a slot on an event loop; say whether there was one in time."""
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[None] = loop.create_future()

@@ -15,7 +15,7 @@ from rich.table import Table
 from judged import Flag, MetricTable, Verdicts
 from judged._views import of_all, plural, word
 from judged.cli.output import UNANSWERED, Output, new_table, say
-from judged.evaluation._steps.warnings import (
+from judged.evaluation.warnings import (
     balance_of_lengths,
     blind_warnings,
     guarantee_warnings,

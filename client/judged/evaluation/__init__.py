@@ -11,26 +11,29 @@ Needs no more than the base install.
 """
 
 from judged._files import FileError
-from judged.evaluation.answers.answer_evaluation import (
-    AnsweredQuestion,
-    AnswerEvaluation,
-    evaluate_answers,
-)
-from judged.evaluation.answers.ranking import CandidateAnswer, ComparedAnswers, compare_answers
-from judged.evaluation.answers.score_panel import Combine, PanelScores, score_by_panel
-from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative, answer_similarity
+from judged.evaluation.aio import AsyncEvaluator
+from judged.evaluation.answers.answer_evaluation import AnsweredQuestion, AnswerEvaluation
+from judged.evaluation.answers.ranking import CandidateAnswer, ComparedAnswers
+from judged.evaluation.answers.score_panel import Combine, PanelScores
+from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative
 from judged.evaluation.circular_judging import CircularJudging, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
-from judged.evaluation.evaluator import AsyncEvaluator, Evaluator
 from judged.evaluation.local_judge import LocalJudge
 from judged.evaluation.progress import Progress
 from judged.evaluation.query_result import QueryResult, RetrievedResult
 from judged.evaluation.recorded import RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
+from judged.evaluation.sync import (
+    Evaluator,
+    answer_similarity,
+    compare_answers,
+    evaluate_answers,
+    score_by_panel,
+)
 from judged.evaluation.system import Answer, Question, System
 
 __all__ = [

@@ -1,66 +1,239 @@
-"""The functions of `judged.evaluation` that ask a server, for an AsyncClient.
+"""The asynchronous functions of `judged.evaluation` that ask a server.
 
-The same names with the same arguments, to be awaited. `AsyncEvaluator` is the Evaluator.
+Evaluations of results, of retrievers, of recorded judgements and of answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
+from judged._batching.chunks import fill_expected
+from judged._batching.evaluate_stream import Progress, Record
+from judged._inputs import as_metrics
+from judged._transport.primitives import async_on_thread
 from judged.aio import AsyncClient
-from judged.evaluation._steps.walking import await_steps, need_async_client
-from judged.evaluation.answers.answer_evaluation import (
-    AnswerEvaluation,
-    AnswerRun,
-    Progress,
-    ScoreTrace,
-)
+from judged.evaluation.answers.answer_evaluation import AnswerEvaluation, AnswerRun, ScoreTrace
 from judged.evaluation.answers.ranking import (
     RUBRIC,
     AnswerPairs,
     CandidateAnswer,
     ComparedAnswers,
-    comparing_steps,
 )
-from judged.evaluation.answers.score_panel import Combine, PanelScores, panel_steps
-from judged.evaluation.answers.similarity import AnswerSimilarity, similarity_steps
+from judged.evaluation.answers.score_panel import Combine, Panel, PanelScores
+from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, Similarities
+from judged.evaluation.circular_judging import check_circular, models_of
+from judged.evaluation.datasets.dataset import Dataset
+from judged.evaluation.evaluation_run import EvaluationRun, Piece, need_client, to_judge
+from judged.evaluation.labels import own_metrics
+from judged.evaluation.local_judge import JudgeFunction, LocalJudge
+from judged.evaluation.progress import OnProgress, stage
+from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge
+from judged.evaluation.result import EvaluationResult
+from judged.evaluation.retriever import BatchRetriever, Found, Retriever, RetrieverFunction
 from judged.evaluation.system import Question, System
-from judged.values import AnswerItem, Asking, IntervalOptions, Judge, Rubric, TextItem
+from judged.values import (
+    AnswerItem,
+    Asking,
+    CostEstimate,
+    Evaluation,
+    IntervalOptions,
+    Judge,
+    MetricOptions,
+    QueryGroup,
+    Rubric,
+    ScoredAnswers,
+    TextItem,
+    Verdicts,
+)
 
 __all__ = ["answer_similarity", "compare_answers", "evaluate_answers", "score_by_panel"]
 
-
-async def answer_similarity(
-    items: Sequence[TextItem],
-    negatives: Sequence[Sequence[str]] = (),
-    *,
-    client: AsyncClient,
-    judge: Judge | str = "semantic",
-    interval: IntervalOptions | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the calls' deadline
-) -> AnswerSimilarity:
-    """Return how close answers are to their references; see evaluation.answer_similarity."""
-    need_async_client(client)
-    steps = similarity_steps(items, negatives, judge, interval, timeout)
-    return await await_steps(client, steps)
+Source = Retriever | BatchRetriever | RetrieverFunction | Mapping[str, Iterable[Found]]
+"""A retriever, or the results of one by query id."""
 
 
-async def compare_answers(
-    answers: Iterable[CandidateAnswer],
-    *,
-    client: AsyncClient,
-    rubric: Rubric | str = RUBRIC,
-    interval: IntervalOptions | None = None,
-    asking: Asking | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the calls' deadline
-    progress: Callable[[int, int], object] | None = None,
-) -> ComparedAnswers:
-    """Return the ranking of systems by their answers; see evaluation.compare_answers."""
-    need_async_client(client)
-    pairs = AnswerPairs(answers)
-    steps = comparing_steps(pairs, rubric, interval, asking, timeout, progress)
-    return await await_steps(client, steps)
+class AsyncEvaluator:
+    """Evaluates over one client, which it neither opens nor closes."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        need_client(client, AsyncClient)
+        self._client = client
+
+    async def evaluate(
+        self,
+        source: Source,
+        dataset: Dataset,
+        metrics: Sequence[str],
+        judge: Judge | LocalJudge | JudgeFunction | RecordedJudge | str | None = None,
+        k: int | None = None,
+        options: MetricOptions | None = None,
+        *,
+        name: str = "",
+        concurrency: int | None = None,
+        resume: Path | str | None = None,
+        asking: Asking | None = None,
+        system_models: str | Sequence[str] = (),
+        strict: bool = False,
+        timeout: float = 3600.0,
+        progress: OnProgress | None = None,
+    ) -> EvaluationResult:
+        """Return the metrics of what a retriever finds, or found, for the queries of a data set.
+
+        `source` is a retriever, or results by query id. A retriever is a function of a query and k,
+        or has it as its method `retrieve`; it may be a coroutine function. One with
+        `batch_retrieve(queries, k)`, or whose first parameter is called `queries`, gets all at
+        once. It returns texts, `Retrieved` documents or mappings with doc_id, text and score, best
+        first; `k` is by default the deepest cutoff of the metrics, and what is below rank k is left
+        out. The server is asked first whether it takes the metrics, the judge and the options, so
+        that no retriever runs in vain. An exception of the retriever is that query's failure: it
+        has no part in any mean; if every query fails, the first failure is raised. `concurrency` is
+        how many queries a retriever is asked at once: one by default, of a coroutine function four.
+
+        `judge` is one of the server, by default the server's own, or a function of a Context that
+        returns True, False or a score from 0 to 1, which runs here; see LocalJudge. `options` are
+        by default an interval for every mean. `resume` names a file that all that was found and
+        judged is written to as it comes: an evaluation that was interrupted goes on from there, and
+        asks nothing twice. Raises FileError for a file of another evaluation, InvalidArgument for
+        what is wrong, and what `Client.evaluate` raises. `timeout` is about the judging. `progress`
+        is called with a Progress, as in `progress=print`.
+
+        `system_models` are the language models that made what is judged; those that Results or an
+        attribute `system_model` of the retriever name count too. Where one of them or of its family
+        is to judge, there is a warning, CircularJudging; with `strict`, InvalidArgument before
+        anything is asked.
+        """
+        run = EvaluationRun(
+            *(source, dataset, metrics, judge, k, options),
+            name=name,
+            concurrency=concurrency,
+            resume=resume,
+            asking=asking,
+            progress=progress,
+        )
+        with closing(run):
+            await self._check(run, asking, timeout)
+            models = models_of(source, system_models)
+            if models and run.asks_server:
+                info = await self._client.server_info()
+                check_circular(info, run.server_judge, models, strict=strict)
+            await async_on_thread(run.retrieve)
+            if run.asks_at_once:
+                evaluation = await self.evaluate_groups(
+                    *(run.groups, run.metrics, run.recorded_judge, run.options),
+                    asking=asking,
+                    timeout=timeout,
+                    progress=stage("judging", progress),
+                )
+            else:
+                await self._fill_expected(run)
+                for piece in run.pieces():
+                    run.take(piece, await self._judged(run, piece, timeout))
+                evaluation = await self._measured(run.recorded(), run.metrics, timeout)
+            return run.result(evaluation)
+
+    async def evaluate_groups(
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        judge: Judge | RecordedJudge | str | None = None,
+        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
+        *,
+        asking: Asking | None = None,
+        record: Record | None = None,
+        timeout: float = 3600.0,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Return the metrics of groups and the verdicts they rest on; see `Client.evaluate`.
+
+        A recorded judge, say a Replay of a trace, stands for one: then nobody is asked, and the
+        families can't be. Which model made the texts is not known here, as it is to `evaluate`:
+        `check_circular` warns where it judges its own.
+        """
+        names = as_metrics(metrics)
+        if not isinstance(judge, RecordedJudge):
+            return await self._client.evaluate(
+                *(groups, names, judge, options),
+                include_verdicts=bool(own_metrics(names)),
+                asking=asking,
+                record=record,
+                timeout=timeout,
+                progress=progress,
+            )
+        recorded = RecordedEvaluation(groups, names, options)
+        info = await self._client.server_info(timeout=timeout)
+        recorded.take(judge, info.rubrics)
+        return await self._measured(recorded, names, timeout)
+
+    async def estimate(
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        judge: Judge | str | None = None,
+        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
+        asking: Asking | None = None,
+        *,
+        timeout: float = 120.0,
+    ) -> CostEstimate:
+        """Return what judging groups would take of a language model at most; nothing is asked.
+
+        Groups that are matched by id, and metrics that bring judges of their own, take nothing.
+        """
+        judged = to_judge(groups, metrics, options)
+        if not judged:
+            return CostEstimate()
+        return await self._client.estimate(judged, judge, asking=asking, timeout=timeout)
+
+    async def _check(self, run: EvaluationRun, asking: Asking | None, timeout: float) -> None:
+        """Ask the server what is wrong before a retriever is asked anything.
+
+        It is asked for the same metrics, by the same judge if it is one of its own, of queries that
+        nothing was found for: so it judges nothing.
+        """
+        if not run.asks_retriever:
+            return
+        groups = run.nothing_found()
+        if not (run.asks_server and run.asks_at_once):
+            nothing = RecordedEvaluation(groups, run.metrics, run.options)
+            await self._measured(nothing, run.metrics, timeout)
+        if run.asks_server:
+            await self._client.evaluate(
+                *(groups, run.metrics, run.server_judge, run.options),
+                asking=asking,
+                timeout=timeout,
+            )
+
+    async def _fill_expected(self, run: EvaluationRun) -> None:
+        """Give groups without expected texts a blank one, where the judge needs none."""
+        if run.asks_server and any(not g.expected and g.open_ended for g in run.groups):
+            probe = [QueryGroup(retrieved=["text"])]
+            if (await self._client.estimate(probe, run.server_judge)).contexts:
+                run.groups = [fill_expected(group) for group in run.groups]
+
+    async def _judged(self, run: EvaluationRun, piece: Piece, timeout: float) -> Verdicts:
+        if run.local is not None:
+            return await async_on_thread(partial(run.local.judge, piece.groups))
+        return await self._client.judge(
+            piece.groups,
+            run.server_judge,
+            asking=run.asking,
+            request_id=piece.request_id,
+            timeout=timeout,
+        )
+
+    async def _measured(
+        self, recorded: RecordedEvaluation, metrics: Sequence[str], timeout: float
+    ) -> Evaluation:
+        table = await self._client.compute_metrics(
+            metrics,
+            recorded.rankings,
+            recorded.options,
+            metadata=recorded.metadata,
+            timeout=timeout,
+        )
+        return recorded.evaluation(table)
 
 
 async def evaluate_answers(
@@ -76,20 +249,79 @@ async def evaluate_answers(
     trace: ScoreTrace | None = None,
     system_models: str | Sequence[str] = (),
     strict: bool = False,
-    timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    timeout: float = 3600.0,
     progress: Progress | None = None,
 ) -> AnswerEvaluation:
-    """Return a system's answers to questions and their scores; see evaluation.evaluate_answers.
+    """Return what a system answered to questions, and the scores of its answers by rubrics.
 
-    The system is asked on threads, or where it is a coroutine function, on a loop of its own.
+    `system` is called with the query, and with `contexts=` when it has such a parameter; it returns
+    text or an Answer, whose contexts, where it brings some, are those it is scored by. It may be a
+    coroutine function, which then runs on an event loop of its own. At most `concurrency` questions
+    are with it at once. An exception of the system is that question's failure.
+
+    `resume` names a file that every answer is written to as it comes: a later run asks only what
+    has no answer there, and within 10 minutes of an interruption pays for no score twice. `trace`,
+    a `judged.traces.TraceFile`, keeps the scores as `judged score --trace` does, so that they can
+    be had again without a model. `timeout` is about the scoring.
+    `progress` is called with (done, in all), where each answer counts as one, and so does each
+    score. `system_models`, and an attribute `system_model` of the system, name the language models
+    that answer: where one of their family is to score, there is a warning, CircularJudging; with
+    `strict`, InvalidArgument at `rubrics`.
+
+    Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
+    belongs to other questions or can't be written, and what `Client.score_answers` raises: before
+    the first question where the server can tell then, as of an unknown rubric or model.
     """
-    need_async_client(client)
-    run = AnswerRun(
-        *(items, system, rubrics, resume, concurrency, asking, progress, system_models),
-        strict=strict,
-    )
-    steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
-    return await await_steps(client, steps)
+    need_client(client, AsyncClient)
+    run = AnswerRun(items, system, rubrics, resume, concurrency, progress)
+    info = await client.server_info()
+    await client.estimate_scores(run.first_items, run.rubrics, asking=asking)
+    run.check(info, asking, models_of(system, system_models), strict=strict)
+    try:
+        await async_on_thread(run.ask)
+    finally:
+        run.stop()  # who left wants no more answers
+    if run.answered:
+        found = await client.score_answers(
+            *(run.answered, run.rubrics),
+            include_replies=include_replies,
+            asking=asking,
+            request_id=run.request_id,
+            timeout=timeout,
+            progress=run.count_score,
+        )
+        run.take(found, info, trace)
+    return run.evaluation()
+
+
+async def compare_answers(
+    answers: Iterable[CandidateAnswer] | AnswerPairs,
+    *,
+    client: AsyncClient,
+    rubric: Rubric | str = RUBRIC,
+    interval: IntervalOptions | None = None,
+    asking: Asking | None = None,
+    timeout: float | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> ComparedAnswers:
+    """Return the ranking of systems by their answers, each pair compared in both orders.
+
+    An empty answer loses against any other without a call, and equal answers tie without one.
+    Comparisons without an outcome are left out. Which models the systems are made of is not known
+    here: `judged.evaluation.check_circular(info, Judge("answers"), models)` warns where one of them
+    compares its own answers. Raises as `Client.score_answers` and `Client.rank_systems` do, and
+    InvalidArgument where nothing has an outcome.
+    """
+    need_client(client, AsyncClient)
+    pairs = answers if isinstance(answers, AnswerPairs) else AnswerPairs(answers)
+    scores: ScoredAnswers | None = None
+    if pairs.items:
+        scores = await client.score_answers(
+            pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
+        )
+    comparisons, missing = pairs.compared(scores)
+    ranking = await client.rank_systems(comparisons, interval, timeout=timeout)
+    return ComparedAnswers(ranking, comparisons, scores, missing)
 
 
 async def score_by_panel(
@@ -101,13 +333,57 @@ async def score_by_panel(
     combine: Combine | str = Combine.MEAN,
     include_replies: bool = False,
     asking: Asking | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the calls' deadline
+    timeout: float | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> PanelScores:
-    """Return the scores of answers by a panel of models; see evaluation.score_by_panel."""
-    need_async_client(client)
-    steps = panel_steps(
-        *(items, rubrics, models, combine, asking, timeout, progress),
-        include_replies=include_replies,
+    """Return the scores of answers by a panel of 2 to 16 models of the server.
+
+    A score needs scores of half of the members at least, and a vote no tie; else it is ABSTAINED,
+    NO_QUORUM, or the first failure where no member has one. `agreement` is the share of the members
+    on the larger side of passing. Claims and dimensions are those of `members`. A `max_cost` is
+    shared by the members in equal parts, and what one leaves by those after it. `include_replies`
+    asks for the models' replies, which are in `members`. Raises InvalidArgument for other numbers
+    of models, for one that is named twice and for a rubric that names a model or has a calibration,
+    and as `Client.score_answers` does.
+
+    Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
+    `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
+    """
+    need_client(client, AsyncClient)
+    panel = Panel(items, rubrics, models, combine, asking, progress)
+    for member in panel.members():
+        scores = await client.score_answers(
+            *(panel.items, member.rubrics),
+            include_replies=include_replies,
+            asking=member.asking,
+            timeout=timeout,
+            progress=member.progress,
+        )
+        panel.take(member, scores)
+    return panel.scores()
+
+
+async def answer_similarity(
+    items: Sequence[TextItem],
+    negatives: Sequence[Sequence[str]] = (),
+    *,
+    client: AsyncClient,
+    judge: Judge | str = "semantic",
+    interval: IntervalOptions | None = None,
+    timeout: float | None = None,
+) -> AnswerSimilarity:
+    """Return how close answers are to their references; `negatives` has a list for each item.
+
+    Raises InvalidArgument for an item without references, for another number of `negatives`, and
+    where a comparison failed; else as `Client.judge` and `Client.compute_metrics` do.
+    """
+    need_client(client, AsyncClient)
+    similarities = Similarities(items, negatives)
+    similarities.take(await client.judge(similarities.groups, judge, timeout=timeout))
+    table = await client.compute_metrics(
+        [METRIC],
+        similarities.values,
+        MetricOptions(per_query=True, interval=interval),
+        timeout=timeout,
     )
-    return await await_steps(client, steps)
+    return similarities.whole(table)

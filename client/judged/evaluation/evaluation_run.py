@@ -1,4 +1,4 @@
-"""One evaluation from retrieving to its result; `evaluator` asks the server in between.
+"""One evaluation from retrieving to its result; `aio` asks the server in between.
 
 What a retriever finds, and what a judge decides of it, is kept in a file where one is named, so
 that an evaluation that was interrupted goes on where it ended.
@@ -8,33 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
-from judged._batching.chunks import most_contexts
-from judged._batching.packing import packed
+from judged._batching.chunks import against_negatives, distinct_group, most_contexts, packed
+from judged._convert.groups import as_groups
 from judged._convert.judges import Purse
 from judged._inputs import as_metrics, kind_of, need_by_ids, need_kind, need_list, refuse_set
+from judged.client import Client
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation._steps.evaluation_log import EvaluationLog, group_key
-from judged.evaluation._steps.retrieving import (
-    Retrieval,
-    checked_count,
-    deepest_cutoff,
-    retrieve_all,
-)
-from judged.evaluation._steps.warnings import evaluation_warnings, join_warnings
+from judged.evaluation.asking import Asker
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results, Retrieved
+from judged.evaluation.labels import own_metrics
 from judged.evaluation.local_judge import LocalJudge, as_local
 from judged.evaluation.progress import OnProgress, stage
 from judged.evaluation.query_results import query_results
 from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge, of_groups
 from judged.evaluation.result import EvaluationResult
-from judged.evaluation.retriever import as_retrieved
+from judged.evaluation.resuming import EvaluationLog, group_key
+from judged.evaluation.retriever import (
+    Retrieval,
+    as_retrieved,
+    checked_count,
+    deepest_cutoff,
+    retrieve_all,
+)
 from judged.evaluation.system import signature_of
+from judged.evaluation.warnings import evaluation_warnings, join_warnings
 from judged.values import (
     Asking,
     Evaluation,
@@ -118,7 +121,7 @@ class EvaluationRun:
         self._identity = None if self.local is None else self.local.identity
         self._k = self._cutoff(k)
         self._log = None if resume is None else EvaluationLog(resume, self._about())
-        self._left = threading.Event()
+        self._asker: Asker[Any] = Asker()
         self.warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)
         self.groups: list[QueryGroup] = []
@@ -126,6 +129,16 @@ class EvaluationRun:
         self._to_judge: list[QueryGroup] = []
         self._parts: dict[int, Verdicts] = {}
         self._usage: Usage | None = None
+
+    @property
+    def server_judge(self) -> Judge | str | None:
+        """The judge of the server; only where `asks_server`."""
+        return cast("Judge | str | None", self.judge)
+
+    @property
+    def recorded_judge(self) -> RecordedJudge | Judge | str | None:
+        """The judge of the server, or the recorded one; only where `asks_at_once`."""
+        return cast("RecordedJudge | Judge | str | None", self.judge)
 
     @property
     def asks_server(self) -> bool:
@@ -209,9 +222,9 @@ class EvaluationRun:
                 known=None if log is None else log.retrieved,
                 kept=None if log is None else log.keep_retrieved,
                 progress=stage("retrieving", self._progress),
-                stopped=self._left,
+                asker=self._asker,
             )
-            if self._left.is_set():
+            if self._asker.stopped:
                 return
             self.warnings += self._retrieval.warnings(self.metrics)
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=self._by_spans)
@@ -311,7 +324,7 @@ class EvaluationRun:
 
     def close(self) -> None:
         """Ask the retriever no more, and close the file to go on from."""
-        self._left.set()
+        self._asker.stop()
         if self._log is not None:
             self._log.close()
 
@@ -346,3 +359,24 @@ def _expects_spans(dataset: Dataset) -> bool:
 
 def _contexts(group: QueryGroup) -> int:
     return group.n_expected * group.n_retrieved
+
+
+def to_judge(
+    groups: Iterable[QueryGroup], metrics: Sequence[str], options: MetricOptions
+) -> list[QueryGroup]:
+    """Return what the judge of an evaluation would be asked about."""
+    need_kind(options, "options", MetricOptions, "MetricOptions")
+    distinct = [distinct_group(group) for group in as_groups(groups)]
+    asked: list[QueryGroup] = []
+    if own_metrics(as_metrics(metrics)):
+        plain = (replace(group, negatives=()) for group in distinct)
+        asked = [group for group in plain if not group.by_id]
+    return [*asked, *against_negatives(distinct)]
+
+
+def need_client(client: object, kind: type) -> None:
+    """Raise WrongType for what is no client of a kind."""
+    rule = "an AsyncClient; judged.evaluation has the same functions for a Client"
+    if kind is Client:
+        rule = "a Client; judged.evaluation.aio has the same functions for an AsyncClient"
+    need_kind(client, "client", kind, rule)

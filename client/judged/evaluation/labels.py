@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from judged._batching.distinct import distinct_ranks
+from judged._batching.chunks import distinct_ranks
 from judged._files import FileError, Record, as_label, read_records
 from judged.client import Client
 from judged.errors import InvalidArgument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from judged._batching.distinct import distinct_ranks
+from judged._batching.chunks import distinct_ranks
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.query_result import QueryResult, RetrievedResult

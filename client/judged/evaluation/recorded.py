@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from judged._batching.chunks import ASKING_KINDS
-from judged._batching.distinct import against_negatives, at_ranks, distinct_ranks
+from judged._batching.chunks import ASKING_KINDS, against_negatives, at_ranks, distinct_ranks
 from judged._convert.groups import as_groups
 from judged._inputs import need_kind
 from judged.errors import InvalidArgument

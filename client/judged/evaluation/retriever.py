@@ -1,13 +1,22 @@
-"""What a retriever is to the evaluator: something that ranks documents for a query."""
+"""What a retriever is, and what it finds for all queries."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from numbers import Integral
 from typing import Any, Protocol
 
+from judged._inputs import need_list, refuse_set
 from judged.errors import InvalidArgument, WrongType
+from judged.evaluation.asking import Asker
+from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
+from judged.evaluation.system import is_async
 
 Found = Retrieved | str | Mapping[str, Any]
 """One retrieved document: a Retrieved, its text, or a mapping with `doc_id` or `id`, `text` (or
@@ -124,3 +133,198 @@ def as_retrieved(value: object, field: str) -> Retrieved:
     except InvalidArgument as error:
         rule = error.message.removeprefix(f"{error.field}: ")
         raise type(error).of_field(f"{field}.{error.field}", rule) from None
+
+
+CONCURRENCY = 4
+"""Queries that a coroutine function is asked at once, as systems are."""
+
+Kept = Callable[[Query, Sequence[Retrieved]], object]
+"""Is told what was found for a query."""
+_CUTOFF = re.compile(r"@(\d+)$")
+
+
+@dataclass(slots=True)
+class Retrieval:
+    """What a retriever found by query id, best first, and the failures of the other queries."""
+
+    k: int
+    results: dict[str, Sequence[Retrieved]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    first_failure: Exception | None = None
+    cut: int = 0
+    kept: Kept | None = None
+
+    def take(self, query: Query, ranked: object) -> None:
+        """Keep the first k documents of a query; what can't be read is a failure."""
+        try:
+            found = self._read(ranked, f"results[{query.query_id!r}]")
+        except Exception as error:  # noqa: BLE001 - an iterator runs the retriever's own code
+            self.fail(query, error)
+            return
+        if self.kept is not None:
+            self.kept(query, found)
+        self.have(query, found)
+
+    def have(self, query: Query, found: Sequence[Retrieved]) -> None:
+        """Keep what was found for a query, now or by an earlier run."""
+        self.cut += len(found) > self.k
+        self.results[query.query_id] = found[: self.k]
+
+    def _read(self, ranked: object, field: str) -> Sequence[Retrieved]:
+        """Return the first documents, one more than k at most of those that are drawn."""
+        if isinstance(ranked, Coroutine):
+            ranked.close()
+            rule = "the retriever returned a coroutine; make it an `async def`"
+            raise WrongType.of_field(field, rule)
+        if ranked is None:
+            rule = "the retriever returned None for this query; return [] where it finds nothing"
+            raise WrongType.of_field(field, rule)
+        if isinstance(ranked, Iterator):
+            ranked = list(islice(ranked, self.k + 1))
+        refuse_set(ranked, field)
+        listed = need_list(ranked, field, "texts or Retrieved(doc_id, score, text)")
+        return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
+
+    def fail(self, query: Query, error: Exception) -> None:
+        """Note the failure of a query."""
+        self.first_failure = self.first_failure or error
+        self.failures[query.query_id] = f"{type(error).__name__}: {error}"
+
+    def warnings(self, metrics: Sequence[str]) -> list[str]:
+        """Return what the reader of the metrics should know."""
+        told = []
+        if self.failures:
+            query_id, failure = next(iter(self.failures.items()))
+            n, total = len(self.failures), len(self.failures) + len(self.results)
+            told.append(
+                f"{n} of {total} queries left out: the retriever failed, first on {query_id!r}: "
+                f"{failure}"
+            )
+        if self.cut:
+            told.append(
+                f"the retriever returned more than k = {self.k} documents for {self.cut} of "
+                f"{len(self.results)} queries; those below rank {self.k} are left out"
+            )
+        told += self._too_few()
+        for name in metrics:
+            cutoff = _CUTOFF.search(name)
+            if cutoff is not None and int(cutoff[1]) > self.k:
+                told.append(
+                    f"{name} is deeper than k = {self.k}, and nothing below rank {self.k} was "
+                    f"asked for; evaluate with k={cutoff[1]} or name a metric @{self.k}"
+                )
+        return told
+
+    def _too_few(self) -> Iterator[str]:
+        """Yield what to mind where no query has k documents; the reason is not in the queries."""
+        lengths = [len(found) for found in self.results.values()]
+        most = max(lengths, default=self.k)
+        if most >= self.k:
+            return
+        n = f"each of {len(lengths)} queries" if len(lengths) > 1 else "the one query"
+        if most == 0:
+            yield f"the retriever returned nothing for {n}; is its index empty?"
+            return
+        some = f"{most}" if min(lengths) == most else f"{min(lengths)} to {most}"
+        yield (
+            f"the retriever returned fewer than k = {self.k} documents for {n}: {some}; raise a "
+            f"limit of its own (top_k, say), or name metrics @{most} if there are no more"
+        )
+
+
+def deepest_cutoff(metrics: Sequence[str]) -> int | None:
+    """Return the largest cutoff of metrics, as in ndcg@10; None where one has no cutoff."""
+    cutoffs = [_CUTOFF.search(name) for name in metrics]
+    found = [int(cutoff[1]) for cutoff in cutoffs if cutoff is not None]
+    return max(found) if found and len(found) == len(cutoffs) else None
+
+
+def checked_count(count: object, field: str) -> int:
+    """Return a number of documents or queries. Raises WrongType and InvalidArgument."""
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise WrongType.of_field(field, f"must be a whole number, not {type(count).__name__}")
+    if count < 1:
+        raise InvalidArgument.of_field(field, "must be 1 or more")
+    return int(count)
+
+
+def retrieve_all(
+    retriever: object,
+    queries: Sequence[Query],
+    k: int,
+    *,
+    concurrency: int | None = None,
+    known: Mapping[str, Sequence[Retrieved]] | None = None,
+    kept: Kept | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    asker: Asker[Any] | None = None,
+) -> Retrieval:
+    """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
+
+    What is `known` by query id is not asked again. `concurrency` is how many queries are asked at
+    once, by default one on this thread, of a coroutine function four. Once the `asker` is stopped,
+    no more queries are asked, and what is under way is let go.
+    """
+    function, found = function_of(retriever), Retrieval(checked_count(k, "k"), kept=kept)
+    asker, known = asker or Asker(), known or {}
+    for query in queries:
+        if query.query_id in known:
+            found.have(query, known[query.query_id])
+    left = [query for query in queries if query.query_id not in known]
+    for query, ranked, error in _asked(function, left, found.k, concurrency, asker):
+        if asker.stopped:
+            break
+        if error is None:
+            found.take(query, ranked)
+        elif isinstance(error, Exception):
+            found.fail(query, error)
+        else:
+            raise error
+        if progress is not None:
+            progress(len(found.results) + len(found.failures), len(queries))
+    if found.first_failure is not None and not found.results:
+        raise found.first_failure
+    # Answers come in any order; what is made of them should not depend on it.
+    places = {query.query_id: place for place, query in enumerate(queries)}
+    found.failures = dict(sorted(found.failures.items(), key=lambda item: places[item[0]]))
+    return found
+
+
+def _asked(
+    function: Callable[..., Any],
+    queries: Sequence[Query],
+    k: int,
+    concurrency: int | None,
+    asker: Asker[Any],
+) -> Iterator[tuple[Query, object, BaseException | None]]:
+    """Yield what was returned for each query, or raised instead."""
+    awaited = is_async(function)
+    if takes_all(function):
+        texts = [query.text for query in queries]
+        whole = asker.outcomes(
+            lambda texts: function(texts, k), [texts] * bool(texts), None, awaited=awaited
+        )
+        for outcome in whole:
+            if outcome.failure is not None:
+                raise outcome.failure
+            rankings = need_list(outcome.result, "results", "lists of results, one a query")
+            if len(rankings) != len(queries):
+                rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
+                raise InvalidArgument.of_field("results", rule)
+            yield from (
+                (query, ranked, None) for query, ranked in zip(queries, rankings, strict=True)
+            )
+        return
+
+    def ask(query: Query) -> Any:  # noqa: ANN401 - whatever the retriever returns
+        ranked = function(query.text, k)
+        # What an iterator draws is the retriever's work.
+        return list(islice(ranked, k + 1)) if isinstance(ranked, Iterator) else ranked
+
+    if awaited:
+        concurrency = concurrency or CONCURRENCY
+    elif concurrency == 1:
+        concurrency = None
+    with closing(asker.outcomes(ask, queries, concurrency, awaited=awaited)) as outcomes:
+        for outcome in outcomes:
+            yield outcome.item, outcome.result, outcome.failure

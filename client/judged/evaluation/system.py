@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from judged._inputs import as_id, as_list, set_fields
 
@@ -53,15 +54,6 @@ System = Callable[..., str | Answer] | Callable[..., Awaitable[str | Answer]]
 gets the question's sources."""
 
 
-def takes_contexts(system: System) -> bool:
-    """Return whether a system has a parameter called `contexts`."""
-    try:
-        known = inspect.signature(system).parameters.get("contexts")
-    except (TypeError, ValueError):  # some callables of extensions have no signature
-        return False
-    return known is not None and known.kind is not inspect.Parameter.POSITIONAL_ONLY
-
-
 def is_async(system: System) -> bool:
     """Return whether a call of a system is to be awaited."""
     call = getattr(system, "__call__", None)  # noqa: B004 - an object with an async __call__
@@ -75,6 +67,27 @@ def signature_of(system: System) -> str:
         return signature
     kind = type(system)
     return str(getattr(system, "__qualname__", f"{kind.__module__}.{kind.__qualname__}"))
+
+
+def answer_of(system: System) -> Callable[[Question], Any]:
+    """Return what answers a question by a system; it is to be awaited where the system is.
+
+    With a parameter called `contexts` the system also gets the question's sources.
+    """
+    try:
+        known = inspect.signature(system).parameters.get("contexts")
+    except (TypeError, ValueError):  # some callables of extensions have no signature
+        known = None
+    with_contexts = known is not None and known.kind is not inspect.Parameter.POSITIONAL_ONLY
+
+    def ask(question: Question) -> Any:  # noqa: ANN401 - whatever the system returns
+        given = {"contexts": question.contexts} if with_contexts else {}
+        return system(question.query, **given)
+
+    async def answer_async(question: Question) -> Answer:
+        return as_answer(await ask(question))
+
+    return answer_async if is_async(system) else lambda question: as_answer(ask(question))
 
 
 def as_answer(said: object) -> Answer:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import judged._batching.chunks
 import pytest
 from judged import Client, Evaluation, Judge, MetricOptions, QueryGroup
-from judged._batching import group_pieces
+from judged._batching import chunks
 from judged._codec import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import write_judge
@@ -55,5 +55,5 @@ def unary(
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut what is sent into many chunks, and groups into pieces, as with millions of contexts."""
     monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
-    monkeypatch.setattr(group_pieces, "CHUNK_CHARACTERS", 60)
-    monkeypatch.setattr(group_pieces, "PART_CHARACTERS", 40)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 60)
+    monkeypatch.setattr(chunks, "PART_CHARACTERS", 40)

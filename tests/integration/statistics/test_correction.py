@@ -17,7 +17,7 @@ from judged import (
     PerQueryValues,
     TrecRankings,
 )
-from judged._batching.rankings import split
+from judged._batching.metric_parts import split
 
 from tests.integration.cli_process import run_in
 

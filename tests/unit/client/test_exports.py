@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import inspect
-
 import judged
-from judged import AsyncClient, Client
+from judged import Client
 
 PUBLIC = """
 AnswerItem Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions Calibrator Client
@@ -27,15 +25,6 @@ def methods(kind):
     return [
         name for name in vars(kind) if not name.startswith("_") and callable(getattr(kind, name))
     ]
-
-
-def test_both_clients_have_the_same_methods_in_the_same_order():
-    assert methods(Client) == methods(AsyncClient)
-    for name in methods(Client):
-        ours = inspect.signature(getattr(Client, name)).parameters
-        theirs = inspect.signature(getattr(AsyncClient, name)).parameters
-        assert list(ours) == list(theirs), name
-        assert [p.default for p in ours.values()] == [p.default for p in theirs.values()], name
 
 
 def test_every_call_of_the_service_has_a_method():

@@ -24,7 +24,8 @@ from judged import (
     TrecRankings,
     Verdicts,
 )
-from judged._batching.chunks import Assembly, cut
+from judged._batching.chunks import cut
+from judged._batching.judging import Assembly
 from judged._views import Booleans, Texts
 from judged.evaluation import (
     AnsweredQuestion,

@@ -74,8 +74,8 @@ from judged.cli.tables import (
     usage_document,
     vote_warnings,
 )
-from judged.evaluation._steps.warnings import reason_warnings, reasons_of, verdict_warnings
 from judged.evaluation.labels import INCLUSION
+from judged.evaluation.warnings import reason_warnings, reasons_of, verdict_warnings
 from judged.report.summary import number
 from judged.values import (
     Calibration,

@@ -33,7 +33,7 @@ from judged.cli.output import STDOUT, Gate, Outcome, Output, new_table, open_out
 from judged.cli.problems import Problem, explained, of_metrics
 from judged.cli.server import ResultCommand
 from judged.evaluation import FileError, TrecQrels, TrecRun
-from judged.evaluation._steps.warnings import count_warnings
+from judged.evaluation.warnings import count_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
 from judged.report.summary import number, p_value, signed
 from judged.values import ComparedRuns, Estimate, RunComparison

@@ -48,11 +48,11 @@ from judged.cli.tables import (
     vote_warnings,
 )
 from judged.evaluation import Evaluator
-from judged.evaluation._steps.warnings import evaluation_warnings
 from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.query_results import query_result
 from judged.evaluation.result_document import write_head, write_query
+from judged.evaluation.warnings import evaluation_warnings
 from judged.values import CorrectedEstimate, Matching, MetricCounts, QueryGroup, VerdictCounts
 from judged.values.intervals import shared_warnings
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from judged import Client, Flag, Judge, Source, Status, Verdict, Verdicts
-from judged._batching.chunks import PASSING, failed_verdicts
+from judged._batching.judging import PASSING, failed_verdicts
 from judged._files import json_line
 from judged._inputs import as_id
 from judged._views import plural

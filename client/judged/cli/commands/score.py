@@ -44,16 +44,15 @@ from judged.cli.judging import (
 from judged.cli.output import STDOUT, Gate, Outcome, Output, new_table, open_output, say
 from judged.cli.problems import Places, Problem, did_you_mean
 from judged.cli.tables import describe_usage, report_estimate, split_warnings
-from judged.evaluation._steps.walking import run_steps
-from judged.evaluation._steps.warnings import missing_kinds
-from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers, comparing_steps
+from judged.evaluation import compare_answers, score_by_panel
+from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers
 from judged.evaluation.answers.score_panel import (
     MEMBERS,
     Combine,
     replace_model,
-    score_by_panel,
 )
 from judged.evaluation.circular_judging import scoring_models
+from judged.evaluation.warnings import missing_kinds
 from judged.report.summary import number
 from judged.values import AnswerScore, PositionBias, RubricSummary, ServerInfo, SystemRanking
 
@@ -619,8 +618,15 @@ class RankCommand(ScoringOptions, Drawn):
             if self.estimate:
                 would = server.client.estimate_scores(pairs.items, [asked], asking=asking)
                 return report_estimate(out, would)
-            steps = comparing_steps(pairs, asked, interval, asking, self.timeout, progress)
-            found = run_steps(server.client, steps)
+            found = compare_answers(
+                pairs,
+                client=server.client,
+                rubric=asked,
+                interval=interval,
+                asking=asking,
+                timeout=self.timeout,
+                progress=progress,
+            )
         ranking, scores = found.ranking, found.scores
         out.warn(*ranking.warnings)
         comparisons = plural(len(found.comparisons), "comparison", "comparisons")

@@ -7,8 +7,7 @@
     with Client() as client:
         found = evaluate_answers(questions, my_system, ["answer_match"], client=client)
 
-What is refused at once, the asking and the file to go on from are in `_steps`; the scores are those
-of `Client.score_answers`.
+The file to go on from is in `resuming`; the scores are those of `Client.score_answers`.
 """
 
 from __future__ import annotations
@@ -20,29 +19,31 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from judged._batching.scoring import as_rubrics, summarise
+from judged._convert.scores import check_item
 from judged._inputs import need_kind
 from judged._views import View, named_mean
-from judged.client import Client
-from judged.errors import WrongType
-from judged.evaluation._steps.answer_log import AnswerLog
-from judged.evaluation._steps.answering import Answering, Outcome
-from judged.evaluation._steps.first_checks import ask_server, check_questions
-from judged.evaluation._steps.walking import OnThread, Steps, need_client, run_steps
-from judged.evaluation.circular_judging import models_of, scoring_models, tell_circular
-from judged.evaluation.system import Answer, Question, System, signature_of
+from judged.errors import FailedPrecondition, InvalidArgument, WrongType
+from judged.evaluation.asking import Asker, Outcome
+from judged.evaluation.circular_judging import scoring_models, tell_circular
+from judged.evaluation.resuming import AnswerLog
+from judged.evaluation.system import Answer, Question, System, answer_of, is_async, signature_of
 from judged.values import (
     AnswerItem,
     AnswerScore,
     Asking,
+    CacheMode,
+    ChatModelInfo,
     Rubric,
     RubricInfo,
     RubricSummary,
     ScoredAnswers,
+    ServerInfo,
     Status,
     Usage,
 )
 from judged.values.scores import summary_of
 
+_PLACEHOLDER = "an answer that is not there yet"
 Progress = Callable[[int, int], object]
 
 
@@ -121,53 +122,11 @@ class AnswerEvaluation(View):
         return summary_of(self.rubrics, rubric)
 
 
-def evaluate_answers(
-    items: Iterable[Question],
-    system: System,
-    rubrics: Iterable[Rubric | str],
-    *,
-    client: Client,
-    resume: Path | str | None = None,
-    concurrency: int = 4,
-    asking: Asking | None = None,
-    include_replies: bool = False,
-    trace: ScoreTrace | None = None,
-    system_models: str | Sequence[str] = (),
-    strict: bool = False,
-    timeout: float = 3600.0,
-    progress: Progress | None = None,
-) -> AnswerEvaluation:
-    """Return what a system answered to questions, and the scores of its answers by rubrics.
-
-    `system` is called with the query, and with `contexts=` when it has such a parameter; it returns
-    text or an Answer, whose contexts, where it brings some, are those it is scored by. It may be a
-    coroutine function, which then runs on an event loop of its own. At most `concurrency` questions
-    are with it at once. An exception of the system is that question's failure.
-
-    `resume` names a file that every answer is written to as it comes: a later run asks only what
-    has no answer there, and within 10 minutes of an interruption pays for no score twice. `trace`,
-    a `judged.traces.TraceFile`, keeps the scores as `judged score --trace` does, so that they can
-    be had again without a model. `timeout` is about the scoring.
-    `progress` is called with (done, in all), where each answer counts as one, and so does each
-    score. `system_models`, and an attribute `system_model` of the system, name the language models
-    that answer: where one of their family is to score, there is a warning, CircularJudging; with
-    `strict`, InvalidArgument at `rubrics`.
-
-    Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
-    belongs to other questions or can't be written, and what `Client.score_answers` raises: before
-    the first question where the server can tell then, as of an unknown rubric or model.
-    """
-    need_client(client)
-    run = AnswerRun(
-        *(items, system, rubrics, resume, concurrency, asking, progress, system_models),
-        strict=strict,
-    )
-    steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
-    return run_steps(client, steps)
-
-
 class AnswerRun:
-    """One evaluation of answers. Raises InvalidArgument for what is wrong with what is given."""
+    """One evaluation of answers: its questions, what came of them, and their scores.
+
+    Raises InvalidArgument for what is wrong with what is given.
+    """
 
     def __init__(
         self,
@@ -176,118 +135,136 @@ class AnswerRun:
         rubrics: Iterable[Rubric | str],
         resume: Path | str | None,
         concurrency: int,
-        asking: Asking | None,
         progress: Progress | None,
-        system_models: str | Sequence[str],
-        *,
-        strict: bool,
     ) -> None:
         if isinstance(items, Question | str) or not isinstance(items, Iterable):
             need_kind(items, "items", list, "a list of questions")
         if not callable(system):
             raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
-        self._questions, self._rubrics = list(items), as_rubrics(rubrics)
-        check_questions(self._questions, self._rubrics, concurrency)
-        self._system, self._resume, self._asking = system, resume, asking
-        self._models, self._strict = models_of(system, system_models), strict
-        self._answering = Answering(system, concurrency)
-        self._counter = _Counter(progress, len(self._questions) * (1 + len(self._rubrics)))
+        self._questions, self.rubrics = list(items), as_rubrics(rubrics)
+        _check_questions(self._questions, self.rubrics, concurrency)
+        self._system, self._resume = system, resume
+        self._asker: Asker[Question] = Asker()
+        self._concurrency = concurrency
+        self._progress, self._done = progress, 0
+        self._total = len(self._questions) * (1 + len(self.rubrics))
+        self._log: AnswerLog | None = None
+        self._resumed: set[str] = set()
+        self._outcomes: dict[str, Outcome[Question]] = {}
+        self._found = ScoredAnswers([], [summarise(each.id, []) for each in self.rubrics], Usage())
 
-    def steps(
-        self, *, include_replies: bool, trace: ScoreTrace | None, timeout: float
-    ) -> Steps[AnswerEvaluation]:
-        """Yield the steps of `evaluate_answers`."""
-        rubrics, asking, count = self._rubrics, self._asking, self._counter.add
-        info = yield from ask_server(self._questions[0], rubrics, asking)
-        scoring = scoring_models(info, rubrics)
-        tell_circular(self._models, scoring, "rubrics", strict=self._strict)
-        try:
-            outcomes, resumed, log = yield OnThread(self._ask)
-        finally:
-            self._answering.stop()  # who left the step does not want the rest
-        told = [outcomes[question.item_id] for question in self._questions]
-        answered = [_as_item(outcome) for outcome in told if outcome.answer is not None]
-        found = ScoredAnswers([], [summarise(rubric.id, []) for rubric in rubrics], Usage())
-        if answered:
-            found = yield lambda client: client.score_answers(
-                answered,
-                rubrics,
-                include_replies=include_replies,
-                asking=asking,
-                request_id="" if log is None else log.run,
-                timeout=timeout,
-                progress=lambda *_: count(1),
-            )
-            if log is not None and not any(score.status is Status.ERROR for score in found):
-                log.scored()
-            if trace is not None:
-                trace.keep_scores(answered, found.scores, info.rubrics)
-        scores = {(score.item_id, score.rubric): score for score in found}
-        return AnswerEvaluation(
-            [
-                _result(outcome, rubrics, scores, outcome.question.item_id in resumed)
-                for outcome in told
-            ],
-            found.rubrics,
-            found.usage,
-        )
+    @property
+    def first_items(self) -> list[AnswerItem]:
+        """What the server is asked an estimate of: it then tells what it would refuse."""
+        return [_unanswered(self._questions[0])]
 
-    def _ask(self) -> tuple[dict[str, Outcome], set[str], AnswerLog | None]:
-        """Return the outcome of each question, the ids of those of earlier runs, and their file."""
+    def check(
+        self, info: ServerInfo, asking: Asking | None, models: Sequence[str], *, strict: bool
+    ) -> None:
+        """Refuse what can't be scored by this server; tell of `models` that would judge themselves.
+
+        Before the system is asked anything: its answers cost time and money.
+        """
+        if asking is None or asking.cache is not CacheMode.ONLY:
+            _refuse_unavailable(self.rubrics, info.chat_models)
+        tell_circular(models, scoring_models(info, self.rubrics), "rubrics", strict=strict)
+
+    def ask(self) -> None:
+        """Ask the system; may take long. What an earlier run kept is not asked again."""
         log = None
         if self._resume is not None:
             log = AnswerLog(self._resume, self._questions, signature_of(self._system))
         with nullcontext() if log is None else closing(log):
-            outcomes: dict[str, Outcome] = {}
             for question in self._questions:
                 if log is not None and question.item_id in log.known:
                     answer, seconds = log.known[question.item_id]
-                    outcomes[question.item_id] = Outcome(question, answer, None, seconds)
-            resumed = set(outcomes)
-            self._counter.add(len(resumed))
-            waiting = [q for q in self._questions if q.item_id not in resumed]
-            for outcome in _answers(self._answering, waiting, log):
-                outcomes[outcome.question.item_id] = outcome
-                self._counter.add(1 if outcome.answer is not None else 1 + len(self._rubrics))
-        return outcomes, resumed, log
+                    self._outcomes[question.item_id] = Outcome(question, answer, None, seconds)
+            self._log, self._resumed = log, set(self._outcomes)
+            self._count(len(self._resumed))
+            waiting = [q for q in self._questions if q.item_id not in self._resumed]
+            for outcome in self._asked(waiting, log):
+                self._outcomes[outcome.item.item_id] = outcome
+                self._count(1 if outcome.failure is None else 1 + len(self.rubrics))
+
+    def _asked(
+        self, questions: Sequence[Question], log: AnswerLog | None
+    ) -> Iterator[Outcome[Question]]:
+        """Yield the outcome of each question, written down, those before a break too."""
+        ask, awaited = answer_of(self._system), is_async(self._system)
+        outcomes = self._asker.outcomes(ask, questions, self._concurrency, awaited=awaited)
+        try:
+            for outcome in outcomes:
+                if log is not None:
+                    log.append(outcome)
+                if outcome.failure is not None and not isinstance(outcome.failure, Exception):
+                    raise outcome.failure
+                yield outcome
+        finally:
+            outcomes.close()
+            for outcome in self._asker.leftover():
+                if log is not None:
+                    log.append(outcome)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._asker.stop()
+
+    @property
+    def answered(self) -> list[AnswerItem]:
+        """What is to be scored."""
+        told = [self._outcomes[question.item_id] for question in self._questions]
+        return [_as_item(outcome) for outcome in told if outcome.failure is None]
+
+    @property
+    def request_id(self) -> str:
+        """The request_id under which no score is paid twice, "" without a file."""
+        return "" if self._log is None else self._log.run
+
+    def take(self, found: ScoredAnswers, info: ServerInfo, trace: ScoreTrace | None) -> None:
+        """Take the scores, and keep them in a trace."""
+        self._found = found
+        if self._log is not None and not any(score.status is Status.ERROR for score in found):
+            self._log.scored()
+        if trace is not None:
+            trace.keep_scores(self.answered, found.scores, info.rubrics)
+
+    def evaluation(self) -> AnswerEvaluation:
+        """Return the whole."""
+        scores = {(score.item_id, score.rubric): score for score in self._found}
+        told = [self._outcomes[question.item_id] for question in self._questions]
+        results = [
+            _result(outcome, self.rubrics, scores, outcome.item.item_id in self._resumed)
+            for outcome in told
+        ]
+        return AnswerEvaluation(results, self._found.rubrics, self._found.usage)
+
+    def count_score(self, *_: int) -> None:
+        """Count a score, for `progress`."""
+        self._count(1)
+
+    def _count(self, n: int) -> None:
+        if n and self._progress is not None:
+            self._done += n
+            self._progress(self._done, self._total)
 
 
-def _answers(
-    answering: Answering, questions: Sequence[Question], log: AnswerLog | None
-) -> Iterator[Outcome]:
-    """Yield the outcome of each question, written down; what came before a break is not lost."""
-    outcomes = answering.outcomes(questions)
-    try:
-        for outcome in outcomes:
-            if log is not None:
-                log.append(outcome)
-            if outcome.failure is not None and not isinstance(outcome.failure, Exception):
-                raise outcome.failure
-            yield outcome
-    finally:
-        outcomes.close()
-        for outcome in answering.leftover():
-            if log is not None:
-                log.append(outcome)
-
-
-def _as_item(outcome: Outcome) -> AnswerItem:
-    question, answer = outcome.question, outcome.answer or Answer("")
+def _as_item(outcome: Outcome[Question]) -> AnswerItem:
+    question, answer = outcome.item, outcome.result
     contexts = question.contexts if answer.contexts is None else answer.contexts
     return AnswerItem(question.item_id, question.query, answer.text, question.references, contexts)
 
 
 def _result(
-    outcome: Outcome,
+    outcome: Outcome[Question],
     rubrics: Sequence[Rubric],
     scores: Mapping[tuple[str, str], AnswerScore],
     resumed: bool,
 ) -> AnsweredQuestion:
-    failure, item_id = outcome.failure, outcome.question.item_id
+    failure, item_id = outcome.failure, outcome.item.item_id
     pairs = [(item_id, rubric.id) for rubric in rubrics]
     return AnsweredQuestion(
-        outcome.question,
-        outcome.answer,
+        outcome.item,
+        outcome.result,
         None if failure is None else f"{type(failure).__name__}: {failure}",
         outcome.seconds,
         {pair[1]: scores[pair] for pair in pairs if pair in scores},
@@ -295,15 +272,46 @@ def _result(
     )
 
 
-class _Counter:
-    """Counts what is done, for `progress`."""
+def _check_questions(questions: Sequence[object], rubrics: Sequence[Rubric], most: int) -> None:
+    """Raise InvalidArgument for questions that can't be asked or scored, ValueError for `most`."""
+    if not questions:
+        raise InvalidArgument.of_field("items", "must hold at least one question")
+    if not rubrics:
+        raise InvalidArgument.of_field("rubrics", "must hold at least one rubric")
+    if most < 1:
+        raise ValueError("concurrency must be 1 or more")
+    places: dict[str, int] = {}
+    for i, question in enumerate(questions):
+        if not isinstance(question, Question):
+            raise InvalidArgument.of_field(
+                f"items[{i}]",
+                f"must be a judged.evaluation.Question, not {type(question).__name__}; "
+                "write Question(item_id, query, references, contexts)",
+            )
+        if not question.item_id:
+            raise InvalidArgument.of_field(f"items[{i}].item_id", "must not be empty")
+        check_item(_unanswered(question), f"items[{i}]")
+        first = places.setdefault(question.item_id, i)
+        if first != i:
+            rule = f"is that of items[{first}] again; give every question an id of its own"
+            raise InvalidArgument.of_field(f"items[{i}].item_id", rule)
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
 
-    def add(self, n: int) -> None:
-        if n and self._progress is not None:
-            self._done += n
-            self._progress(self._done, self._total)
+def _refuse_unavailable(rubrics: Iterable[Rubric], models: Iterable[ChatModelInfo]) -> None:
+    known = {model.name: model for model in models}
+    default = next((model.name for model in known.values() if model.is_default), "")
+    for rubric in rubrics:
+        model = known.get(str(rubric.parameters.get("model") or default))
+        if model is not None and model.unavailable:
+            raise FailedPrecondition(
+                f"language model {model.name!r} can't be asked: {model.unavailable}",
+                code="FAILED_PRECONDITION",
+                reason="PROVIDER_NOT_CONFIGURED",
+                metadata={"model": model.name},
+            )
+
+
+def _unanswered(question: Question) -> AnswerItem:
+    return AnswerItem(
+        question.item_id, question.query, _PLACEHOLDER, question.references, question.contexts
+    )

@@ -6,21 +6,15 @@ rubric that shows `answer` and `other_answer`. What it prefers goes to RankSyste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 from judged._inputs import as_list, need_each, need_id, set_fields
-from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation._steps.walking import Steps, need_client, run_steps
 from judged.values import (
     AnswerItem,
-    AnswerScore,
-    Asking,
-    IntervalOptions,
     PairedComparison,
-    Rubric,
     ScoredAnswers,
     SystemRanking,
 )
@@ -101,16 +95,23 @@ class AnswerPairs:
             PairedComparison(first.query_id, first.system, second.system, preference)
         )
 
-    def compared(self, scores: Iterable[AnswerScore]) -> list[PairedComparison]:
-        """Return what came of the pairs; those that have no score are left out."""
-        found = list(self._settled)
-        for score in scores:
+    def compared(self, scores: ScoredAnswers | None) -> tuple[list[PairedComparison], int]:
+        """Return what came of the pairs, and how many have no score.
+
+        Raises InvalidArgument where nothing has an outcome.
+        """
+        found, missing = list(self._settled), 0
+        for score in scores or ():
             first, second = self._asked[int(score.item_id)]
-            if score.score is not None:
-                found.append(
-                    PairedComparison(first.query_id, first.system, second.system, score.score)
-                )
-        return found
+            if score.score is None:
+                missing += 1
+                continue
+            found.append(PairedComparison(first.query_id, first.system, second.system, score.score))
+        if not found:
+            reasons = {score.error.reason for score in scores or () if score.error is not None}
+            rule = f"none of {missing} comparisons has an outcome ({', '.join(sorted(reasons))})"
+            raise InvalidArgument.of_field("answers", rule)
+        return found, missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,50 +125,3 @@ class ComparedAnswers:
     comparisons: Sequence[PairedComparison]
     scores: ScoredAnswers | None
     missing: int
-
-
-def compare_answers(
-    answers: Iterable[CandidateAnswer],
-    *,
-    client: Client,
-    rubric: Rubric | str = RUBRIC,
-    interval: IntervalOptions | None = None,
-    asking: Asking | None = None,
-    timeout: float | None = None,
-    progress: Callable[[int, int], object] | None = None,
-) -> ComparedAnswers:
-    """Return the ranking of systems by their answers, each pair compared in both orders.
-
-    An empty answer loses against any other without a call, and equal answers tie without one.
-    Comparisons without an outcome are left out. Which models the systems are made of is not known
-    here: `judged.evaluation.check_circular(info, Judge("answers"), models)` warns where one of them
-    compares its own answers. Raises as `Client.score_answers` and `Client.rank_systems` do, and
-    InvalidArgument where nothing has an outcome.
-    """
-    need_client(client)
-    pairs = AnswerPairs(answers)
-    return run_steps(client, comparing_steps(pairs, rubric, interval, asking, timeout, progress))
-
-
-def comparing_steps(
-    pairs: AnswerPairs,
-    rubric: Rubric | str,
-    interval: IntervalOptions | None,
-    asking: Asking | None,
-    timeout: float | None,
-    progress: Callable[[int, int], object] | None,
-) -> Steps[ComparedAnswers]:
-    """Yield the steps of `compare_answers`. Raises InvalidArgument where nothing has an outcome."""
-    scores: ScoredAnswers | None = None
-    if pairs.items:
-        scores = yield lambda client: client.score_answers(
-            pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
-        )
-    comparisons = pairs.compared(scores if scores is not None else ())
-    missing = 0 if scores is None else sum(score.score is None for score in scores)
-    if not comparisons:
-        reasons = {score.error.reason for score in scores or () if score.error is not None}
-        rule = f"none of {missing} comparisons has an outcome ({', '.join(sorted(reasons))})"
-        raise InvalidArgument.of_field("answers", rule)
-    ranking = yield lambda client: client.rank_systems(comparisons, interval, timeout=timeout)
-    return ComparedAnswers(ranking, comparisons, scores, missing)

@@ -7,7 +7,7 @@ panel's score is follows the rules of the judge `panel`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, median
@@ -16,9 +16,7 @@ from typing import Any
 from judged._batching.scoring import summarise
 from judged._convert.judges import Purse
 from judged._inputs import need_each, need_ids
-from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation._steps.walking import Step, Steps, need_client, run_steps
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -60,97 +58,69 @@ class PanelScores:
     members: dict[str, ScoredAnswers]
 
 
-def score_by_panel(
-    items: Iterable[AnswerItem],
-    rubrics: Iterable[Rubric | str],
-    models: Sequence[str],
-    *,
-    client: Client,
-    combine: Combine | str = Combine.MEAN,
-    include_replies: bool = False,
-    asking: Asking | None = None,
-    timeout: float | None = None,
-    progress: Callable[[int, int], object] | None = None,
-) -> PanelScores:
-    """Return the scores of answers by a panel of 2 to 16 models of the server.
+@dataclass(frozen=True, slots=True)
+class PanelMember:
+    """What one model is asked: the rubrics, with its part of what all may cost."""
 
-    A score needs scores of half of the members at least, and a vote no tie; else it is ABSTAINED,
-    NO_QUORUM, or the first failure where no member has one. `agreement` is the share of the members
-    on the larger side of passing. Claims and dimensions are those of `members`. A `max_cost` is
-    shared by the members in equal parts, and what one leaves by those after it. `include_replies`
-    asks for the models' replies, which are in `members`. Raises InvalidArgument for other numbers
-    of models, for one that is named twice and for a rubric that names a model or has a calibration,
-    and as `Client.score_answers` does.
-
-    Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
-    `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
-    """
-    need_client(client)
-    steps = panel_steps(
-        *(items, rubrics, models, combine, asking, timeout, progress),
-        include_replies=include_replies,
-    )
-    return run_steps(client, steps)
+    model: str
+    rubrics: Sequence[Rubric]
+    asking: Asking | None
+    progress: Callable[[int, int], object] | None
 
 
-def panel_steps(
-    items: Iterable[AnswerItem],
-    rubrics: Iterable[Rubric | str],
-    models: Sequence[str],
-    combine: Combine | str,
-    asking: Asking | None,
-    timeout: float | None,
-    progress: Callable[[int, int], object] | None,
-    *,
-    include_replies: bool,
-) -> Steps[PanelScores]:
-    """Yield the steps of `score_by_panel`."""
-    names = [str(name) for name in need_ids(models, "models")]
-    low, high = MEMBERS
-    if not low <= len(names) <= high:
-        rule = f"must name {low} to {high} models, not {len(names)}"
-        raise InvalidArgument.of_field("models", rule)
-    if len(set(names)) < len(names):
-        raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
-    try:
-        how = Combine(combine)
-    except ValueError:
-        raise InvalidArgument.of_field("combine", f"must be one of {', '.join(Combine)}") from None
-    given = need_each(items, "items", (AnswerItem,), "AnswerItem")
-    asked = [rubric if isinstance(rubric, Rubric) else Rubric(rubric) for rubric in rubrics]
-    for place, rubric in enumerate(asked):
-        if "model" in rubric.parameters:
-            rule = "names a model; the members of a panel are named by models"
-            raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
-        if rubric.calibration is not None:
-            rule = "is that of one model's scores, and none of a panel's; leave it out"
-            raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
-    members: dict[str, ScoredAnswers] = {}
-    purse = Purse(asking)
-    for name in names:
-        part = purse.rest(len(names) - len(members))
-        told = _shifted(progress, len(members), len(names))
-        by_model = [replace_model(rubric, name) for rubric in asked]
-        members[name] = yield _score(given, by_model, part, timeout, told, include_replies)
-        purse.took(members[name].usage)
-    return PanelScores(combined(members, how), members)
+class Panel:
+    """The members of a panel, and what they said. Raises as `score_by_panel` does."""
 
+    def __init__(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        models: Sequence[str],
+        combine: Combine | str,
+        asking: Asking | None,
+        progress: Callable[[int, int], object] | None,
+    ) -> None:
+        names = [str(name) for name in need_ids(models, "models")]
+        low, high = MEMBERS
+        if not low <= len(names) <= high:
+            rule = f"must name {low} to {high} models, not {len(names)}"
+            raise InvalidArgument.of_field("models", rule)
+        if len(set(names)) < len(names):
+            raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
+        try:
+            self._combine = Combine(combine)
+        except ValueError:
+            rule = f"must be one of {', '.join(Combine)}"
+            raise InvalidArgument.of_field("combine", rule) from None
+        self.items = need_each(items, "items", (AnswerItem,), "AnswerItem")
+        asked = [rubric if isinstance(rubric, Rubric) else Rubric(rubric) for rubric in rubrics]
+        for place, rubric in enumerate(asked):
+            if "model" in rubric.parameters:
+                rule = "names a model; the members of a panel are named by models"
+                raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
+            if rubric.calibration is not None:
+                rule = "is that of one model's scores, and none of a panel's; leave it out"
+                raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
+        self._names, self._rubrics, self._progress = names, asked, progress
+        self._purse = Purse(asking)
+        self._scores: dict[str, ScoredAnswers] = {}
 
-def _score(
-    items: Sequence[AnswerItem],
-    rubrics: Sequence[Rubric],
-    asking: Asking | None,
-    timeout: float | None,
-    progress: Callable[[int, int], object] | None,
-    include_replies: bool,
-) -> Step:
-    return lambda client: client.score_answers(
-        *(items, rubrics),
-        include_replies=include_replies,
-        asking=asking,
-        timeout=timeout,
-        progress=progress,
-    )
+    def members(self) -> Iterator[PanelMember]:
+        """Yield the members, each with what those before it left; `take` each one's scores."""
+        for name in self._names:
+            asking = self._purse.rest(len(self._names) - len(self._scores))
+            progress = _shifted(self._progress, len(self._scores), len(self._names))
+            rubrics = [replace_model(rubric, name) for rubric in self._rubrics]
+            yield PanelMember(name, rubrics, asking, progress)
+
+    def take(self, member: PanelMember, scores: ScoredAnswers) -> None:
+        """Take the scores of a member."""
+        self._scores[member.model] = scores
+        self._purse.took(scores.usage)
+
+    def scores(self) -> PanelScores:
+        """Return the scores of the panel."""
+        return PanelScores(combined(self._scores, self._combine), self._scores)
 
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:

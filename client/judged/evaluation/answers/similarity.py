@@ -11,15 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged._inputs import need_each
-from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation._steps.walking import Steps, need_client, run_steps
 from judged.values import (
     Flag,
-    IntervalOptions,
-    Judge,
     JudgeIdentity,
-    MetricOptions,
     MetricResult,
     MetricTable,
     PerQueryValues,
@@ -63,88 +58,79 @@ class AnswerSimilarity:
     without_value: int = 0
 
 
-def answer_similarity(
-    items: Sequence[TextItem],
-    negatives: Sequence[Sequence[str]] = (),
-    *,
-    client: Client,
-    judge: Judge | str = "semantic",
-    interval: IntervalOptions | None = None,
-    timeout: float | None = None,
-) -> AnswerSimilarity:
-    """Return how close answers are to their references; `negatives` has a list for each item.
+class Similarities:
+    """What is compared for `answer_similarity`, and what came of it. Raises as that does."""
 
-    Raises InvalidArgument for an item without references, for another number of `negatives`, and
-    where a comparison failed; else as `Client.judge` and `Client.compute_metrics` do.
-    """
-    need_client(client)
-    return run_steps(client, similarity_steps(items, negatives, judge, interval, timeout))
-
-
-def similarity_steps(
-    items: Sequence[TextItem],
-    negatives: Sequence[Sequence[str]],
-    judge: Judge | str,
-    interval: IntervalOptions | None,
-    timeout: float | None,
-) -> Steps[AnswerSimilarity]:
-    """Yield the steps of `answer_similarity`."""
-    given = need_each(items, "items", (TextItem,), "TextItem")
-    if negatives and len(negatives) != len(given):
-        rule = f"has {len(negatives)} entries for {len(given)} items"
-        raise InvalidArgument.of_field("negatives", rule)
-    against = [list(some) for some in negatives] or [[] for _ in given]
-    for place, item in enumerate(given):
-        if not item.references:
-            raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
-    groups = [
-        QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
-        for place, (item, some) in enumerate(zip(given, against, strict=True))
-    ]
-    verdicts: Verdicts = yield lambda client: client.judge(groups, judge, timeout=timeout)
-    unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
-    for place, error in verdicts.errors.items():
-        if place in unknown:
-            continue
-        rule = f"could not be compared: {error.message}"
-        group = next(g for g in range(len(given)) if verdicts.offsets[g + 1] > place)
-        raise InvalidArgument.of_field(f"items[{group}]", rule)
-    values: list[float] = []
-    near: list[NearNegative] = []
-    truncated = unread = 0
-    for place, item in enumerate(given):
-        first, last = verdicts.offsets[place], verdicts.offsets[place + 1]
-        scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
-        n = len(item.references)
-        best = max((score for score in scores[:n] if not math.isnan(score)), default=math.nan)
-        values.append(best)
-        flags = verdicts.flags[first:last]
-        truncated += any(flag & Flag.TRUNCATED for flag in flags)
-        unread += any(map(math.isnan, scores)) or any(f & Flag.UNKNOWN_TOKENS for f in flags)
-        near += [
-            NearNegative(place, index, score, best)
-            for index, score in enumerate(scores[n:])
-            if score >= best
+    def __init__(self, items: Sequence[TextItem], negatives: Sequence[Sequence[str]]) -> None:
+        self._items = given = need_each(items, "items", (TextItem,), "TextItem")
+        if negatives and len(negatives) != len(given):
+            rule = f"has {len(negatives)} entries for {len(given)} items"
+            raise InvalidArgument.of_field("negatives", rule)
+        against = [list(some) for some in negatives] or [[] for _ in given]
+        for place, item in enumerate(given):
+            if not item.references:
+                raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
+        self._with_negatives = sum(map(bool, against))
+        self.groups = [
+            QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
+            for place, (item, some) in enumerate(zip(given, against, strict=True))
         ]
-    known = [place for place, value in enumerate(values) if not math.isnan(value)]
-    of_items = PerQueryValues([str(place) for place in known], [[values[p] for p in known]])
-    options = MetricOptions(per_query=True, interval=interval)
-    table: MetricTable = yield lambda client: client.compute_metrics(
-        [METRIC], of_items, options, timeout=timeout
-    )
-    [found] = table.metrics
-    metric = MetricResult(
-        METRIC,
-        found.mean if known else None,
-        found.n,
-        None,
-        None,
-        f"{METRIC}|judge:{verdicts.judge.scoring_key[:8]}|v1",
-        values,
-        found.interval,
-    )
-    without_value = len(given) - len(known)
-    with_negatives = sum(map(bool, against))
-    return AnswerSimilarity(
-        metric, near, with_negatives, truncated, verdicts.judge, unread, without_value
-    )
+        self._best: list[float] = []
+        self._near: list[NearNegative] = []
+        self._truncated = self._unread = 0
+
+    def take(self, verdicts: Verdicts) -> None:
+        """Take the verdicts of the groups."""
+        self._judge = verdicts.judge
+        unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
+        for place, error in verdicts.errors.items():
+            if place in unknown:
+                continue
+            rule = f"could not be compared: {error.message}"
+            ends = enumerate(verdicts.offsets[1:])
+            group = next(group for group, end in ends if end > place)
+            raise InvalidArgument.of_field(f"items[{group}]", rule)
+        for place, item in enumerate(self._items):
+            first, last = verdicts.offsets[place], verdicts.offsets[place + 1]
+            scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
+            n = len(item.references)
+            best = max((score for score in scores[:n] if not math.isnan(score)), default=math.nan)
+            self._best.append(best)
+            flags = verdicts.flags[first:last]
+            self._truncated += any(flag & Flag.TRUNCATED for flag in flags)
+            unread = any(f & Flag.UNKNOWN_TOKENS for f in flags)
+            self._unread += any(map(math.isnan, scores)) or unread
+            self._near += [
+                NearNegative(place, index, score, best)
+                for index, score in enumerate(scores[n:])
+                if score >= best
+            ]
+
+    @property
+    def values(self) -> PerQueryValues:
+        """The similarities of answers that have one."""
+        known = [place for place, value in enumerate(self._best) if not math.isnan(value)]
+        return PerQueryValues([str(place) for place in known], [[self._best[p] for p in known]])
+
+    def whole(self, table: MetricTable) -> AnswerSimilarity:
+        """Return the similarity of all answers, given what ComputeMetrics made of the values."""
+        [found] = table.metrics
+        metric = MetricResult(
+            METRIC,
+            found.mean if found.n else None,
+            found.n,
+            None,
+            None,
+            f"{METRIC}|judge:{self._judge.scoring_key[:8]}|v1",
+            self._best,
+            found.interval,
+        )
+        return AnswerSimilarity(
+            metric,
+            self._near,
+            self._with_negatives,
+            self._truncated,
+            self._judge,
+            self._unread,
+            without_value=sum(map(math.isnan, self._best)),
+        )

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans, Status
 from judged._batching import chunks as chunking
-from judged._batching.chunks import Assembly, Piece, cut, fold, original_path
-from judged._batching.estimates import estimate_judging
-from judged.v1 import judge_service_pb2 as pb
-from judged.values.judges import CostEstimate, JudgeIdentity, Usage
+from judged._batching.chunks import Piece, cut, fold
+from judged._batching.judging import Assembly, Batch, original_path
+from judged._convert.judges import write_judge
+from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import VerdictDetail, VerdictError, Verdicts, join_verdicts
 
 IDENTITY = JudgeIdentity("k", "", 0.5, "s", "k", "f")
@@ -150,7 +150,7 @@ def test_spans_are_cut_with_the_group(monkeypatch):
     assert [span for part in parts for span in part.spans.retrieved] == retrieved
     assert all(part.spans.expected == expected for part in parts)
     error = InvalidArgument.of_field("groups[0].spans.retrieved[2].end", "must be above start")
-    renamed = chunking.original_path(chunks[1], error)
+    renamed = original_path(chunks[1], error)
     assert renamed.field == "groups[0].spans.retrieved[5].end"
 
 
@@ -189,15 +189,9 @@ def test_parts_keep_what_few_judges_say():
     assert joined.agreement == []
 
 
-def test_an_estimate_is_cut_as_the_work_is():
-    groups = [QueryGroup("q", ["e"], ["r"] * 100)]
-    calls = estimate_judging(groups, "llm", None)
-    sizes: list[int] = []
-    call = next(calls)
-    with pytest.raises(StopIteration):
-        while True:
-            request = call.request
-            assert isinstance(request, pb.EstimateBatchRequest)
-            sizes.append(sum(len(group.retrieved) for group in request.judge.groups))
-            call = calls.send(CostEstimate())
+def test_what_asks_models_is_cut_small():
+    requests = Batch([QueryGroup("q", ["e"], ["r"] * 100)], None, None, "llm").requests(
+        write_judge("llm"), include_details=False
+    )
+    sizes = [sum(len(group.retrieved) for group in request.groups) for _, request in requests]
     assert sizes == [chunking.ASKED_CONTEXTS, 100 - chunking.ASKED_CONTEXTS]

@@ -2,7 +2,7 @@
 
 import pytest
 from judged import Embeddings, InvalidArgument, QueryGroup, Span, Spans
-from judged._batching.distinct import at_ranks, distinct_group, distinct_ranks
+from judged._batching.chunks import at_ranks, distinct_group, distinct_ranks
 
 
 def group(**fields):

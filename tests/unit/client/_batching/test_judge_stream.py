@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from judged import Asking, DeadlineExceeded, InternalError, QueryGroup, Unavailable
-from judged._batching.judge_stream import JudgeStream
+from judged._batching.judging import JudgeStream
 from judged._transport.call import Deadline, RetryBudget
 from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
@@ -43,7 +43,7 @@ def sent(messages: Iterator[pb.StreamJudgeRequest]) -> tuple[pb.StreamJudgeStart
 class TestTries:
     def test_a_second_try_sends_what_has_no_answer_under_the_same_id(self):
         judging = stream()
-        start, chunk_ids = sent(judging.messages())
+        start, chunk_ids = sent(judging.request())
         assert chunk_ids == [0, 1, 2, 3, 4]
         assert judging.take(started()) is None
         for chunk_id in (3, 1):
@@ -52,18 +52,18 @@ class TestTries:
             assert chunk.verdicts is not None
             assert chunk.verdicts.groups == CHUNKS[chunk_id]
         assert list(judging.waits(Unavailable("gone")))
-        again, chunk_ids = sent(judging.messages())
+        again, chunk_ids = sent(judging.request())
         assert chunk_ids == [0, 2, 4]
         assert again.request_id == start.request_id != ""
 
     def test_a_second_try_reads_on_where_the_first_stopped(self):
         judging = stream()
-        messages = judging.messages()
+        messages = judging.request()
         read = [next(messages) for _ in range(3)]  # the start and two chunks
         assert [message.chunk.chunk_id for message in read[1:]] == [0, 1]
         judging.take(started())
         judging.take(answer(0))
-        assert sent(judging.messages())[1] == [1, 2, 3, 4]
+        assert sent(judging.request())[1] == [1, 2, 3, 4]
 
     def test_a_chunk_that_the_broken_try_is_still_reading_is_sent_by_the_next(self):
         reading, go_on = threading.Event(), threading.Event()
@@ -75,13 +75,13 @@ class TestTries:
             yield CHUNKS[1]
 
         judging = stream(chunks())
-        broken = judging.messages()
+        broken = judging.request()
         assert next(broken).HasField("start")
         assert next(broken).chunk.chunk_id == 0
         thread = threading.Thread(target=next, args=(broken,))
         thread.start()
         assert reading.wait(10)
-        again = judging.messages()  # does not wait for the caller's iterable
+        again = judging.request()  # does not wait for the caller's iterable
         assert next(again).HasField("start")
         assert next(again).chunk.chunk_id == 0
         go_on.set()
@@ -90,24 +90,24 @@ class TestTries:
 
     def test_a_limit_on_money_holds_over_all_tries(self):
         judging = stream(asking=Asking(max_cost=1.0))
-        start, _ = sent(judging.messages())
+        start, _ = sent(judging.request())
         assert start.asking.max_cost == 1.0
         judging.take(started())
         judging.take(answer(0, cost=0.75))
-        again, _ = sent(judging.messages())
+        again, _ = sent(judging.request())
         assert again.asking.max_cost == pytest.approx(0.25)
 
     def test_nothing_is_sent_again_when_all_is_answered(self):
         judging = stream(CHUNKS[:1])
-        sent(judging.messages())
+        sent(judging.request())
         judging.take(started())
         judging.take(answer(0))
-        assert judging.done
         assert list(judging.waits(Unavailable("gone"))) == []
+        assert judging.done
 
     def test_what_would_fail_again_is_raised(self):
         judging = stream()
-        sent(judging.messages())
+        sent(judging.request())
         with pytest.raises(DeadlineExceeded):
             next(judging.waits(DeadlineExceeded("too late")))
 
@@ -119,7 +119,7 @@ class TestWhatGoesWrongInside:
             raise ValueError("no more")
 
         judging = stream(chunks())
-        assert sent(judging.messages())[1] == [0]
+        assert sent(judging.request())[1] == [0]
         judging.take(started())
         judging.take(answer(0))
         assert not judging.done
@@ -137,14 +137,14 @@ class TestWhatGoesWrongInside:
     )
     def test_a_chunk_of_something_else_is_named(self, chunk: list[QueryGroup], field: str):
         judging = stream([CHUNKS[0], chunk])
-        assert sent(judging.messages())[1] == [0]
+        assert sent(judging.request())[1] == [0]
         with pytest.raises(WrongType) as caught:
             judging.ended()
         assert caught.value.field == field
 
     def test_a_stream_that_ends_early_is_no_success(self):
         judging = stream()
-        sent(judging.messages())
+        sent(judging.request())
         judging.take(started())
         judging.take(answer(0))
         with pytest.raises(InternalError, match="4 chunks unanswered"):

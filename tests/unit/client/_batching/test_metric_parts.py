@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 from judged import (
     GainRanking,
     GainRankings,
+    HumanLabels,
     IntervalOptions,
     InvalidArgument,
+    JudgedRanking,
+    JudgedRankings,
     MetricOptions,
     PerQueryValues,
     TrecRankings,
     Unjudged,
 )
-from judged._batching.metric_parts import Given, Parts
+from judged._batching.metric_parts import Given, Parts, split
 from judged._convert.metrics import write_metrics
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
@@ -46,26 +53,48 @@ def test_what_one_message_holds_has_no_parts():
     assert request == write_metrics(["ap"], TREC, MetricOptions(), {}, None)
 
 
-@pytest.mark.parametrize(
-    ("options", "metadata", "human", "more"),
-    [
-        (MetricOptions(per_query=True, unjudged=Unjudged.BOUNDS), {}, None, False),
-        (MetricOptions(interval=IntervalOptions()), {}, None, True),
-        (MetricOptions(slice_by=["k"]), {}, None, True),
-        (MetricOptions(), METADATA, None, True),
-        (MetricOptions(), {}, PerQueryValues(["q1"], [[1.0]]), True),
-    ],
-)
-def test_only_what_the_parts_do_not_say_is_asked_of_the_whole(options, metadata, human, more):
-    parts = parts_of(Given(TREC, metadata, human), options)
+def answered(parts, part, **columns):
+    """Take in values of the topics of a part."""
+    ids = list(part.relevance.qrels)
+    metric = metrics_pb2.MetricResult(name="ap", per_query=[0.5] * len(ids), **columns)
+    table = metrics_pb2.MetricTable(metrics=[metric], query_ids=ids)
+    parts.take(part, pb.ComputeMetricsResponse(table=table))
+
+
+def test_parts_give_values_and_the_whole_is_asked_about_these():
+    options = MetricOptions(interval=IntervalOptions(), slice_by=["k"], complete=True)
+    parts = parts_of(Given(TREC, METADATA), options)
+    for part, request in parts.requests():
+        assert (request.options.per_query, list(request.options.slice_by)) == (True, [])
+        assert not request.options.HasField("interval")
+        assert not request.metadata
+        answered(parts, part)
+    whole, request = parts.whole()
+    assert whole.relevance == PerQueryValues(list(TREC.qrels), [[0.5] * 6])
+    assert whole.metadata == {f"q{i}": {"k": "v"} for i in (0, 3, 5)}
+    assert list(request.options.slice_by) == ["k"]
+    assert request.options.HasField("interval")
+    assert not request.options.qrels.complete
+
+
+def test_parts_give_slices_where_these_have_bounds():
+    options = MetricOptions(slice_by=["k"], unjudged=Unjudged.BOUNDS)
+    for part, request in parts_of(Given(TREC, METADATA), options).requests():
+        assert list(request.options.slice_by) == ["k"]
+        assert set(part.metadata) == set(part.relevance.qrels) & set(METADATA)
+
+
+def test_bounds_are_weighted_by_queries():
+    parts = parts_of(Given(TREC, {}))
+    bounds = iter([(0.4, 0.6, 1), (0.0, 0.2, 3)])
     for part, _ in parts.requests():
-        ids = list(part.relevance.qrels)
-        column = metrics_pb2.MetricResult(name="ap", per_query=[0.5] * len(ids), signature="s")
-        table = metrics_pb2.MetricTable(metrics=[column], query_ids=ids)
-        parts.answered(pb.ComputeMetricsResponse(table=table))
-    assert (parts.whole() is not None) == more
-    if not more:
-        assert (parts.table()["ap"].mean, parts.table()["ap"].n) == (0.5, 6)
+        lower, upper, n = next(bounds, (0.0, 0.0, 0))
+        answered(parts, part, lower_bound=lower, upper_bound=upper, n=n, signature="signed")
+    metric = metrics_pb2.MetricResult(name="ap", mean=0.5, n=4, signature="values")
+    table = parts.table(pb.ComputeMetricsResponse(table=metrics_pb2.MetricTable(metrics=[metric])))
+    assert table["ap"].lower_bound == pytest.approx(0.1)
+    assert table["ap"].upper_bound == pytest.approx(0.3)
+    assert table["ap"].signature == "signed"
 
 
 def test_errors_name_the_topics_of_the_whole():
@@ -114,3 +143,77 @@ def test_a_query_of_two_parts_is_refused():
         parts_of(Given(twice, {}))
     assert caught.value.field == "gains.rankings[4].query_id"
     assert "gains.rankings[1]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", [Given(TREC, {"q9": {}}), Given(TREC, {}, PerQueryValues(["q9"], [[1.0]]))]
+)
+def test_what_is_known_of_a_query_that_is_not_there_is_refused(given):
+    with pytest.raises(
+        InvalidArgument, match=r"^(metadata\[0\]\.query_id|human_values\.query_ids\[0\])"
+    ):
+        parts_of(given)
+
+
+ids = st.text("abc", min_size=1, max_size=3)
+topics = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), max_size=5), max_size=8)
+
+
+@drawn(topics.filter(bool), topics, st.integers(1, 200))
+def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
+    whole = TrecRankings(qrels, run)
+    parts = [part for part in split(whole, size) if isinstance(part, TrecRankings)]
+    assert [q for part in parts for q in part.qrels] == list(qrels)
+    # A part holds what `joined` made of each topic, which is none of the types that callers give.
+    sent: list[tuple[str, Any]] = [pair for part in parts for pair in part.run.items()]
+    assert {q: dict(zip(*ranked[:2], strict=True)) for q, ranked in sent} == run
+    assert all(part.qrels for part in parts)
+    for part in parts:
+        for query_id in part.run:
+            assert query_id in part.qrels or query_id not in qrels
+
+
+def test_topics_that_only_the_run_has_are_spread_over_the_parts():
+    ranked = {f"d{number}": 1.0 / (1 + number) for number in range(100)}
+    qrels = {f"q{number}": {"d1": 1} for number in range(10)}
+    run = {f"q{number}": ranked for number in range(500)}  # as of a whole collection's queries
+    parts = [
+        part for part in split(TrecRankings(qrels, run), 1000) if isinstance(part, TrecRankings)
+    ]
+    assert len(parts) == 10
+    assert sum(len(part.run) for part in parts) == 500
+    assert max(len(part.run) for part in parts) <= 51
+
+
+def test_gains_are_cut_between_queries():
+    whole = GainRankings([GainRanking(str(i), [1.0] * 5, [1.0]) for i in range(10)])
+    parts = [part for part in split(whole, 100) if isinstance(part, GainRankings)]
+    assert len(parts) == 5
+    assert [r for part in parts for r in part.rankings] == whole.rankings
+
+
+def judged(n, **columns):
+    rankings = [JudgedRanking(str(i), 2, 3) for i in range(n)]
+    return JudgedRankings(rankings, [i % 3 == 0 for i in range(6 * n)], **columns)
+
+
+def test_verdicts_are_cut_between_queries():
+    whole = judged(10, status=[1] * 60, score=[i / 60 for i in range(60)], max_grade=3)
+    parts = [part for part in split(whole, 16) if isinstance(part, JudgedRankings)]
+    assert len(parts) == 5
+    for name in ("rankings", "relevant", "status", "score"):
+        assert [one for part in parts for one in getattr(part, name)] == getattr(whole, name)
+    assert {(part.max_grade, part.source, part.flags) for part in parts} == {(3, (), ())}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        JudgedRankings([], []),
+        judged(10, status=[1] * 59),
+        judged(10, human_labels=HumanLabels(["1"], [True] * 6)),
+        JudgedRankings([JudgedRanking("a", -1, 3)], []),
+    ],
+)
+def test_verdicts_that_can_not_be_cut_travel_in_one_piece(whole):
+    assert list(split(whole, 16)) == [whole]

@@ -18,6 +18,7 @@ from judged import (
     Unavailable,
 )
 from judged._batching.scoring import Scoring, as_rubrics, summarise
+from judged._transport.call import Deadline, RetryBudget
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.values import AnswerScore
@@ -25,9 +26,12 @@ from judged.values import AnswerScore
 from tests.fakes.score_service import score_of
 
 
+def of(items: list[AnswerItem], rubrics=("a",), asking: Asking | None = None, **options) -> Scoring:
+    return Scoring(items, rubrics, asking, Deadline(60), RetryBudget(), **options)
+
+
 def scoring(n: int = 3, rubrics=("a", "b"), **options) -> Scoring:
-    items = [AnswerItem(str(i), "q", "answer") for i in range(n)]
-    return Scoring(items, rubrics, None, include_replies=False, **options)
+    return of([AnswerItem(str(i), "q", "answer") for i in range(n)], rubrics, **options)
 
 
 def reply(item_id: str, rubric: str, value: float = 1.0) -> pb.ScoreAnswersResponse:
@@ -47,9 +51,7 @@ class TestCut:
     def test_parts_hold_every_item_once_in_order_and_within_the_sizes(self, sizes, most, n_rubrics):
         items = [AnswerItem(str(i), answer="x" * size) for i, size in enumerate(sizes)]
         rubrics = [f"r{i}" for i in range(n_rubrics)]
-        whole = Scoring(
-            items, rubrics, None, include_replies=False, part_scores=most, part_characters=50
-        )
+        whole = of(items, rubrics, part_scores=most, part_characters=50)
         asked = [part.request() for part in whole.parts]
         assert [i.item_id for r in asked for i in r.items] == [i.item_id for i in items]
         for request in asked:
@@ -60,7 +62,7 @@ class TestCut:
     def test_what_is_wrong_with_the_whole_is_known_before_anything_is_sent(self):
         twice = [AnswerItem("x"), AnswerItem("y"), AnswerItem("x")]
         with pytest.raises(InvalidArgument, match=r"^items\[2\]\.item_id: is that of items\[0\]"):
-            Scoring(twice, ["a"], None, include_replies=False)
+            of(twice)
         with pytest.raises(InvalidArgument, match=r"^items: must hold at least one"):
             scoring(0)
         with pytest.raises(InvalidArgument, match=r"^rubrics: must hold at least one"):
@@ -71,7 +73,7 @@ class TestCut:
     def test_what_is_no_text_is_named_before_anything_is_sent(self):
         items = [AnswerItem("0"), AnswerItem("1", "q", None)]
         with pytest.raises(InvalidArgument, match=r"^items\[1\]\.answer: must be text, not None"):
-            Scoring(items, ["a"], None, include_replies=False)
+            of(items)
 
     def test_a_text_stands_for_a_rubric(self):
         assert as_rubrics(["a", Rubric("b", 0.5)]) == [Rubric("a"), Rubric("b", 0.5)]
@@ -176,8 +178,7 @@ class TestWhole:
         seen = []
         whole = scoring(progress=lambda *now: seen.append(now))
         score = AnswerScore("0", "a", Status.OK, score=1.0, passed=True)
-        for event in (score, None, score):
-            list(whole.take(whole.parts[0], event))
+        assert [whole.came(score) for _ in range(2)] == [score] * 2
         assert seen == [(1, 6), (2, 6)]
 
     def test_a_mean_is_over_what_is_ok(self):
@@ -198,9 +199,7 @@ class TestWhole:
 class TestMaxCost:
     def test_each_part_gets_what_is_left_and_what_it_took_is_gone(self):
         items = [AnswerItem(str(i)) for i in range(5)]
-        whole = Scoring(
-            items, ["a", "b"], Asking(max_cost=10.0), include_replies=False, part_scores=4
-        )
+        whole = of(items, ["a", "b"], Asking(max_cost=10.0), part_scores=4)
         limits = []
         for part in whole.parts_in_turn():
             limits.append(part.request().asking.max_cost)
@@ -210,7 +209,7 @@ class TestMaxCost:
 
     def test_a_part_that_failed_may_have_spent_it_all(self):
         items = [AnswerItem(str(i)) for i in range(3)]
-        whole = Scoring(items, ["a"], Asking(max_cost=10.0), include_replies=False, part_scores=1)
+        whole = of(items, ["a"], Asking(max_cost=10.0), part_scores=1)
         limits = []
         for part in whole.parts_in_turn():
             limits.append(part.request().asking.max_cost)
@@ -220,6 +219,5 @@ class TestMaxCost:
         assert limits == pytest.approx([10, 10, 1e-12])
 
     def test_one_part_gets_it_whole(self):
-        items = [AnswerItem("0")]
-        (part,) = Scoring(items, ["a"], Asking(max_cost=0.1), include_replies=False).parts
+        (part,) = of([AnswerItem("0")], asking=Asking(max_cost=0.1)).parts
         assert part.request().asking.max_cost == 0.1

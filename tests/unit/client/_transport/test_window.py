@@ -97,15 +97,15 @@ def test_an_interrupted_waiter_takes_no_slot_along(monkeypatch: pytest.MonkeyPat
 async def test_a_waiter_that_leaves_takes_no_slot_along():
     window = Window()
     full(window)
-    assert not await window.take_soon(0.01)
-    waiting = asyncio.create_task(window.take_soon(30))
+    assert not await window.async_take(0.01)
+    waiting = asyncio.create_task(window.async_take(30))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait({waiting})
     window.release()
-    assert await window.take_soon(0.01)
+    assert await window.async_take(0.01)
     # Cancelled in the moment in which it was given a slot.
-    waiting = asyncio.create_task(window.take_soon(30))
+    waiting = asyncio.create_task(window.async_take(30))
     await asyncio.sleep(0)
     window.release()
     waiting.cancel()
@@ -116,7 +116,7 @@ async def test_a_waiter_that_leaves_takes_no_slot_along():
 async def test_a_slot_that_is_given_back_on_a_thread_wakes_a_loop():
     window = Window()
     full(window)
-    waiting = asyncio.create_task(window.take_soon(30))
+    waiting = asyncio.create_task(window.async_take(30))
     await asyncio.sleep(0)
     await asyncio.to_thread(window.release)
     assert await waiting

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from judged import MetricTable, QueryGroup, Source, Status, Verdicts
-from judged._batching.chunks import failed_verdicts
+from judged._batching.judging import failed_verdicts
 from judged.cli.output import Exit, Output
 from judged.cli.tables import (
     Tally,

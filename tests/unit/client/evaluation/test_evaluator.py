@@ -2,6 +2,8 @@
 
 import pytest
 from judged import (
+    AsyncClient,
+    Client,
     InvalidArgument,
     JudgedRanking,
     MetricOptions,
@@ -15,14 +17,11 @@ from judged.values import CostEstimate, Evaluation, JudgeIdentity, MetricCounts,
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 
 
-class FakeClient:
+class FakeClient(Client):
     """Notes what it is asked."""
 
     def __init__(self):
         self.asked = []
-
-    def judge_stream(self):
-        raise AssertionError
 
     def evaluate(self, groups, metrics, judge, options, *, include_verdicts=None, **how):
         self.asked.append(("evaluate", groups, judge, include_verdicts))
@@ -46,7 +45,7 @@ class FakeClient:
         return MetricTable([result], [], MetricCounts())
 
 
-class FakeAsyncClient:
+class FakeAsyncClient(AsyncClient):
     """The same to be awaited."""
 
     def __init__(self, client):

@@ -13,7 +13,7 @@ import pytest
 from grpc import StatusCode
 from judged import Client, InternalError, InvalidArgument, Status, Unavailable
 from judged.evaluation import Answer, Question, evaluate_answers
-from judged.evaluation._steps.answering import Answering
+from judged.evaluation.asking import Asker
 from judged.evaluation.system import signature_of
 from judged.v1.scores_pb2 import AnswerItem
 
@@ -311,16 +311,16 @@ class TestResume:
     def test_leaving_cancels_what_a_coroutine_function_is_asked(self):
         cancelled = threading.Event()
 
-        async def system(query: str) -> str:
-            if not query.endswith("0"):
+        async def system(question: Question) -> str:
+            if question is not QUESTIONS[0]:
                 try:
                     await asyncio.sleep(20)
                 finally:
                     cancelled.set()
-            return query
+            return "first"
 
-        outcomes = Answering(system, 2).outcomes(QUESTIONS)
-        assert next(outcomes).answer == Answer("question 0")
+        outcomes = Asker().outcomes(system, QUESTIONS, 2, awaited=True)
+        assert next(outcomes).result == "first"
         outcomes.close()
         assert cancelled.wait(5)
 

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 from judged.evaluation import Dataset, FileError, Query, Results, TrecQrels, TrecRun
-from judged.evaluation._steps.warnings import join_warnings
 from judged.evaluation.evaluation_run import _given
+from judged.evaluation.warnings import join_warnings
 
 
 def write(tmp_path, text):

@@ -1,11 +1,6 @@
-"""The file that an interrupted evaluation goes on from: a line for each query as it is finished.
+"""The files that interrupted evaluations go on from: a line of JSON for each thing that is done.
 
-The first line says what is evaluated. Then come lines with what was retrieved for a query, and
-lines with what one call judged: the verdicts of its groups, each known by a hash of all that its
-verdicts rest on, and what they took. What failed is not written, so that it is tried again.
-
-All verdicts of a file are of one judge: what was asked for, such as the server's default, may be
-another judge the next time, and a result names only one.
+What failed is not written, so that it is tried again.
 """
 
 from __future__ import annotations
@@ -13,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from judged._files import FileError, Record, parse_json, writing
 from judged._transport.call import derived_id
+from judged.evaluation.asking import Outcome
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved, read_span
+from judged.evaluation.system import Answer, Question
 from judged.values import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
 
 _COLUMNS = (
@@ -30,46 +27,158 @@ _COLUMNS = (
 )
 
 
-class EvaluationLog:
+class _Log:
+    """A file of lines that are read at first, and added to."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._name, self._path = str(path), Path(path)
+
+    def _open(self) -> None:
+        """Take each line of the file, and open it to go on."""
+        try:
+            raw = self._path.read_bytes() if self._path.exists() else b""
+        except OSError as error:
+            raise FileError(self._name, None, f"can't be read: {error.strerror or error}") from None
+        *lines, rest = raw.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                self._take(self._record(line, number))
+        whole = True
+        if rest.strip():
+            try:  # it may lack its end alone
+                record = self._record(rest, len(lines) + 1)
+            except FileError:
+                if not rest.startswith(b"{"):
+                    raise  # no line of ours
+                whole = False  # the run that wrote it was killed there
+            else:
+                self._take(record)
+        with writing(self._path):
+            self._file: BinaryIO = self._path.open("ab")
+            if not whole:
+                self._file.truncate(len(raw) - len(rest))
+            elif rest:
+                self._file.write(b"\n")
+
+    def _record(self, line: bytes, number: int) -> Record:
+        return Record(parse_json(line, self._name, number), self._name, number, "")
+
+    def _take(self, record: Record) -> None:
+        raise NotImplementedError
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        with writing(self._path):
+            text = json.dumps(line, ensure_ascii=False, default=str)
+            self._file.write(text.encode() + b"\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class AnswerLog(_Log):
+    """The answers of earlier runs by item id, and the place for those of this one.
+
+    A line with a `run` holds the request_id under which the answers are scored from there on. It
+    stays the same until all have their scores, so that a scoring that broke is not paid for twice.
+
+    Raises FileError for a line that can't be read, that is about another question under the same
+    id, or that another system answered.
+    """
+
+    def __init__(self, path: Path | str, questions: Iterable[Question], system: str) -> None:
+        super().__init__(path)
+        self._system = system
+        self._questions = {question.item_id: question for question in questions}
+        self.known: dict[str, tuple[Answer, float]] = {}
+        self.run = ""
+        self._open()
+        if not self.run:
+            self._begin_run()
+
+    def _take(self, record: Record) -> None:
+        if record.get("run") is not None:
+            self.run = record.text("run")
+            return
+        item_id = record.identifier("item_id")
+        question = self._questions.get(item_id)
+        if question is None:
+            return  # of a larger set of questions
+        if record.text("question_sha256") != digest(question):
+            raise record.error(
+                f"is the answer to another question than that of item {item_id!r}; remove the "
+                "line, or name another file"
+            )
+        system = record.text("system")
+        if system != self._system:
+            raise record.error(
+                f"was answered by {system}, and now the system is {self._system}; name another file"
+            )
+        contexts = record.texts("contexts") if record.get("contexts") is not None else None
+        metadata = record.record("metadata")
+        answer = Answer(record.text("answer"), contexts, dict(metadata.fields) if metadata else {})
+        self.known[item_id] = (answer, record.optional_number("seconds") or 0.0)
+
+    def append(self, outcome: Outcome[Question]) -> None:
+        """Write an answer down; a failure is not written, so that it is asked again."""
+        answer: Answer | None = outcome.result
+        if answer is None:
+            return
+        line = {
+            "item_id": outcome.item.item_id,
+            "question_sha256": digest(outcome.item),
+            "system": self._system,
+            "answer": answer.text,
+            "contexts": None if answer.contexts is None else list(answer.contexts),
+            "metadata": dict(answer.metadata),
+            "seconds": round(outcome.seconds, 6),
+        }
+        self._write(line)
+
+    def scored(self) -> None:
+        """Note that all answers have their scores: to score them again is to pay again."""
+        with writing(self._path):
+            self._file = self._path.open("ab")
+        self._begin_run()
+        self.close()
+
+    def _begin_run(self) -> None:
+        self.run = str(uuid.uuid4())
+        self._write({"run": self.run})
+
+
+class EvaluationLog(_Log):
     """What earlier runs found and judged, and the place for what this one does.
+
+    The first line says what is evaluated. Then come lines with what was retrieved for a query, and
+    lines with what one call judged: the verdicts of its groups, each known by a hash of all that
+    its verdicts rest on, and what they took. All verdicts of a file are of one judge: what was
+    asked for, such as the server's default, may be another judge the next time, and a result names
+    only one.
 
     Raises FileError for a file of another evaluation, for one with verdicts of several judges, and
     for one that can't be read or written.
     """
 
     def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
-        self._name, self._path = str(path), Path(path)
+        super().__init__(path)
         self.retrieved: dict[str, Sequence[Retrieved]] = {}
         self.verdicts: dict[str, Verdicts] = {}
         self.usage: Usage | None = None
         self._judge: JudgeIdentity | None = None
-        self._calls = 0
+        self._calls, self._has_head = 0, False
         self._run = str(uuid.uuid4())
-        head = json.loads(json.dumps({"format": "judged.resume", "version": 2, **about}))
-        try:
-            raw = self._path.read_bytes() if self._path.exists() else b""
-        except OSError as error:
-            raise FileError(self._name, None, f"can't be read: {error.strerror or error}") from None
-        # A run that was killed may have left half a line, which is nothing.
-        whole = raw[: raw.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), 1):
-            record = Record(parse_json(line, self._name, number), self._name, number, "")
-            if number == 1:
-                self._check(record, head)
-            else:
-                self._take(record)
-        with writing(path):
-            self._file: BinaryIO = self._path.open("ab")
-            if len(whole) < len(raw):
-                self._file.truncate(len(whole))
-        if not whole:
-            self._write({**head, "run": self._run})
+        self._head = json.loads(json.dumps({"format": "judged.resume", "version": 2, **about}))
+        self._open()
+        if not self._has_head:
+            self._write({**self._head, "run": self._run})
 
-    def _check(self, record: Record, head: Mapping[str, object]) -> None:
+    def _check(self, record: Record) -> None:
         if record.get("format") != "judged.resume":
             raise record.error("is no file to resume an evaluation from; name another one")
         self._run = str(record.get("run"))
-        for name, value in head.items():
+        for name, value in self._head.items():
             if record.get(name) != value:
                 raise record.error(
                     f"is of an evaluation with {name} {record.get(name)!r}, and now it is "
@@ -77,6 +186,10 @@ class EvaluationLog:
                 )
 
     def _take(self, record: Record) -> None:
+        if not self._has_head:
+            self._has_head = True
+            self._check(record)
+            return
         if record.get("query_id") is not None:
             found = [_read_retrieved(result) for result in record.records("results")]
             self.retrieved[record.text("query_id")] = found
@@ -169,15 +282,6 @@ class EvaluationLog:
     def _add(self, usage: Usage) -> None:
         self.usage = usage if self.usage is None else self.usage + usage
 
-    def _write(self, line: Mapping[str, object]) -> None:
-        with writing(self._path):
-            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-            self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
 
 def group_key(group: QueryGroup) -> str:
     """Return the SHA-256 of all that the verdicts of a group rest on, its judge aside."""
@@ -202,3 +306,9 @@ def _read_retrieved(record: Record) -> Retrieved:
         record.optional_text("text"),
         None if span is None else read_span(span),
     )
+
+
+def digest(question: Question) -> str:
+    """Return the SHA-256 of what a system is asked: the query and the sources."""
+    asked = json.dumps([question.query, list(question.contexts)], ensure_ascii=False)
+    return hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()

@@ -2,7 +2,7 @@
 
 import pytest
 from judged import QueryGroup, Verdicts
-from judged.evaluation._steps.warnings import (
+from judged.evaluation.warnings import (
     balance_of_lengths,
     blind_warnings,
     count_warnings,

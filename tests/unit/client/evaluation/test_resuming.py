@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import Answer, FileError, Question
-from judged.evaluation._steps.answer_log import AnswerLog, digest
-from judged.evaluation._steps.answering import Outcome
+from judged.evaluation.asking import Outcome
+from judged.evaluation.resuming import AnswerLog, EvaluationLog, digest
 
 QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
 
@@ -86,3 +86,14 @@ class TestLog:
             AnswerLog(tmp_path / "none" / "l", QUESTIONS, "s")
         with pytest.raises(FileError, match="can't be read"):
             AnswerLog(tmp_path, QUESTIONS, "s")
+
+
+@pytest.mark.parametrize("content", [b"notes", b"[1]", b'"x"', b"12", b"notes\n[1]"])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: bytes):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(FileError):
+        AnswerLog(path, QUESTIONS, "s")
+    with pytest.raises(FileError):
+        EvaluationLog(path, {"k": 1})
+    assert path.read_bytes() == content

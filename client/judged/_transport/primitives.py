@@ -1,0 +1,161 @@
+"""What differs between asyncio and threads, in pairs: `async_sleep` and `sleep`.
+
+All else of the client is written once, on asyncio, and generated for threads: see proto/sync.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+async_sleep = asyncio.sleep
+
+
+async def async_send(
+    method: Callable[..., Awaitable[Result]], request: object, **options: object
+) -> Result:
+    """Return the reply of one try."""
+    return await method(request, **options)
+
+
+async def async_in_order(
+    work: Callable[[Item], Awaitable[Result]], items: Iterable[tuple[Key, Item]], ahead: int
+) -> AsyncGenerator[tuple[Key, Result], None]:
+    """Yield each key with the result of the work on its item, in order, `ahead` under way.
+
+    To close it cancels what is under way.
+    """
+    under_way: deque[tuple[Key, asyncio.Future[Result]]] = deque()
+    try:
+        for key, item in items:
+            under_way.append((key, asyncio.ensure_future(work(item))))
+            await asyncio.sleep(0)  # sends it before the next is written
+            if len(under_way) >= ahead:
+                yield under_way[0][0], await under_way[0][1]
+                under_way.popleft()
+        while under_way:
+            yield under_way[0][0], await under_way[0][1]
+            under_way.popleft()
+    finally:
+        for _, task in under_way:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in under_way), return_exceptions=True)
+
+
+async def async_on_thread(work: Callable[[], Result]) -> Result:
+    """Return the result of work that may take long, from a thread of its own.
+
+    The thread does not keep Python from exiting. Who is cancelled here leaves at once; the thread
+    goes on until the work has noticed.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
+
+    def settle(result: object, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(result)
+        else:
+            outcome.set_exception(error)
+
+    def run() -> None:
+        result: object = None
+        failure: BaseException | None = None
+        try:
+            result = context.run(work)
+        except StopIteration as error:  # which no future takes
+            failure = RuntimeError(f"the work raised {error!r}")
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            failure = error
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, daemon=True, name="judged-work").start()
+    result: Result = await outcome
+    return result
+
+
+class _Worker(threading.Thread):
+    """A thread of `in_order`; its call to the server ends when it is stopped."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        # A daemon: who leaves early does not wait for it, nor does the interpreter.
+        super().__init__(name="judged-call", daemon=True)
+        self.stopped = threading.Event()
+        self.result: Future[Any] = Future()
+        self.call: Any = None
+        self._work = work
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.result.set_result(self._work())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            self.result.set_exception(error)
+
+    def stop(self) -> None:
+        self.stopped.set()
+        if self.call is not None:
+            self.call.cancel()
+
+
+class _Stopped(BaseException):
+    """Ends the work of a thread whose result nobody waits for."""
+
+
+def sleep(seconds: float) -> None:
+    """Wait, on a thread of `in_order` until it is stopped at most."""
+    worker = threading.current_thread()
+    if not isinstance(worker, _Worker):
+        time.sleep(seconds)
+    elif worker.stopped.wait(seconds):
+        raise _Stopped
+
+
+def send(method: Callable[..., Result], request: object, **options: object) -> Result:
+    """Return the reply of one try; it can be cancelled on a thread of `in_order`."""
+    worker = threading.current_thread()
+    if not isinstance(worker, _Worker):
+        return method(request, **options)
+    worker.call = method.future(request, **options)  # type: ignore[attr-defined]  # a call of gRPC
+    if worker.stopped.is_set():
+        worker.call.cancel()
+    result: Result = worker.call.result()
+    return result
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[tuple[Key, Item]], ahead: int
+) -> Generator[tuple[Key, Result], None, None]:
+    """Yield each key with the result of the work on its item; as `async_in_order`, on threads."""
+    under_way: deque[tuple[Key, _Worker]] = deque()
+    try:
+        for key, item in items:
+            under_way.append((key, _Worker(lambda item=item: work(item))))  # type: ignore[misc]
+            if len(under_way) >= ahead:
+                yield under_way[0][0], under_way[0][1].result.result()
+                under_way.popleft()
+        while under_way:
+            yield under_way[0][0], under_way[0][1].result.result()
+            under_way.popleft()
+    finally:
+        for _, worker in under_way:
+            worker.stop()
+
+
+def on_thread(work: Callable[[], Result]) -> Result:
+    """Return the result of work: here it may take its time."""
+    return work()

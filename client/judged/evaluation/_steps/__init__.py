@@ -1,1 +1,0 @@
-"""The steps of an evaluation, each by itself."""
