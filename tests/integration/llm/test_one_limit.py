@@ -71,7 +71,7 @@ def in_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_CONTEXTS", N // MESSAGES)
     monkeypatch.setattr(
         scoring.Scoring.__init__, "__kwdefaults__",
-        {"part_scores": N // MESSAGES, "part_characters": 1 << 20},
+        {"include_replies": False, "part_scores": N // MESSAGES, "part_characters": 1 << 20},
     )  # fmt: skip
 
 
