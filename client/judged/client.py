@@ -380,9 +380,9 @@ class Client(BaseClient[Connection]):
         """Return the score of every item by every rubric, in this order, however many there are.
 
         Large inputs travel in parts, one after the other. Scores that never came have the status
-        ERROR; the call raises when the request is wrong or nothing was answered. `progress` is called with
-        (scores done, scores in all). `include_replies` asks for the models' replies. For 10 minutes
-        no score is paid twice under one `request_id` (a UUID of version 4).
+        ERROR; the call raises when the request is wrong or nothing was answered. `progress` is
+        called with (scores done, scores in all). `include_replies` asks for the models' replies.
+        For 10 minutes no score is paid twice under one `request_id` (a UUID of version 4).
         """
         deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
         scoring = Scoring(
