@@ -63,7 +63,7 @@ def test_importing_the_client_brings_neither_numpy_nor_the_server():
 
     code = "import sys, judged, judged.evaluation; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    assert {"numpy", "judged_server", "typer", "rich", "aiohttp"} & set(loaded) == set()
+    assert {"numpy", "judged_server", "click", "rich", "aiohttp"} & set(loaded) == set()
 
 
 def test_importing_the_package_loads_nothing_else_and_names_load_what_they_need():
