@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from enum import Enum
 from numbers import Integral
 from typing import Any, SupportsFloat, TypeVar, cast
 
@@ -186,16 +185,6 @@ def need_numbers(options: object, *names: str) -> None:
             raise WrongType.of_field(name, f"must be a number, not {type(value).__name__}")
 
 
-def need_choices(options: object, **choices: type[Enum]) -> None:
-    """Raise WrongType for the first of these fields that is no member of its enum, nor None."""
-    for name, kind in choices.items():
-        value = getattr(options, name)
-        if value is not None and not isinstance(value, Integral):  # numbers are the contract's
-            members = ", ".join(f"{kind.__name__}.{member}" for member in kind.__members__)
-            rule = f"must be one of {members}, not {type(value).__name__}"
-            raise WrongType.of_field(name, rule)
-
-
 def need_column(values: object, field: str) -> Any:  # noqa: ANN401 - any kind of column
     """Return a column that can be walked over again. Raises WrongType for what is none."""
     column = as_column(values)
@@ -229,14 +218,6 @@ def read_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def check_utf8(text: str, field: str) -> bytes:
-    """Return a text as UTF-8. Raises InvalidArgument that names the field where that can't be."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError as problem:
-        raise InvalidArgument.of_field(field, no_utf8(problem)) from None
 
 
 def no_utf8(problem: UnicodeEncodeError) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from judged.values.calibrators import Calibrator
-from judged.values.choices import ClaimVerdict, Source, Status
+from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
+from judged.values.scores import DimensionScore, VerifiedClaim
 
 from judged_server.domain.judges import ParameterScalar
 from judged_server.domain.verdicts import VerdictFault
@@ -42,24 +43,6 @@ class RubricSpec:
     parameters: Mapping[str, ParameterScalar] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     calibration: Calibrator | str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DimensionScore:
-    """One dimension of a score: None when not assessable. `weight` is the one it had in the end."""
-
-    name: str
-    score: float | None
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedClaim:
-    """One claim of an answer, or one fact of a reference, and what the contexts say of it."""
-
-    claim: str
-    verdict: ClaimVerdict
-    evidence: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from judged.values.choices import ClaimVerdict, Source, Status
 from judged.values.judges import Usage
+from judged.values.scores import DimensionScore, VerifiedClaim
 
 from judged_server.domain import TIE_TOLERANCE, VerdictFault
-from judged_server.domain.answers import DimensionScore, VerifiedClaim
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import (
     ChatModel,
