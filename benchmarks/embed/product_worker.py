@@ -14,6 +14,7 @@ tokens of each text. What is not installed ends the worker with the reason.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import math
@@ -25,10 +26,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import judged_server.embedding.batching.queue as server_queue  # first: OpenVINO then tells nobody
+import judged_server.embedding.batching as server_queue  # first: OpenVINO then tells nobody
 import numpy as np
 import onnx
-from judged_server.embedding.batching.windows import CallWindows, InflightText, Window, WindowPool
+from judged_server.embedding.batching import Call, InflightText, Window
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -44,10 +45,13 @@ Run = Callable[[Feeds], object]
 
 def batches(lengths: Sequence[int], budget: int, multiple: int = 1) -> list[tuple[int, int]]:
     """Return rows and tokens a row of the server's batches when all texts wait at once."""
-    pool, found = WindowPool(), []
-    nothing, text = np.zeros(0, np.int64), InflightText(b"", "")
-    pool.add(CallWindows(), [Window(nothing, length, text, 0) for length in lengths])
-    while batch := pool.cut(budget):
+    text, found = InflightText(b"", ""), []
+    windows = (Window(np.zeros(length, np.int64), text, 0) for length in lengths)
+    call = Call([], asyncio.new_event_loop().create_future())
+    call.windows = sorted((-window.length, i, window) for i, window in enumerate(windows))
+    while call.windows:
+        batch: list[Window] = []
+        call.fill(batch, budget)
         longest = max(window.length for window in batch)
         found.append((len(batch), -(-longest // multiple) * multiple))
     return found

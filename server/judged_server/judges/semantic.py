@@ -32,7 +32,7 @@ from judged_server.embedding.base import (
     Embedders,
     ModelCard,
 )
-from judged_server.embedding.models.manifest import CALLER
+from judged_server.embedding.models.store import CALLER
 from judged_server.embedding.runtime.backend import unit_rows
 from judged_server.judges.base import (
     ANONYMOUS,

@@ -19,11 +19,12 @@ Not safe for threads: who uses it holds a lock around every call.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from judged_server.errors import DeadlineTooShort, Overloaded
 from judged_server.scheduling.round_robin import BATCH, BATCH_TURNS, INTERACTIVE
+from judged_server.tenant import Sender
 
 MAX_DELAY_S = 0.4
 PATIENCE = 1.5
@@ -49,9 +50,7 @@ class Work(Protocol):
     """A call that asks to be let in."""
 
     cost: int
-    sender: str
-    weight: float
-    interactive: bool
+    sender: Sender
     deadline: float | None
 
     @property
@@ -105,10 +104,10 @@ class Admission(Generic[Call]):
         """What is done in a second, by estimate as well."""
         return self._rate
 
-    @property
-    def interactive_cost(self) -> int:
-        """The most that a call may cost to be interactive."""
-        return int(min(self._resource.interactive, self.max_delay_s / 2 * self._rate))
+    def sender(self, sender: Sender, cost: int) -> Sender:
+        """Return the sender of a call of this cost: one of batch work where it is a large one."""
+        most = min(self._resource.interactive, self.max_delay_s / 2 * self._rate)
+        return sender if cost <= most else replace(sender, is_batch=True)
 
     @property
     def _room(self) -> float:
@@ -123,7 +122,7 @@ class Admission(Generic[Call]):
         """
         cost = call.cost
         shares = self._shares[_class_of(call)]
-        share = shares.get(call.sender) or _Share(call.weight)
+        share = shares.get(call.sender.name) or _Share(call.sender.weight)
         victims: list[Call] = []
         left_s = None if call.deadline is None or not self._batches else call.deadline - now
         if cost and left_s is not None and cost > left_s * self._rate * PATIENCE:
@@ -131,12 +130,12 @@ class Admission(Generic[Call]):
         if cost and self.cost:
             if left_s is not None and self._finish_s(call, share, cost) > left_s:
                 raise self.overloaded(call)
-            if call.interactive:
+            if not call.sender.is_batch:
                 victims = self._make_room(call, share, cost)
             elif self.cost + cost > self._resource.most:
                 raise self.overloaded(call)
-        shares[call.sender] = share
-        share.weight = call.weight  # that of the newest call is what the operator has set last
+        shares[call.sender.name] = share
+        share.weight = call.sender.weight  # the newest is what the operator has set last
         share.cost += cost
         share.calls.append(call)
         self._class_cost[_class_of(call)] += cost
@@ -145,23 +144,12 @@ class Admission(Generic[Call]):
     def left(self, call: Call) -> None:
         """Forget a call that has ended or gone."""
         shares = self._shares[_class_of(call)]
-        share = shares[call.sender]
+        share = shares[call.sender.name]
         share.calls.remove(call)
         share.cost -= call.cost
         self._class_cost[_class_of(call)] -= call.cost
         if not share.calls:
-            del shares[call.sender]
-
-    def light_senders(self) -> list[str]:
-        """Return who has interactive work, half of what the busiest sender has at most.
-
-        Nobody where the busiest one has little itself.
-        """
-        shares = self._shares[INTERACTIVE]
-        busiest = max(shares.values(), key=lambda share: share.load, default=None)
-        if busiest is None or busiest.cost < self._room / 4:
-            return []
-        return [name for name, share in shares.items() if 2 * share.load <= busiest.load]
+            del shares[call.sender.name]
 
     def is_late(self, call: Call, now: float) -> bool:
         """Say whether a call that has not begun can't be done any more before its deadline."""
@@ -188,12 +176,13 @@ class Admission(Generic[Call]):
         excess = self._class_cost[INTERACTIVE] + cost - room
         if excess <= 0:
             return []
-        own = share.cost + cost
+        own, sender = share.cost + cost, call.sender
         victims: list[Call] = []
-        loads = {name: other.load for name, other in shares.items() if name != call.sender}
+        others = {name: other for name, other in shares.items() if name != sender.name}
+        loads = {name: other.load for name, other in others.items()}
         while excess > 0:
             longest = max(loads, key=loads.__getitem__, default=None)
-            if longest is None or loads[longest] <= own / call.weight:
+            if longest is None or loads[longest] <= own / sender.weight:
                 break
             victim = next(
                 (c for c in reversed(shares[longest].calls) if not c.begun and c not in victims),
@@ -205,20 +194,20 @@ class Admission(Generic[Call]):
             victims.append(victim)
             loads[longest] -= victim.cost / shares[longest].weight
             excess -= victim.cost
-        weights = sum(other.weight for name, other in shares.items() if name != call.sender)
-        if excess > 0 and own > room * call.weight / (weights + call.weight):
+        weights = sum(other.weight for other in others.values())
+        if excess > 0 and own > room * sender.weight / (weights + sender.weight):
             raise self.overloaded(call)
         return victims
 
     def _finish_s(self, call: Call, share: _Share[Call], cost: int) -> float:
         """Return how long a call would take, waiting included, where senders share by weight."""
-        shares = self._shares[_class_of(call)]
-        weights = sum(other.weight for name, other in shares.items() if name != call.sender)
-        alike = (share.cost + cost) * (weights + call.weight) / call.weight
+        shares, sender = self._shares[_class_of(call)], call.sender
+        weights = sum(other.weight for name, other in shares.items() if name != sender.name)
+        alike = (share.cost + cost) * (weights + sender.weight) / sender.weight
         ahead = min(self._class_cost[_class_of(call)] + cost, alike)
-        if not call.interactive and self._class_cost[INTERACTIVE] > self._room / 2:
+        if sender.is_batch and self._class_cost[INTERACTIVE] > self._room / 2:
             ahead *= BATCH_TURNS
-        elif not call.interactive:
+        elif sender.is_batch:
             ahead += self._class_cost[INTERACTIVE]
         return ahead / self._rate
 
@@ -236,4 +225,4 @@ class Admission(Generic[Call]):
 
 
 def _class_of(call: Work) -> int:
-    return INTERACTIVE if call.interactive else BATCH
+    return BATCH if call.sender.is_batch else INTERACTIVE

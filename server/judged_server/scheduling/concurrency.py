@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -86,9 +85,6 @@ async def fan_out(
     a RuntimeError: passed over, it would leave a hole among the results.
     """
     queue = iter(jobs)
-    if at_once == 1:
-        await _one_by_one(work, queue)
-        return
 
     async def worker() -> bool:
         for job in queue:
@@ -108,50 +104,3 @@ async def fan_out(
         raise failures.exceptions[0] from None
     if any(worker.cancelled() for worker in workers):
         raise RuntimeError("a job was cancelled by nobody")
-
-
-async def _one_by_one(work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job]) -> None:
-    """Do the jobs in the caller's own task: one more would cost a small call two turns."""
-    caller = asyncio.current_task()
-    cancels = caller.cancelling() if caller is not None else 0
-    try:
-        for number, job in enumerate(jobs):
-            if number:
-                await asyncio.sleep(0)
-            await work(job)
-    except asyncio.CancelledError:
-        if caller is None or caller.cancelling() > cancels:
-            raise
-        raise RuntimeError("a job was cancelled by nobody") from None
-
-
-@contextmanager
-def batch_scheduling() -> Iterator[None]:
-    """Run all threads that are begun in a `with`, by this one or by those, under SCHED_BATCH.
-
-    For threads of gRPC, which only hand work on: they wake six times in a call, and would each time
-    take the place of the one thread that judges, where both share a core. A small request took the
-    server 13 to 15 % more CPU. A core that is free they get as soon as before.
-
-    Linux alone has that policy (sched(7)). Elsewhere, or where the process was given another
-    policy or may not change its own, threads are as they would be.
-    """
-    changed = _set_policy("SCHED_OTHER", "SCHED_BATCH")
-    try:
-        yield
-    finally:
-        if changed:
-            _set_policy("SCHED_BATCH", "SCHED_OTHER")
-
-
-def _set_policy(before: str, after: str) -> bool:
-    """Change the policy of this thread, which those that it begins inherit; say whether it was."""
-    if not hasattr(os, before) or not hasattr(os, after):
-        return False
-    try:
-        if os.sched_getscheduler(0) != getattr(os, before):
-            return False
-        os.sched_setscheduler(0, getattr(os, after), os.sched_param(0))
-    except OSError:  # a sandbox forbids it
-        return False
-    return True

@@ -39,10 +39,9 @@ class _Work:
 
     run: Callable[[], Any]
     future: asyncio.Future[Any]
-    by: Sender
+    sender: Sender
     cost: int
     deadline: float | None
-    interactive: bool
     begun: bool = False
     gone: bool = False
     ran_s: float = 0.0
@@ -52,27 +51,20 @@ class _Work:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     has_turn: threading.Event = field(default_factory=threading.Event)
 
-    @property
-    def sender(self) -> str:
-        return self.by.name
 
-    @property
-    def weight(self) -> float:
-        return self.by.weight
+def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    """Wake whoever waits for a future, from any thread."""
 
-    def settle(self, result: object, error: BaseException | None) -> None:
-        """Wake the caller from any thread."""
+    def wake() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
-        def wake() -> None:
-            if self.future.done():
-                return
-            if error is None:
-                self.future.set_result(result)
-            else:
-                self.future.set_exception(error)
-
-        with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
-            self.future.get_loop().call_soon_threadsafe(wake)
+    with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
+        future.get_loop().call_soon_threadsafe(wake)
 
 
 class FairThreads:
@@ -111,15 +103,14 @@ class FairThreads:
         Overloaded and DeadlineTooShort.
         """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        by, admission = SENDER.get(), self._admission
-        interactive = not by.is_batch and (admission is None or cost <= admission.interactive_cost)
-        mine = _Work(work, future, by, cost, deadline, interactive)
+        sender, admission = SENDER.get(), self._admission
+        if admission is not None:
+            sender = admission.sender(sender, cost)
+        mine = _Work(work, future, sender, cost, deadline)
         with self._lock:
             if admission is not None:
                 for victim in admission.admit(mine, self._clock()):
-                    admission.left(victim)
-                    victim.gone = True
-                    victim.settle(None, admission.overloaded(victim))
+                    self._refuse(admission, victim)
             self._waiting.put(mine, self._class_of(mine))
             self._begin_next()
         try:
@@ -135,12 +126,16 @@ class FairThreads:
             work.gone = True
 
     def _class_of(self, work: _Work) -> Sender:
-        return replace(work.by, is_batch=not work.interactive or work.ran_s > INTERACTIVE_S)
+        is_batch = work.sender.is_batch or work.ran_s > INTERACTIVE_S
+        return replace(work.sender, is_batch=is_batch)
 
     def _begin_next(self) -> None:
         """Let what waits run, as long as there is room."""
+        admission = self._admission
         while self._running < self._at_once and (work := self._waiting.first()) is not None:
-            if not work.begun and (work.gone or self._is_late(work)):
+            if admission is not None and not work.gone and admission.is_late(work, self._clock()):
+                self._refuse(admission, work)
+            if work.gone and not work.begun:
                 self._waiting.take(0.0)
                 continue
             self._waiting.take(work.turn_s)
@@ -153,15 +148,11 @@ class FairThreads:
                 self._begun += 1
                 self._threads.submit(self._work, work)
 
-    def _is_late(self, work: _Work) -> bool:
-        """Say whether work can't be done any more in time; then it is refused."""
-        admission = self._admission
-        if admission is None or not admission.is_late(work, self._clock()):
-            return False
+    def _refuse(self, admission: Admission[_Work], work: _Work) -> None:
+        """Take work out that has not begun, and tell its caller."""
         admission.left(work)
         work.gone = True
-        work.settle(None, admission.overloaded(work))
-        return True
+        settle(work.future, None, admission.overloaded(work))
 
     def _work(self, work: _Work) -> None:
         """Do all of it, on a thread of its own."""
@@ -170,7 +161,7 @@ class FairThreads:
             result = work.context.run(watched, partial(self._let_others, work), work.run)
         except BaseException as problem:  # noqa: BLE001 - it is the caller's
             error = problem
-        work.settle(result, error)
+        settle(work.future, result, error)
         with self._lock:
             work.ran_s += self._clock() - work.since
             self._running -= 1
@@ -186,7 +177,7 @@ class FairThreads:
         if work.gone:
             return True
         turn_s = self._clock() - work.since
-        if turn_s < TURN_S * work.weight:
+        if turn_s < TURN_S * work.sender.weight:
             return False
         with self._lock:
             work.ran_s += turn_s

@@ -70,7 +70,7 @@ async def until(fact: Callable[[], bool]) -> None:
 
 async def queued(embedder: ModelEmbedder, tokens: int = 1) -> None:
     """Return once that many tokens wait behind the batches that run."""
-    await until(lambda: sum(pool.tokens for pool in embedder._queue._pools) >= tokens)
+    await until(lambda: embedder._queue._waiting_tokens >= tokens)
 
 
 async def called(embedder: ModelEmbedder, calls: int) -> None:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from judged import Client, QueryGroup
-from judged_server.embedding.runtime.backend_selection import Machine, choose
+from judged_server.embedding.runtime.backend import Machine, choose
 from judged_server.settings import SettingsError
 
 from tests.integration.cli_process import run_server_command

@@ -12,8 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, FailedPrecondition, Judge, QueryGroup
-from judged_server.embedding.models.manifest import GRAPH_FILE
-from judged_server.embedding.models.store import ModelStore
+from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
 
 from tests.fakes.models import tiny_model
 from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
@@ -228,13 +227,13 @@ class TestAdding:
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert "20 tokens, mean pooling, 'query: ' before each text" in done.stdout
-        (model,) = ModelStore(tmp_path / "new").list()
-        assert (model.name, model.manifest.prefix) == ("mine", "query: ")
+        ((name, manifest),) = ModelStore(tmp_path / "new").list().items()
+        assert (name, manifest.prefix) == ("mine", "query: ")
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (("hf:org/Other@main",), "there is no such model"),
+            (("hf:org/Other@main",), "it is not there"),
             (("hf:org/Tiny",), "hf:ORG/NAME@REVISION"),
             (("hf:org/Tiny@main", "folder"), "leave it out"),
             (("name",), "NAME and FOLDER"),

@@ -19,7 +19,7 @@ def test_a_container_needs_no_home(monkeypatch, tmp_path: Path):
     flags = {"models_dir": str(tmp_path), "vector_cache": "memory", "llm_cache": "memory"}
     settings = load(flags, None)
     wiring.runtime_config(settings)
-    wiring.vector_caches(settings)
+    assert wiring.vector_file(settings) is None
     assert wiring.reply_cache(settings) is None
 
 

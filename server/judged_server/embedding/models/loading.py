@@ -5,27 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from judged_server.embedding.base import TRUNCATE
-from judged_server.embedding.batching.workers import ReportUnhealthy
+from judged_server.embedding.batching import ReportUnhealthy
 from judged_server.embedding.embedder import ModelEmbedder
-from judged_server.embedding.models.manifest import ModelFiles, reinstall
+from judged_server.embedding.models.store import ModelFiles
 from judged_server.embedding.runtime.backend import (
+    CUDA,
+    FP16,
+    FP32,
+    OPENVINO,
+    PROVIDERS,
+    RuntimeConfig,
     Session,
     UnusableGraphError,
     finite_rows,
     pad,
 )
-from judged_server.embedding.runtime.backend_selection import (
-    CUDA,
-    FP16,
-    FP32,
-    OPENVINO,
-    RuntimeConfig,
+from judged_server.embedding.runtime.onnx_session import (
+    GPU_WORKERS,
+    OnnxSession,
+    UnusableDeviceError,
+    first_line,
+    to_fp16,
 )
-from judged_server.embedding.runtime.cores import available_cores
-from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableDeviceError
 from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.embedding.vector_cache import VectorCache
-from judged_server.errors import ModelDamaged
+from judged_server.process import available_cores
 from judged_server.settings import SettingsError
 
 _REFERENCE = RuntimeConfig()
@@ -45,12 +49,11 @@ def load_embedder(
     SettingsError without the device that was decided on.
     """
     manifest = files.manifest
-    what_to_do = reinstall(manifest.name)
     try:
         raw = files.tokenizer.read_bytes()
         tokenizer = WindowTokenizer(raw, manifest.max_tokens, manifest.prefix)
     except (OSError, ValueError) as error:
-        raise ModelDamaged(str(files.tokenizer), str(error), what_to_do) from error
+        raise files.damaged(files.tokenizer, str(error)) from error
     try:
         session = open_session(files, running)
         dimensions = probe(session, tokenizer)
@@ -59,16 +62,16 @@ def load_embedder(
     except UnusableDeviceError as error:
         raise SettingsError(f"embedding_backend {running.backend.name}: {error}") from error
     except UnusableGraphError as error:
-        raise ModelDamaged(str(files.graph), str(error), what_to_do) from error
+        raise files.damaged(files.graph, str(error)) from error
     if dimensions != manifest.dimensions:
         problem = f"its vectors have {dimensions} dimensions, expected {manifest.dimensions}"
-        raise ModelDamaged(str(files.graph), problem, what_to_do)
+        raise files.damaged(files.graph, problem)
     card = running.backend.card(manifest)
     really = (session.facts.precision, session.facts.execution_provider)
     if really != (card.precision, card.execution_provider):
         # The card was shown before the model was loaded: it must not turn out another.
         problem = f"it would run as {really}, not as decided"
-        raise ModelDamaged(str(files.graph), problem, what_to_do)
+        raise files.damaged(files.graph, problem)
     return ModelEmbedder(
         card,
         tokenizer,
@@ -84,36 +87,18 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
     """Return what runs the model. Raises UnusableGraphError or UnusableDeviceError."""
     manifest, backend = files.manifest, running.backend
     path, precision = str(files.graph), backend.precision_of(manifest.precision)
-    threads = running.threads or available_cores()
-    workers = max(1, threads // running.batch_threads)
+    if backend.name == CUDA:
+        graph = to_fp16(path) if (precision, manifest.precision) == (FP16, FP32) else path
+        workers = running.threads or GPU_WORKERS
+        provider = PROVIDERS[CUDA]
+        return OnnxSession(graph, manifest.pooling, precision, workers, provider=provider)
+    workers = max(1, (running.threads or available_cores()) // running.batch_threads)
     if backend.name == OPENVINO:
         # Imported here: an extra, and half a second.
         from judged_server.embedding.runtime.openvino_session import OpenVinoSession  # noqa: PLC0415
 
         return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
-    if backend.name == CUDA:
-        return _on_gpu(files, running)
-    return EncoderSession(path, manifest.pooling, precision, workers, running.batch_threads)
-
-
-def _on_gpu(files: ModelFiles, running: RuntimeConfig) -> Session:
-    # Imported here: they need onnx.
-    from judged_server.embedding.runtime.gpu_session import (  # noqa: PLC0415
-        WORKERS,
-        GpuSession,
-        to_fp16,
-    )
-
-    manifest, backend = files.manifest, running.backend
-    precision = backend.precision_of(manifest.precision)
-    path = str(files.graph)
-    convert = precision == FP16 and manifest.precision == FP32
-    return GpuSession(
-        to_fp16(path) if convert else path,
-        manifest.pooling,
-        precision,
-        running.threads or WORKERS,
-    )
+    return OnnxSession(path, manifest.pooling, precision, workers, running.batch_threads)
 
 
 def _probe_padding(session: Session, tokenizer: WindowTokenizer) -> None:
@@ -139,8 +124,7 @@ def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = F
     except UnusableGraphError:
         raise
     except Exception as error:
-        problem = (str(error).splitlines() or [""])[0][:300]
-        raise UnusableGraphError(f"a first run fails ({problem})") from error
+        raise UnusableGraphError(f"a first run fails ({first_line(error)})") from error
     if not finite_rows(vectors).all() or not np.any(vectors):
         raise UnusableGraphError("a first run gives no usable vectors")
     return int(vectors.shape[1])

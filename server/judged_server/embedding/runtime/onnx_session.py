@@ -1,4 +1,4 @@
-"""One ONNX Runtime session on the CPU: padded token ids in, one unit vector a row out."""
+"""One ONNX Runtime session on the CPU or an NVIDIA GPU: padded token ids in, unit vectors out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ import numpy as np
 import onnxruntime as ort
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
+from judged_server.embedding.runtime.backend import (
+    CUDA,
+    ONNXRUNTIME,
+    PROVIDERS,
+    SessionFacts,
+    UnusableGraphError,
+    to_vectors,
+)
 
-PROVIDER = "CPUExecutionProvider"
 OUTPUTS = ("last_hidden_state", "token_embeddings")
 """Names of the output with a vector a token, in the order they are looked for."""
-
 REQUIRED_INPUTS = frozenset({"input_ids", "attention_mask"})
 KNOWN_INPUTS = REQUIRED_INPUTS | {"token_type_ids"}
 
+GPU_BATCH_TOKENS = 8_192
+"""A guess: a batch of 256, as on a core, would leave a GPU idle between its kernels."""
+GPU_WORKERS = 2
+"""So that one batch is prepared while the other runs."""
+
+_FLOATS = ("tensor(float)", "tensor(float16)")
 _ERRORS_ONLY = 3
 
 
@@ -28,31 +39,54 @@ class UnusableDeviceError(Exception):
         super().__init__(f"{provider} can't be used: {problem}; or set embedding_backend to auto")
 
 
-class EncoderSession:
-    """A loaded graph on the CPU; implements backend.Session."""
+class OnnxSession:
+    """A loaded graph; implements backend.Session."""
 
     def __init__(
         self,
-        path: str,
+        graph: str | bytes,
         pooling: str,
         precision: str = "fp32",
         workers: int = 1,
         batch_threads: int = 1,
+        provider: str = PROVIDERS[ONNXRUNTIME],
     ) -> None:
-        """Load a graph of this precision. Raises UnusableGraphError."""
-        options = _options(batch_threads)
+        """Load a path, or the bytes of a graph, of this precision.
+
+        Raises UnusableGraphError or UnusableDeviceError.
+        """
+        on_gpu = provider == PROVIDERS[CUDA]
+        if provider not in ort.get_available_providers():
+            raise UnusableDeviceError(provider, "the installed ONNX Runtime does not have it")
+        if on_gpu and hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()  # NVIDIA's libraries, where pip installed them
+        chosen = (provider, {"use_tf32": "0"} if on_gpu else {})  # TF32 has fractions of 10 bits
         try:
-            self._session = ort.InferenceSession(path, options, providers=[PROVIDER])
+            self._session = ort.InferenceSession(graph, _options(batch_threads), [chosen])
         except Exception as error:
             raise UnusableGraphError(f"ONNX Runtime can't load it ({first_line(error)})") from error
-        self.facts = SessionFacts(precision, PROVIDER, f"onnxruntime {ort.__version__}", workers)
+        really = self._session.get_providers()[0]
+        if really != provider:
+            # The runtime takes another where a device or a library is missing, with a line in its
+            # log at most.
+            raise UnusableDeviceError(
+                provider, f"ONNX Runtime took {really}: no device, driver or library?"
+            )
+        self.facts = SessionFacts(
+            precision,
+            provider,
+            f"onnxruntime {ort.__version__}",
+            workers,
+            GPU_BATCH_TOKENS if on_gpu else 0,
+        )
         self._pooling = pooling
         inputs = self._session.get_inputs()
         self._inputs = frozenset(node.name for node in inputs)
         check_inputs(self._inputs, all_int64=all(node.type == "tensor(int64)" for node in inputs))
-        self._output = choose_output(
-            {node.name: len(node.shape) for node in self._session.get_outputs()}
-        )
+        outputs = {node.name: node for node in self._session.get_outputs()}
+        self._output = choose_output({name: len(node.shape) for name, node in outputs.items()})
+        if (kind := outputs[self._output].type) not in _FLOATS:
+            raise UnusableGraphError(f"its output is {kind}")
 
     def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         """Return one vector a row, of unit length or zero; a row that is not finite is NaN."""
@@ -87,6 +121,24 @@ def first_line(error: Exception) -> str:
     """Return the start of what a runtime said."""
     lines = str(error).splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def to_fp16(path: str) -> bytes:
+    """Return the graph in fp16. Raises UnusableGraphError, saying why.
+
+    The lowest float, which stands for padding in a mask, becomes the lowest of fp16: under softmax
+    both give zero. Token ids and masks stay whole numbers.
+    """
+    # Imported where fp16 was asked for.
+    import onnx  # noqa: PLC0415
+    from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
+
+    try:
+        raw: bytes = convert_float_to_float16(onnx.load(path)).SerializeToString()
+    except Exception as error:  # whatever a converter throws: a graph of 2 GiB is one reason
+        problem = f"it can't be converted to fp16 ({first_line(error)})"
+        raise UnusableGraphError(f"{problem}; set embedding_precision to fp32") from error
+    return raw
 
 
 def _options(batch_threads: int) -> ort.SessionOptions:

@@ -13,12 +13,14 @@ import openvino
 from openvino import opset13
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
-from judged_server.embedding.runtime.backend_selection import (
+from judged_server.embedding.runtime.backend import (
     BF16,
     INT8_BY_GROUP,
     OPENVINO,
     PROVIDERS,
+    SessionFacts,
+    UnusableGraphError,
+    to_vectors,
 )
 from judged_server.embedding.runtime.onnx_session import check_inputs, choose_output, first_line
 

@@ -12,7 +12,7 @@ from judged_server.api.requests import (
     memory_of,
 )
 from judged_server.errors import Overloaded
-from judged_server.process.memory import Memory, Pressure
+from judged_server.process import Memory, Pressure
 from judged_server.tenant import Sender
 
 MIB = 1 << 20

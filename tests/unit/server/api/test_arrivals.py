@@ -8,7 +8,7 @@ import pytest
 from judged_server.api import requests
 from judged_server.api.requests import LONG_LOOKS, STEP_BYTES, STRANGER, Admission, Arrivals
 from judged_server.errors import Overloaded
-from judged_server.process.memory import Memory, Pressure
+from judged_server.process import Memory, Pressure
 from judged_server.tenant import Sender
 
 LARGEST = 4 * STEP_BYTES

@@ -23,7 +23,7 @@ from judged_server.api.requests import (
     Receiver,
     count_fields,
 )
-from judged_server.process.memory import Memory, Pressure
+from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 
 from tests.fakes.calls import a_call

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged.values.choices import Flag
+from judged_server.embedding import batching
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.base import TEXT_TOO_LONG
-from judged_server.embedding.batching import queue
-from judged_server.embedding.batching.windows import InflightText
+from judged_server.embedding.batching import InflightText
 from judged_server.scheduling import concurrency
 from judged_server.tenant import EVERYBODY, TENANT, Tenant
 
@@ -24,7 +24,7 @@ TEXTS = ["a b c", "", "b", "c d e f g h", "zz"]
 class TestResults:
     async def test_each_text_has_its_own_row_whatever_the_batches(self, make, monkeypatch):
         whole = await make().embed(TEXTS, "truncate")
-        monkeypatch.setattr(queue, "SLICE_CHARS", 3)
+        monkeypatch.setattr(batching, "SLICE_CHARS", 3)
         apart = await make(workers=3, batch_tokens=3).embed(TEXTS, "truncate")
         assert list(whole.row_offsets) == [0, 1, 2, 3, 4, 5]
         np.testing.assert_array_equal(whole.vectors, apart.vectors)
@@ -58,7 +58,7 @@ class TestResults:
 
     async def test_what_has_ended_is_freed_without_a_collection(self, make, monkeypatch):
         """But for what a thread that waits for more had last."""
-        monkeypatch.setattr(queue, "SLICE_TEXTS", 4)
+        monkeypatch.setattr(batching, "SLICE_TEXTS", 4)
         embedder = make(batch_tokens=12)
         gc.collect()
         gc.disable()

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from judged_server.embedding.embedder import LazyEmbedder
+from judged_server.embedding.registry import LazyEmbedder
 from judged_server.errors import ModelDamaged
 
 

@@ -6,11 +6,10 @@ import shutil
 import numpy as np
 import pytest
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.manifest import GRAPH_FILE
-from judged_server.embedding.models.store import ModelStore
+from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, RuntimeConfig
-from judged_server.embedding.vector_cache import VectorCaches
+from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
+from judged_server.embedding.vector_cache import VectorFile
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes.models import tiny_model
@@ -146,15 +145,15 @@ def test_a_model_that_was_replaced_since_its_card_was_shown_is_not_used(store, t
 
 
 async def test_models_keep_their_vectors_apart(store, tmp_path):
-    caches = VectorCaches(1 << 20, tmp_path / "vectors", 16 << 20)
-    made = StoredEmbedders(store, default="one", running=RuntimeConfig(threads=1), caches=caches)
+    file = VectorFile(tmp_path / "vectors", 16 << 20)
+    made = StoredEmbedders(store, default="one", running=RuntimeConfig(threads=1), file=file)
     first = [(await made.get(name).embed(["a"], "truncate")).vectors for name in ("one", "two")]
     assert np.abs(first[0] - first[1]).max() > 1e-3
     made.close()
     again = StoredEmbedders(
         store,
         running=RuntimeConfig(threads=1),
-        caches=VectorCaches(1 << 20, tmp_path / "vectors", 16 << 20),
+        file=VectorFile(tmp_path / "vectors", 16 << 20),
     )
     for name, vectors in zip(("one", "two"), first, strict=True):
         stored = (await again.get(name).embed(["a"], "truncate")).vectors

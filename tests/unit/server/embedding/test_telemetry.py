@@ -9,8 +9,8 @@ from tests.fakes.models.tiny_model import write_folder
 
 RUN = """
 import sys
-from judged_server.embedding.runtime.onnx_session import EncoderSession
-EncoderSession(sys.argv[1], "mean")
+from judged_server.embedding.runtime.onnx_session import OnnxSession
+OnnxSession(sys.argv[1], "mean")
 """
 
 

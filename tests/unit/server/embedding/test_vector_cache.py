@@ -1,57 +1,235 @@
-"""The cache: memory first, then the file, which fills the memory."""
+"""Kept vectors: what is found was put there, whatever happened to the memory and the file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import resource
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
-from judged_server.embedding.vector_cache import VectorCaches, VectorRows
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.embedding import vector_cache
+from judged_server.embedding.vector_cache import (
+    ENTRY_BYTES,
+    FILE,
+    TextVectors,
+    VectorCache,
+    VectorFile,
+)
+from judged_server.store.sqlite_file import DAMAGED
 
-KEYS = [bytes([number]) * 32 for number in range(6)]
+DIMENSIONS = 2
+CAP = 16 << 20
+ROW_BYTES = 4 * DIMENSIONS + ENTRY_BYTES
+
+Open = Callable[..., VectorFile]
 
 
-def _put(cache, numbers):
-    cache.put(
-        [KEYS[number] for number in numbers],
-        VectorRows(
-            np.arange(len(numbers)),
-            np.array([[number, 1] for number in numbers], np.float32),
-            np.ones(len(numbers), np.int64),
-            np.array(numbers, np.uint8),
-        ),
-    )
+def key(number: int) -> bytes:
+    return hashlib.sha256(str(number).encode()).digest()
 
 
-async def _found(cache, numbers):
-    parts = await cache.get([KEYS[number] for number in numbers])
+def entries(numbers: Sequence[int], windows: int = 1) -> dict[bytes, TextVectors]:
+    """The entries of these numbers: vectors and flags follow from the number."""
     return {
-        numbers[text]: (vector[0], flags)
-        for part in parts
-        for text, vector, flags in zip(
-            part.texts.tolist(), part.vectors.tolist(), part.flags.tolist(), strict=True
-        )
+        key(n): TextVectors(np.array([[n, i] for i in range(windows)], np.float32), n % 7)
+        for n in numbers
     }
 
 
-async def test_memory_alone_forgets_at_the_end():
-    caches = VectorCaches(1 << 16)
-    cache = caches.of(2)
-    _put(cache, [1, 3])
-    assert await _found(cache, [0, 1, 2, 3]) == {1: (1, 1), 3: (3, 3)}
-    assert await _found(VectorCaches(1 << 16).of(2), [1]) == {}
-    caches.close()
+def number_of(found: dict[bytes, TextVectors], asked: Sequence[int]) -> dict[int, int]:
+    """Return the windows of each number that was found; each is the one of its key, or fails."""
+    numbers = {key(n): n for n in asked}
+    for each, vectors in found.items():
+        expected = entries([numbers[each]], len(vectors.rows))[each]
+        assert vectors.rows.tolist() == expected.rows.tolist()
+        assert vectors.flags == expected.flags
+    return {numbers[each]: len(vectors.rows) for each, vectors in found.items()}
 
 
-async def test_the_file_outlives_the_process_and_fills_the_memory(tmp_path):
-    caches = VectorCaches(1 << 16, tmp_path, 16 << 20)
-    _put(caches.of(2), [1, 3, 5])
-    caches.close()
-    again = VectorCaches(1 << 16, tmp_path, 16 << 20)
-    cache = again.of(2)
-    _put(cache, [0])
-    expected = {0: (0, 0), 1: (1, 1), 3: (3, 3), 5: (5, 5)}
-    assert await _found(cache, [5, 4, 0, 3, 1]) == expected
-    again.close()
-    assert await _found(cache, [1, 3, 5, 0, 2]) == expected
+async def found(cache: VectorCache, numbers: Sequence[int]) -> dict[int, int]:
+    return number_of(dict(await cache.get([key(n) for n in numbers])), numbers)
 
 
-async def test_off_keeps_nothing():
-    cache = VectorCaches().of(2)
-    _put(cache, [1])
-    assert await _found(cache, [1]) == {}
+def stored(file: VectorFile, numbers: Sequence[int]) -> dict[int, int]:
+    return number_of(file.load([key(n) for n in numbers], DIMENSIONS), numbers)
+
+
+@pytest.fixture
+def open_file(tmp_path: Path) -> Iterator[Open]:
+    opened = []
+
+    def build(folder: Path = tmp_path / "vectors", **options: int) -> VectorFile:
+        opened.append(VectorFile(folder, CAP, 0, **options))
+        return opened[-1]
+
+    yield build
+    for file in opened:
+        file.close()
+
+
+class TestMemory:
+    async def test_what_was_put_comes_back(self):
+        cache = VectorCache(DIMENSIONS, 1 << 16)
+        cache.put(entries([3, 5]) | entries([4], 4))
+        assert await found(cache, [5, 9, 4]) == {5: 1, 4: 4}
+
+    async def test_the_longest_unused_goes_first(self):
+        cache = VectorCache(DIMENSIONS, 32 * ROW_BYTES)
+        for number in range(32):
+            cache.put(entries([number]))
+        await found(cache, range(16))
+        cache.put(entries(range(100, 112)))
+        assert len(await found(cache, [*range(16), *range(100, 112)])) == 28
+
+    async def test_without_bytes_nothing_is_kept(self):
+        cache = VectorCache(DIMENSIONS)
+        cache.put(entries([1]))
+        assert await found(cache, [1]) == {}
+
+    async def test_a_text_that_would_push_out_most_others_is_left_out(self):
+        cache = VectorCache(DIMENSIONS, 8 * ROW_BYTES)
+        cache.put(entries([1], 9) | entries([2]))
+        assert await found(cache, [1, 2]) == {2: 1}
+
+    @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4)), max_size=150))
+    def test_it_never_holds_more_than_it_may(self, puts: list[tuple[int, int]]):
+        cache = VectorCache(DIMENSIONS, 33 * ROW_BYTES)
+        windows: dict[int, int] = {}
+        for number, count in puts:
+            cache.put(entries([number], windows.setdefault(number, count)))
+            kept = number_of(cache._find([key(n) for n in windows]), list(windows))
+            assert kept[number] == windows[number]
+            assert sum(ENTRY_BYTES + 8 * count for count in kept.values()) <= 33 * ROW_BYTES
+
+
+class TestFile:
+    async def test_it_outlives_the_process_and_fills_the_memory(self, open_file: Open):
+        file = open_file()
+        VectorCache(DIMENSIONS, 1 << 16, file).put(entries([1, 3]) | entries([5], 3))
+        file.close()
+        again = open_file()
+        cache = VectorCache(DIMENSIONS, 1 << 16, again)
+        cache.put(entries([0]))
+        expected = {0: 1, 1: 1, 3: 1, 5: 3}
+        assert await found(cache, [5, 4, 0, 3, 1]) == expected
+        again.close()
+        assert await found(cache, [1, 3, 5, 0, 2]) == expected
+
+    async def test_many_keys_are_read_in_parts(
+        self, open_file: Open, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(vector_cache, "READ_KEYS", 4)
+        file = open_file()
+        file.save(entries(range(10)))
+        keys = [key(n) for n in range(10)]
+        assert len(number_of(await file.get(keys, DIMENSIONS), range(10))) == 10
+
+    def test_more_than_the_bound_is_not_stored_and_nobody_waits(
+        self, open_file: Open, monkeypatch: pytest.MonkeyPatch
+    ):
+        gate, begun, saved = threading.Event(), threading.Event(), []
+
+        def save(vectors: dict[bytes, TextVectors]) -> bool:
+            begun.set()
+            gate.wait(30)
+            saved.extend(vectors)
+            return True
+
+        file = open_file(max_waiting_bytes=8 * 10)
+        monkeypatch.setattr(file, "save", save)
+        file.put(entries([0]))
+        assert begun.wait(30)
+        file.put(entries(range(1, 11)))
+        file.put(entries([11]))
+        gate.set()
+        file.close()
+        assert saved == [key(n) for n in range(11)]
+
+    async def test_a_closed_one_finds_nothing_and_keeps_nothing(self, open_file: Open):
+        file = open_file()
+        file.close()
+        file.put(entries([1]))
+        assert await file.get([key(1)], DIMENSIONS) == {}
+
+    def test_vectors_of_another_size_are_a_miss(self, open_file: Open):
+        file = open_file()
+        file.save(entries([1]))
+        assert file.load([key(1)], 4) == {}
+
+    def test_a_row_that_was_changed_is_a_miss_and_is_put_right(
+        self, open_file: Open, tmp_path: Path
+    ):
+        file = open_file()
+        file.save(entries([1, 2]))
+        with contextlib.closing(sqlite3.connect(tmp_path / "vectors" / FILE)) as other:
+            other.execute("UPDATE vectors SET flags = flags + 1 WHERE n = 1")
+            other.commit()
+        assert stored(file, [1, 2]) == {2: 1}
+        file.save(entries([1]))
+        assert stored(file, [1, 2]) == {1: 1, 2: 1}
+
+    def test_random_bytes_flipped_never_give_a_wrong_vector(self, open_file: Open, tmp_path: Path):
+        file = open_file()
+        file.save(entries(range(2000)))
+        file.close()
+        path = tmp_path / "vectors" / FILE
+        whole = path.read_bytes()
+        rng = np.random.default_rng(20)
+        total = 0
+        for flips in (1, 1, 2, 3, 5, 8, 13, 100, 300):
+            damaged = bytearray(whole)
+            for at in rng.integers(0, len(whole), flips).tolist():
+                damaged[at] ^= int(rng.integers(1, 256))
+            for left in (tmp_path / "vectors").iterdir():
+                left.unlink()
+            path.write_bytes(damaged)
+            file = open_file()
+            for start in range(0, 2000, 500):
+                total += len(stored(file, range(start, start + 500)))
+            assert file.save(entries(range(10)))
+            assert len(stored(file, range(10))) == 10
+            file.close()
+        assert total > 0
+
+    def test_a_file_that_was_deleted_is_begun_anew(self, open_file: Open, tmp_path: Path):
+        file = open_file()
+        file.save(entries([1]))
+        for path in (tmp_path / "vectors").iterdir():
+            path.unlink()
+        assert stored(file, [1]) == {}
+        assert file.save(entries([1]))
+        assert stored(file, [1]) == {1: 1}
+
+    @pytest.mark.parametrize("fault", ["no folder", "full disk", "read only"])
+    def test_a_disk_that_fails_switches_it_off_with_one_line(
+        self, open_file: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str
+    ):
+        first = open_file()
+        first.save(entries([1]))
+        first.close()
+        (tmp_path / "no folder").write_text("")
+        folder = tmp_path / "no folder" / "below" if fault == "no folder" else tmp_path / "vectors"
+        file = open_file(folder)
+        if fault == "read only":  # the header says that only a later SQLite may write to it
+            with (folder / FILE).open("r+b") as raw:
+                raw.seek(18)
+                raw.write(b"\3")
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if fault == "full disk":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            for _ in range(3):
+                assert not file.save(entries([2]))
+                assert stored(file, [1]) == {}
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not file.on
+        assert len(caplog.records) == 1
+        assert not (tmp_path / "vectors" / DAMAGED).exists()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 from judged_server.errors import DeadlineTooShort, Overloaded
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
+from judged_server.tenant import ANYBODY, Sender
 
 MODEL = Resource("the model", rate=5_000, most=1_000_000, interactive=4_096)
 RATE = 10_000
@@ -15,9 +16,7 @@ ROOM = int(MAX_DELAY_S * RATE)
 @dataclass(eq=False)
 class Call:
     cost: int
-    sender: str = "a"
-    weight: float = 1.0
-    interactive: bool = True
+    sender: Sender = ANYBODY
     deadline: float | None = None
     begun: bool = False
 
@@ -30,8 +29,8 @@ class World:
         self.admission.measured(RATE, 1.0, workers=1, full=True)
         self.refused: list[Call] = []
 
-    def admit(self, *what, **how):
-        call = Call(*what, **how)
+    def admit(self, cost, sender="a", weight=1.0, deadline=None, *, is_batch=False):
+        call = Call(cost, Sender(sender, weight, is_batch), deadline)
         for victim in self.admission.admit(call, now=0.0):
             self.refused.append(victim)
             self.admission.left(victim)
@@ -99,18 +98,18 @@ def test_one_sender_may_use_all_that_is_idle(world):
 
 def test_batch_calls_wait_as_long_as_their_deadline_allows(world):
     for _ in range(10):
-        world.admit(RATE, interactive=False, deadline=30.0)
+        world.admit(RATE, is_batch=True, deadline=30.0)
     with pytest.raises(Overloaded):
-        world.admit(RATE, interactive=False, deadline=10.5)
-    world.admit(RATE, interactive=False, deadline=11.5)
+        world.admit(RATE, is_batch=True, deadline=10.5)
+    world.admit(RATE, is_batch=True, deadline=11.5)
 
 
 def test_batch_calls_have_a_bound_of_tokens_too():
     world = World(most=100)
-    world.admit(60, interactive=False)
+    world.admit(60, is_batch=True)
     with pytest.raises(Overloaded):
-        world.admit(41, interactive=False)
-    world.admit(40, interactive=False)
+        world.admit(41, is_batch=True)
+    world.admit(40, is_batch=True)
 
 
 def test_a_sender_of_more_weight_has_a_larger_share(world):
@@ -157,7 +156,8 @@ def test_what_is_interactive_follows_the_rate():
     for tokens in (1_000, 1_000_000):
         for _ in range(200):
             admission.measured(tokens, 1.0, workers=2, full=True)
-        sizes.append(admission.interactive_cost)
+        sender = Sender("a")
+        sizes.append([n for n in range(5_000) if not admission.sender(sender, n).is_batch][-1])
     assert sizes == [pytest.approx(400, rel=0.01), 4_096]
 
 

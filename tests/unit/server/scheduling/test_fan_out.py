@@ -112,13 +112,3 @@ async def test_a_caller_who_leaves_ends_the_jobs(at_once):
     with pytest.raises(asyncio.CancelledError):
         await going
     assert sorted(ended) == list(range(at_once))
-
-
-async def test_jobs_one_by_one_need_no_task():
-    doers = []
-
-    async def work(_: int) -> None:
-        doers.append(asyncio.current_task())
-
-    await fan_out(work, range(3), 1)
-    assert doers == [asyncio.current_task()] * 3

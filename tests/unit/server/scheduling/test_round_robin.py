@@ -1,105 +1,85 @@
 """Senders take turns by what their work costs, and nobody waits while there is work."""
 
-from collections import Counter, deque
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.scheduling.round_robin import (
-    BATCH,
-    INTERACTIVE,
-    ClassOrder,
-    FairQueue,
-    RoundRobin,
-)
+from judged_server.scheduling.round_robin import FairQueue, RoundRobin
 from judged_server.tenant import Sender
 
 QUANTUM = 10.0
 
+Piece = tuple[str, float]
+
 
 def fill(work: dict[str, list[float]], weights: dict[str, float] | None = None):
-    senders: RoundRobin[deque[float]] = RoundRobin(QUANTUM, deque)
+    senders: RoundRobin[Piece] = RoundRobin(QUANTUM)
     for sender, costs in work.items():
-        senders.line(sender, (weights or {}).get(sender, 1.0)).extend(costs)
+        put(senders, sender, costs, (weights or {}).get(sender, 1.0))
     return senders
 
 
-def take(senders: RoundRobin[deque[float]]) -> tuple[str, float]:
-    while (turn := senders.next()) is not None:
-        sender, line = turn
-        if line:
-            cost = line.popleft()
-            senders.charge(sender, cost)
-            return sender, cost
-        senders.leave(sender)
-    raise IndexError
+def put(senders: RoundRobin[Piece], sender: str, costs: list[float], weight: float = 1.0) -> None:
+    for cost in costs:
+        senders.put((sender, cost), Sender(sender, weight))
+
+
+def take(senders: RoundRobin[Piece]) -> Piece:
+    head = senders.first()
+    assert head is not None
+    assert senders.take(head[1]) == head
+    return head
+
+
+def order(senders: RoundRobin[Piece], pieces: int) -> str:
+    return "".join(take(senders)[0] for _ in range(pieces))
 
 
 def test_equal_work_goes_in_turns():
-    senders = fill({"a": [QUANTUM] * 3, "b": [QUANTUM] * 3})
-    assert [take(senders)[0] for _ in range(6)] == list("ababab")
+    assert order(fill({"a": [QUANTUM] * 3, "b": [QUANTUM] * 3}), 6) == "ababab"
 
 
 def test_a_dear_piece_is_made_up_for():
-    senders = fill({"a": [3 * QUANTUM] * 2, "b": [QUANTUM] * 6})
-    assert "".join(take(senders)[0] for _ in range(8)) in {"abbbabbb", "abbabbbb"}
+    assert order(fill({"a": [3 * QUANTUM] * 2, "b": [QUANTUM] * 6}), 8) == "abbbabbb"
 
 
 def test_work_is_shared_by_weight():
-    senders = fill({"a": [1.0] * 900, "b": [1.0] * 900}, {"b": 3.0})
-    done = Counter(take(senders)[0] for _ in range(800))
+    done = Counter(order(fill({"a": [1.0] * 900, "b": [1.0] * 900}, {"b": 3.0}), 800))
     assert done["b"] / done["a"] == pytest.approx(3.0, rel=0.05)
 
 
 def test_who_has_left_keeps_no_debt():
     senders = fill({"a": [100 * QUANTUM], "b": [QUANTUM] * 2})
     assert take(senders)[0] == "a"
-    senders.leave("a")
-    senders.line("a").append(1.0)
-    assert [take(senders)[0] for _ in range(2)] == ["b", "a"]
+    put(senders, "a", [1.0])
+    assert order(senders, 2) == "ba"
 
 
 def test_who_comes_with_work_is_next():
-    senders = fill({"busy": [QUANTUM, *[1.0] * 99]})
-    assert take(senders)[0] == "busy"
-    senders.line("light").extend([1.0] * 2)
-    assert [take(senders)[0] for _ in range(3)] == ["light", "light", "busy"]
+    senders = fill({"u": [QUANTUM, *[1.0] * 99]})
+    assert take(senders)[0] == "u"
+    put(senders, "l", [1.0] * 2)
+    assert order(senders, 3) == "llu"
 
 
 def test_nobody_has_more_turns_by_coming_again_and_again():
     senders, done = fill({"busy": [1.0] * 400}), Counter[str]()
     for _ in range(200):
         for sender in "abc":
-            line = senders.line(sender)
-            if not line:
-                line.append(QUANTUM)
+            if sender not in {name for name, _ in senders}:
+                put(senders, sender, [QUANTUM])
         sender, cost = take(senders)
         done[sender] += cost
-        if sender != "busy":
-            senders.leave(sender)
     shares = {sender: cost / sum(done.values()) for sender, cost in done.items()}
     assert shares == pytest.approx(dict.fromkeys(("busy", "a", "b", "c"), 1 / 4), abs=0.05)
 
 
-def test_who_has_gone_is_forgotten_after_a_round():
-    senders = fill({"busy": [QUANTUM] * 10, "light": [1.0]})
-    assert [take(senders)[0] for _ in range(2)] == ["busy", "light"]
-    senders.leave("light")
-    assert len(senders) == 1
-    assert senders.known("light") is None
-    assert [take(senders)[0] for _ in range(2)] == ["busy", "busy"]
-    senders.line("light").append(1.0)
-    assert take(senders)[0] == "light"
-
-
-def test_nobody_is_next_where_nobody_has_work():
-    senders = fill({})
-    assert senders.next() is None
-    senders.charge("a", 1.0)
-    assert senders.known("a") is None
-    senders.line("a")
-    senders.clear()
-    assert len(senders) == 0
+def test_a_part_of_what_comes_next_is_charged_too():
+    senders = fill({"a": [1.0, 2.0], "b": [1.0]})
+    senders.charge(QUANTUM, to_the_end=True)
+    assert [take(senders) for _ in range(3)] == [("b", 1.0), ("a", 2.0), ("a", 1.0)]
+    assert (senders.first(), senders.take(1.0), len(senders)) == (None, None, 0)
 
 
 @given(
@@ -124,8 +104,7 @@ def test_all_is_done_and_each_has_its_share(work, weights):
         sender, cost = take(senders)
         left[sender] -= 1
         done[sender] += cost
-    with pytest.raises(IndexError):
-        take(senders)
+    assert len(senders) == 0
 
 
 class TestFairQueue:
@@ -155,11 +134,3 @@ class TestFairQueue:
             queue.put(100 + number, Sender("a", is_batch=True))
         taken = [queue.take(QUANTUM) >= 100 for _ in range(16)]
         assert taken == ([False] * 7 + [True]) * 2
-
-
-def test_batch_work_has_a_turn_now_and_then():
-    order = ClassOrder(3)
-    turns = [order.next(interactive=True, batch=True) for _ in range(8)]
-    assert turns == [INTERACTIVE] * 3 + [BATCH] + [INTERACTIVE] * 3 + [BATCH]
-    assert order.next(interactive=False, batch=True) == BATCH
-    assert order.next(interactive=False, batch=False) is None

@@ -3,14 +3,14 @@
 import numpy as np
 import onnx
 import pytest
-from judged_server.embedding.models.describe import (
+from judged_server.embedding.models.graph import (
     external_files,
     external_locations,
     read_graph,
     refuse_neighbour_effects,
     weight_precision,
 )
-from judged_server.embedding.models.sources import ModelSourceError
+from judged_server.embedding.models.store import ModelSourceError
 from onnx import TensorProto, helper, numpy_helper
 
 

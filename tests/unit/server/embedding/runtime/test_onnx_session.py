@@ -4,7 +4,11 @@ import numpy as np
 import onnx
 import pytest
 from judged_server.embedding.runtime.backend import UnusableGraphError
-from judged_server.embedding.runtime.onnx_session import EncoderSession
+from judged_server.embedding.runtime.onnx_session import (
+    OnnxSession,
+    UnusableDeviceError,
+    to_fp16,
+)
 from onnx import TensorProto, helper
 
 from tests.fakes.models import tiny_model
@@ -38,9 +42,24 @@ BOTH = {"input_ids": TensorProto.INT64, "attention_mask": TensorProto.INT64}
 CAST = helper.make_node("Cast", ["input_ids"], ["flat"], to=TensorProto.FLOAT)
 
 
+WHOLE_NUMBERS = helper.make_model(
+    helper.make_graph(
+        [
+            helper.make_node("Constant", [], ["axes"], value_ints=[2]),
+            helper.make_node("Unsqueeze", ["input_ids", "axes"], ["last_hidden_state"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["b", "s"]) for name in BOTH],
+        [helper.make_tensor_value_info("last_hidden_state", TensorProto.INT64, ["b", "s", 1])],
+    ),
+    opset_imports=[helper.make_opsetid("", 17)],
+    ir_version=8,
+).SerializeToString()
+
+
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_rows_are_unit_vectors(tmp_path, pooling):
-    session = EncoderSession(_save(tmp_path, tiny_model.graph()), pooling)
+    session = OnnxSession(_save(tmp_path, tiny_model.graph()), pooling)
     vectors = session.run(IDS, MASK)
     assert vectors.dtype == np.float32
     assert vectors.shape == (2, tiny_model.HIDDEN)
@@ -49,7 +68,7 @@ def test_rows_are_unit_vectors(tmp_path, pooling):
 
 def test_poolings_differ(tmp_path):
     path = _save(tmp_path, tiny_model.graph())
-    mean, cls = (EncoderSession(path, pooling).run(IDS, MASK) for pooling in ("mean", "cls"))
+    mean, cls = (OnnxSession(path, pooling).run(IDS, MASK) for pooling in ("mean", "cls"))
     assert np.abs(mean - cls).max() > 0.01
 
 
@@ -58,8 +77,8 @@ def test_token_types_are_zero_where_the_graph_asks_for_them(tmp_path):
     kind = helper.make_tensor_value_info("token_type_ids", TensorProto.INT64, ["b", "s"])
     model.graph.input.append(kind)
     (tmp_path / "other").mkdir()
-    asking = EncoderSession(_save(tmp_path / "other", model.SerializeToString()), "mean")
-    plain = EncoderSession(_save(tmp_path, tiny_model.graph()), "mean")
+    asking = OnnxSession(_save(tmp_path / "other", model.SerializeToString()), "mean")
+    plain = OnnxSession(_save(tmp_path, tiny_model.graph()), "mean")
     np.testing.assert_array_equal(asking.run(IDS, MASK), plain.run(IDS, MASK))
 
 
@@ -72,16 +91,17 @@ def test_token_types_are_zero_where_the_graph_asks_for_them(tmp_path):
         (_graph({**BOTH, "pixels": TensorProto.INT64}, {"flat": 2}, [CAST]), "pixels"),
         (_graph({**BOTH, "attention_mask": TensorProto.FLOAT}, {"flat": 2}, [CAST]), "int64"),
         (_graph(BOTH, {"flat": 2}, [CAST]), "no output with a vector"),
+        (WHOLE_NUMBERS, r"its output is tensor\(int64\)"),
     ],
 )
 def test_an_unusable_graph_says_why(tmp_path, raw, words):
     with pytest.raises(UnusableGraphError, match=words):
-        EncoderSession(_save(tmp_path, raw), "mean")
+        OnnxSession(_save(tmp_path, raw), "mean")
 
 
 def test_a_missing_graph_says_so(tmp_path):
     with pytest.raises(UnusableGraphError, match="can't load it"):
-        EncoderSession(str(tmp_path / "none.onnx"), "mean")
+        OnnxSession(str(tmp_path / "none.onnx"), "mean")
 
 
 def test_an_output_of_another_shape_says_so(tmp_path):
@@ -89,4 +109,27 @@ def test_an_output_of_another_shape_says_so(tmp_path):
     axes = helper.make_node("Constant", [], ["axes"], value_ints=[0])
     raw = _graph(BOTH, {"last_hidden_state": 3}, [axes, *nodes])
     with pytest.raises(UnusableGraphError, match="output has shape"):
-        EncoderSession(_save(tmp_path, raw), "mean").run(IDS, MASK)
+        OnnxSession(_save(tmp_path, raw), "mean").run(IDS, MASK)
+
+
+class TestHalfPrecision:
+    def test_it_is_near_the_reference_and_is_not_it(self, tmp_path):
+        path = _save(tmp_path, tiny_model.graph())
+        raw = to_fp16(path)
+        types = {tensor.data_type for tensor in onnx.load_from_string(raw).graph.initializer}
+        assert TensorProto.FLOAT not in types
+        session = OnnxSession(raw, "mean", "fp16")
+        away = np.abs(session.run(IDS, MASK) - OnnxSession(path, "mean").run(IDS, MASK)).max()
+        assert 0 < away < 5e-3
+        assert session.facts.precision == "fp16"
+        alone = session.run(IDS[1:, :3].copy(), MASK[1:, :3].copy())
+        np.testing.assert_allclose(session.run(IDS, MASK)[1:], alone, atol=1e-3)
+
+    def test_what_can_not_be_converted_says_so(self, tmp_path):
+        with pytest.raises(UnusableGraphError, match=r"converted to fp16.*embedding_precision"):
+            to_fp16(_save(tmp_path, b"junk"))
+
+
+def test_a_provider_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UnusableDeviceError, match="does not have it"):
+        OnnxSession(_save(tmp_path, tiny_model.graph()), "mean", provider="CUDAExecutionProvider")

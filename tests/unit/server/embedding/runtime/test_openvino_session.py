@@ -7,9 +7,8 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from judged_server.embedding.runtime.backend import UnusableGraphError
-from judged_server.embedding.runtime.backend_selection import has_bf16
-from judged_server.embedding.runtime.onnx_session import EncoderSession
+from judged_server.embedding.runtime.backend import UnusableGraphError, has_bf16
+from judged_server.embedding.runtime.onnx_session import OnnxSession
 from onnx import TensorProto, helper
 
 from tests.fakes.models import tiny_model
@@ -32,7 +31,7 @@ def path(tmp_path):
 def test_vectors_at_fp32_are_those_of_the_reference(path, pooling):
     vectors = OpenVinoSession(path, pooling, "fp32").run(IDS, MASK)
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, EncoderSession(path, pooling).run(IDS, MASK), atol=1e-5)
+    np.testing.assert_allclose(vectors, OnnxSession(path, pooling).run(IDS, MASK), atol=1e-5)
 
 
 def test_its_facts_are_what_it_was_asked_for(path):
@@ -60,13 +59,13 @@ def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
 @pytest.mark.skipif(not has_bf16(), reason="not run: no bf16 on this CPU")
 def test_bf16_is_near_the_reference_and_is_not_it(path):
     vectors = OpenVinoSession(path, "mean", "bf16").run(IDS, MASK)
-    away = np.abs(vectors - EncoderSession(path, "mean").run(IDS, MASK)).max()
+    away = np.abs(vectors - OnnxSession(path, "mean").run(IDS, MASK)).max()
     assert 0 < away < 0.05
 
 
 @pytest.mark.skipif(not has_bf16(), reason="not run: no bf16 on this CPU")
 def test_int8_by_group_is_near_the_reference_and_is_neither_it_nor_bf16(path):
-    reference = EncoderSession(path, "mean").run(IDS, MASK)
+    reference = OnnxSession(path, "mean").run(IDS, MASK)
     session = OpenVinoSession(path, "mean", "int8_by_group")
     assert session.facts.precision == "int8_by_group"
     vectors = session.run(IDS, MASK)

@@ -1,8 +1,10 @@
 """Pooling and unit length: padding is not seen, no float32 over- or underflows, NaN stays NaN."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
-from judged_server.embedding.models.manifest import POOLINGS
+from judged_server.embedding.models.store import Pooling
 from judged_server.embedding.runtime.backend import finite_rows, pool, unit_rows
 
 HIDDEN = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 8], [9, 10]]], np.float32)
@@ -26,7 +28,7 @@ def test_last_is_the_last_token_before_the_padding():
     np.testing.assert_allclose(pool(HIDDEN, MASK, "last"), [[3, 4], [9, 10]])
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 def test_what_is_padded_has_no_say(pooling):
     other = HIDDEN.copy()
     other[0, 2] = np.nan

@@ -1,8 +1,8 @@
 """Folders as sentence-transformers lays them out: what is understood, and what is refused."""
 
 import pytest
-from judged_server.embedding.models.model_dir import ModelFolder, ModelOptions
-from judged_server.embedding.models.sources import ModelSourceError
+from judged_server.embedding.models.folder import ModelFolder, ModelOptions
+from judged_server.embedding.models.store import ModelSourceError
 
 from tests.fakes.models.tiny_model import POSITIONS, WINDOW, write_folder, write_json
 

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 from judged_server.embedding.models.store import ModelStore
-from judged_server.embedding.runtime import backend_selection
-from judged_server.embedding.runtime.backend_selection import Backend, Machine, choose
+from judged_server.embedding.runtime import backend
+from judged_server.embedding.runtime.backend import Backend, Machine, choose
 from judged_server.settings import SettingsError
 
 from tests.fakes.models import tiny_model
@@ -66,8 +66,8 @@ def test_what_can_not_be_had_is_refused_with_what_to_do(asked: tuple[str, str], 
 def test_every_backend_and_precision_has_a_card_of_its_own(tmp_path):
     manifest = tiny_model.add_to(ModelStore(tmp_path), tmp_path)
     backends = itertools.product(
-        backend_selection.PROVIDERS,
-        (backend_selection.FP32, backend_selection.BF16, backend_selection.FP16),
+        backend.PROVIDERS,
+        (backend.FP32, backend.BF16, backend.FP16),
     )
     cards = [Backend(*each).card(manifest) for each in backends]
     assert len(set(cards)) == len(cards)
@@ -91,5 +91,5 @@ def test_a_model_of_another_precision_runs_as_it_is_stored(stored):
 )
 def test_bf16_is_a_flag_of_the_cpu(tmp_path, text, expected):
     (tmp_path / "cpuinfo").write_text(text)
-    assert backend_selection.has_bf16(tmp_path / "cpuinfo") is expected
-    assert not backend_selection.has_bf16(tmp_path / "none")
+    assert backend.has_bf16(tmp_path / "cpuinfo") is expected
+    assert not backend.has_bf16(tmp_path / "none")

@@ -1,77 +1,179 @@
-"""The queue between calls and threads: slices of texts, classes and turns, leaving, closing."""
+"""The queue between calls and threads: slices, batches, turns, leaving, closing."""
 
 import asyncio
 import gc
 import weakref
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged_server.embedding import batching
 from judged_server.embedding import embedder as embedders
-from judged_server.embedding.batching import queue
-from judged_server.embedding.batching.queue import WorkQueue
-from judged_server.embedding.batching.windows import Call, InflightText
+from judged_server.embedding.batching import (
+    PADDING_TOKENS,
+    QUANTUM,
+    Call,
+    InflightText,
+    WorkQueue,
+)
 from judged_server.embedding.embedder import MODEL
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
+from judged_server.scheduling import round_robin
 from judged_server.scheduling.admission import Admission
-from judged_server.scheduling.round_robin import BATCH, INTERACTIVE
 from judged_server.tenant import SENDER, Sender
 
 from tests.fakes.models.session import begun, queued
 from tests.fakes.models.tiny_model import WINDOW
 
+BATCH_CALL = Sender(is_batch=True)
+IDLE = asyncio.new_event_loop()
+"""Of calls that nobody waits for."""
+CALLS = st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=40), min_size=1, max_size=6)
 
-def _call(texts, *, interactive=False, policy="truncate"):
-    entries = [InflightText(text.encode(), text, policy, len(text)) for text in texts]
-    waiter = asyncio.get_running_loop().create_future()
-    return Call(range(len(texts)), entries, interactive, waiter)
+
+@pytest.fixture(autouse=True, scope="module")
+def _closed_at_the_end():
+    yield
+    IDLE.close()
+
+
+def _call(texts, sender=BATCH_CALL):
+    entries = [InflightText(text.encode(), text, "truncate", len(text)) for text in texts]
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = IDLE
+    return Call(entries, loop.create_future(), sender)
+
+
+def _windows(length):
+    return TokenizedText((np.zeros(length, np.int64),))
 
 
 def _read(work):
     entries = work.take_texts()
-    work.put_windows(
-        entries, [TokenizedText((np.zeros(len(entry.text), np.int64),)) for entry in entries]
-    )
+    work.put_windows(entries, [_windows(len(entry.text)) for entry in entries])
     return [entry.text for entry in entries]
 
 
-@pytest.fixture
-def admission():
-    return Admission(replace(MODEL, most=1000))
+def _queue(**options):
+    return WorkQueue(2, Admission(replace(MODEL, most=10**9), max_delay_s=10**6), **options)
+
+
+def _batches(work):
+    """Yield the lengths of the windows of each batch, and whose they are, to the end."""
+    while windows := work.take_batch(timeout_s=0.0).windows:
+        yield [window.length for window in windows], windows
+
+
+def _waiting(calls, budget):
+    """Return a queue with the windows of calls, given by the lengths of their texts."""
+    work = _queue(batch_tokens=budget)
+    for number, lengths in enumerate(calls):
+        call = _call([f"{number} {place}" for place in range(len(lengths))])
+        work.submit(call)
+        for entry, length in zip(call.entries, lengths, strict=True):
+            work.put_windows([entry], [_windows(length)])
+    return work
 
 
 @pytest.fixture
-def work(admission):
-    return WorkQueue(2, admission)
+def work():
+    return WorkQueue(2, Admission(replace(MODEL, most=1000)))
+
+
+class TestBatches:
+    @given(CALLS, st.integers(1, 1000))
+    def test_each_window_runs_once_the_budget_holds_and_padding_is_small(self, calls, budget):
+        ran = []
+        for lengths, _ in _batches(_waiting(calls, budget)):
+            ran += lengths
+            assert max(lengths) * len(lengths) <= budget or len(lengths) == 1
+            assert max(lengths) - min(lengths) <= 2 * PADDING_TOKENS
+        assert sorted(ran) == sorted(length for call in calls for length in call)
+
+    @given(CALLS, st.integers(1, 1000))
+    def test_a_call_is_done_after_as_many_rounds_as_it_has_windows(self, calls, budget):
+        last = {}
+        for turn, (_, windows) in enumerate(_batches(_waiting(calls, budget)), 1):
+            last |= {int(window.entry.text.split()[0]): turn for window in windows}
+        for number, lengths in enumerate(calls):
+            assert last[number] <= len(lengths) * len(calls)
+
+    def test_small_calls_fill_each_others_batches(self):
+        assert [lengths for lengths, _ in _batches(_waiting([[50], [52], [48], [51]], 256))] == [
+            [50, 52, 48, 51]
+        ]
+
+    @settings(max_examples=40, deadline=None)
+    @given(
+        st.sampled_from([1 / 100, 1 / 3, 1.0]),
+        st.lists(st.integers(20, 300), min_size=1, max_size=8),
+        st.lists(st.integers(20, 300), min_size=1, max_size=8),
+        st.sampled_from([64, 256, 4096]),
+        st.booleans(),
+    )
+    def test_tokens_are_shared_by_weight(self, light_weight, light, busy, budget, is_batch):
+        """Of senders who always have windows that wait, whatever their lengths are."""
+        weights = {"light": light_weight, "busy": 1.0}
+        lengths = {"light": light, "busy": busy}
+        work, waiting, ran = _queue(batch_tokens=budget), Counter(), Counter()
+        number = 0
+        while sum(ran.values()) < 60 * QUANTUM:
+            for name, weight in weights.items():
+                while waiting[name] < 2 * (budget + 300) * len(lengths[name]):
+                    texts = [f"{number} {place}" for place in range(len(lengths[name]))]
+                    call = _call(texts, Sender(name, weight, is_batch))
+                    number += 1
+                    work.submit(call)
+                    for entry, length in zip(call.entries, lengths[name], strict=True):
+                        work.put_windows([entry], [_windows(length)])
+                    waiting[name] += sum(lengths[name])
+            for window in work.take_batch().windows:
+                name = window.entry.calls[0].sender.name
+                ran[name] += window.length
+                waiting[name] -= window.length
+        share = ran["light"] / sum(ran.values())
+        due = light_weight / sum(weights.values())
+        # A turn more or less for one of them, or a window that is longer than its turn.
+        slack = (QUANTUM * light_weight + budget + 300) / sum(ran.values())
+        assert share == pytest.approx(due, abs=slack)
+
+    @given(st.integers(1, 400), st.integers(16, 512))
+    def test_a_sender_waits_for_no_more_than_a_turn_of_another(self, busy, budget):
+        work = _queue(batch_tokens=budget)
+        calls = [_call([f"{n} {i}" for i in range(3)], Sender("busy")) for n in range(busy)]
+        for number, call in enumerate(calls):
+            work.submit(call)
+            work.put_windows(call.entries, [_windows(40 + number % 50)] * 3)
+        light = _call(["light"], Sender("light"))
+        work.submit(light)
+        work.put_windows(light.entries, [_windows(150)])
+        ahead = 0
+        for lengths, windows in _batches(work):
+            if any(window.entry.text == "light" for window in windows):
+                break
+            ahead += sum(lengths)
+        assert ahead <= QUANTUM + max(budget, 300)
 
 
 async def test_texts_are_read_in_slices_call_by_call_the_interactive_ones_first(work, monkeypatch):
-    monkeypatch.setattr(queue, "SLICE_CHARS", 7)
+    monkeypatch.setattr(batching, "SLICE_CHARS", 7)
     work.submit(_call(["aaa", "bbb", "ccc"]))
     work.submit(_call(["ddd"]))
-    work.submit(_call(["eee"], interactive=True))
+    work.submit(_call(["eee"], Sender()))
     read = [_read(work) for _ in range(4)]
     assert read == [["eee"], ["aaa", "bbb"], ["ddd"], ["ccc"]]
 
 
 async def test_a_text_longer_than_a_slice_is_read_alone(work, monkeypatch):
-    monkeypatch.setattr(queue, "SLICE_CHARS", 2)
+    monkeypatch.setattr(batching, "SLICE_CHARS", 2)
     work.submit(_call(["aaa", "b"]))
     assert [_read(work), _read(work)] == [["aaa"], ["b"]]
-
-
-async def test_batches_come_interactive_first_and_the_express_worker_takes_nothing_else(work):
-    work.submit(_call(["aaaa"] * 1))
-    work.submit(_call(["bb"], interactive=True))
-    _read(work)
-    _read(work)
-    assert work.take_batch(express=True, timeout_s=0.001).windows == ()
-    first, second = work.take_batch(express=False), work.take_batch(express=False)
-    assert [first.turn, second.turn] == [INTERACTIVE, BATCH]
-    work.submit(_call(["cc"], interactive=True))
-    _read(work)
-    assert work.take_batch(express=True, timeout_s=30).windows[0].entry.text == "cc"
 
 
 async def test_a_call_that_was_refused_is_let_go_of_at_once(work):
@@ -92,7 +194,7 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
     call = _call(["a", "bb"])
     work.submit(call)
     _read(work)
-    batch = work.take_batch(express=False)
+    batch = work.take_batch()
     kept: list[InflightText] = []
     work.finish(batch, [np.ones(2, np.float32), ("R", "m")], kept.extend)
     await call.waiter
@@ -100,11 +202,11 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
     assert [entry.fault for entry in call.entries] == [("R", "m"), None]
 
 
-async def test_leaving_drops_what_was_neither_read_nor_run(work, admission):
+async def test_leaving_drops_what_was_neither_read_nor_run(work):
     call = _call(["a", "b"])
     work.submit(call)
     work.leave(call)
-    assert admission.cost == 0
+    assert work._admission.cost == 0
     work.submit(_call(["c", "a"]))
     assert _read(work) == ["c", "a"], "nothing waits for the a that was left"
 
@@ -115,7 +217,7 @@ async def test_a_text_that_is_left_while_it_is_read_is_dropped_afterwards(work):
     entries = work.take_texts()
     work.leave(call)
     work.put_windows(entries, [TokenizedText((np.zeros(3, np.int64),))])
-    assert work.take_batch(express=False, timeout_s=0.001).windows == ()
+    assert not work.take_batch(timeout_s=0.0).windows
     work.submit(_call(["a"]))
     assert _read(work) == ["a"]
 
@@ -127,7 +229,7 @@ async def test_a_closed_queue_wakes_everybody(work):
     with pytest.raises(RuntimeError, match="closed"):
         await call.waiter
     assert work.take_texts() is None
-    assert work.take_batch(express=False) is None
+    assert work.take_batch() is None
     with pytest.raises(RuntimeError, match="closed"):
         work.submit(_call(["b"]))
 
@@ -161,7 +263,7 @@ class TestTurns:
 
     async def test_batch_work_has_a_turn_now_and_then(self, make, session, monkeypatch):
         monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=30))
-        monkeypatch.setattr(queue, "INTERACTIVE_IN_A_ROW", 2)
+        monkeypatch.setattr(round_robin, "BATCH_TURNS", 3)
         embedder = make(batch_tokens=1)
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(["a"], "truncate"))

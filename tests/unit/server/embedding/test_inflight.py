@@ -76,7 +76,7 @@ async def test_an_interactive_call_takes_a_text_of_batch_work_along(make, sessio
     await begun(session)
     await queued(embedder, 21)
     small = asyncio.create_task(embedder.embed(["h"], "truncate"))
-    await begun(session)
+    await called(embedder, 2)
     session.gate.set()
     await small
     await large

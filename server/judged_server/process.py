@@ -1,0 +1,296 @@
+"""The process that a server is: its threads' priority, its memory, its garbage, its event loop.
+
+* gRPC's threads run under SCHED_BATCH. They only hand work on, wake six times in a call, and would
+  each time take the place of the one thread that judges, where both share a core: a small request
+  took the server 13 to 15 % more CPU. A core that is free they get as soon as before.
+* The collector's youngest generation is walked after 700 new objects by default, which a few
+  questions to a language model make, while nearly all of these live until their reply is there: a
+  tenth of the CPU of a question. What a large call has for seconds is old by then, and a cycle of
+  such objects would wait for a rare walk: none should be made.
+* After a burst the C heap keeps what was freed: each thread's part of it up to a limit at its top,
+  which glibc raises to 64 MB, and all that lies below something still in use. So the heap is
+  trimmed once nothing is in work any more.
+* A server that answers nothing is worse than none. When the event loop stands, the stacks of all
+  threads go to standard error, and later the process ends with status 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import faulthandler
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import TextIO
+
+from judged_server.telemetry import logger
+
+NICENESS = 10
+"""Of threads that run models: what is short goes first on a core."""
+GC_THRESHOLDS = 5_000, 10, 20
+"""New objects until the youngest are walked, in some 3 ms, and passes until older ones."""
+KEPT_AT_TOP_BYTES = 8 << 20
+"""Free memory that each thread's part of the heap keeps at its top,"""
+MAPPED_FROM_BYTES = 32 << 20
+"""and from which size on a block is no part of it: both stay as they are here."""
+HIGH_SHARE, CRITICAL_SHARE = 0.85, 0.95
+LOOK_EVERY_S = 0.25
+WORTH_TRIMMING_BYTES = 32 << 20
+"""Growth since the last trim below which none is tried: one takes some 10 ms of a core."""
+FOLLOW_UP_LOOKS = 16
+"""After so many idle looks (4 s) a trim is followed by another: replies that were still being sent
+at the first are freed by then, and their memory would stay until the next burst."""
+UNLIMITED = 1 << 62
+BEAT_S = 0.25
+WORTH_LOGGING_S = 0.5
+LOG_EVERY_S = 10.0
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
+_log = logger("process")
+
+
+@contextmanager
+def batch_scheduling() -> Iterator[None]:
+    """Run all threads that are begun in a `with`, by this one or by those, under SCHED_BATCH.
+
+    Linux alone has that policy (sched(7)). Elsewhere, or where the process was given another
+    policy or may not change its own, threads are as they would be.
+    """
+    changed = False
+    with suppress(AttributeError, OSError):  # a sandbox may forbid it
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            changed = True
+    try:
+        yield
+    finally:
+        if changed:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def step_back() -> None:
+    """Give this thread less of a core than others get; only Linux can do that for one thread."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), own + NICENESS)
+
+
+def settle_heap() -> None:
+    """Leave out for ever what is there now, walk the rest more seldom, keep little that is free.
+
+    For the end of the start. Of the heap it is glibc's that is told; others stay as they are.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    trim_heap()
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.mallopt(_TRIM_THRESHOLD, KEPT_AT_TOP_BYTES)
+        library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+
+
+def trim_heap() -> None:
+    """Give what the C heap has free back to the system, without Python's lock; glibc alone can."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+
+
+class _HeapCounts(ctypes.Structure):
+    """The ten numbers of mallinfo2(3)."""
+
+    _fields_ = tuple((f"count_{place}", ctypes.c_size_t) for place in range(10))
+
+
+def heap_in_use() -> int | None:
+    """Return the bytes that the C heap has given out; None where glibc 2.33 is not there to tell.
+
+    Resident memory has in it what was freed and kept too.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return None
+    library.mallinfo2.restype = _HeapCounts
+    counts = library.mallinfo2()
+    return int(counts.count_7 + counts.count_4)  # uordblks and hblkhd: in the heap, and mapped
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; 0 where that can't be told."""
+    try:
+        return int((_PROC / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def memory_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+    """Return the smallest memory limit of the process's control groups, UNLIMITED without any.
+
+    What counts against it is the resident memory: the group's own figure has in it files that the
+    kernel would drop.
+    """
+    limits = [UNLIMITED]
+    for folder in _group_folders("memory", proc, groups):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):  # no such file, or "max": no limit
+                limits.append(int((folder / name).read_text()))
+    return min(limits)
+
+
+def available_cores(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+    """Return the cores of this process's affinity, or fewer where a control group grants less.
+
+    A quota is rounded to whole cores, at least one.
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    for folder in _group_folders("cpu", proc, groups):
+        with suppress(OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
+            if (folder / "cpu.max").is_file():
+                quota, period = (folder / "cpu.max").read_text().split()
+            else:
+                quota = (folder / "cpu.cfs_quota_us").read_text()
+                period = (folder / "cpu.cfs_period_us").read_text()
+            if int(quota) > 0:
+                cores = min(cores, round(int(quota) / int(period)))
+    return max(1, cores)
+
+
+def _group_folders(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
+    """Yield the folders of the process's control groups, of version 1 and 2, from the root down.
+
+    In a container the root is the container's own, and the path below it may be that of the host.
+    """
+    yield from (groups, groups / controller)
+    with suppress(OSError):
+        for line in (proc / "cgroup").read_text().splitlines():
+            _, controllers, path = [*line.split(":", 2), "", ""][:3]
+            if not controllers or controller in controllers.split(","):
+                folder = groups / controller if controllers else groups
+                for part in Path(path).parts[1:]:
+                    if part == "..":
+                        break
+                    folder /= part
+                    yield folder
+
+
+class Pressure(IntEnum):
+    """How near to its limit the process is."""
+
+    NONE = 0
+    HIGH = 1
+    CRITICAL = 2
+
+
+class Memory:
+    """The memory of a process, which is not short while nobody watches it."""
+
+    pressure = Pressure.NONE
+
+
+class MemoryWatch(Memory):
+    """Looks at the process's memory a few times a second, and trims it after a burst."""
+
+    def __init__(
+        self,
+        limit: int,
+        resident: Callable[[], int] = resident_bytes,
+        trim: Callable[[], None] = trim_heap,
+    ) -> None:
+        self._limit = limit
+        self._resident = resident
+        self._trim = trim
+        self._after_trim = resident()
+        self._until_follow_up = 0
+
+    async def run(self, is_idle: Callable[[], bool]) -> None:
+        """Look until cancelled; `is_idle` says that no request is in work."""
+        while True:
+            await self.look(is_idle())
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def look(self, idle: bool) -> None:
+        """Note the pressure; trim when that is worth it, or when memory is short."""
+        before, held = self.pressure, self._note()
+        follows = idle and self._until_follow_up == 1
+        if idle and self._until_follow_up:
+            self._until_follow_up -= 1
+        grown = held - self._after_trim > WORTH_TRIMMING_BYTES
+        if (grown and (idle or self.pressure > Pressure.NONE)) or follows:
+            await asyncio.to_thread(self._trim)
+            self._after_trim = held = self._note()
+            if grown:
+                self._until_follow_up = FOLLOW_UP_LOOKS
+        if self.pressure > before:
+            _log.warning("short of memory", resident=held, limit=self._limit)
+
+    def _note(self) -> int:
+        held = self._resident()
+        high, critical = held > self._limit * HIGH_SHARE, held > self._limit * CRITICAL_SHARE
+        self.pressure = Pressure(high + critical)
+        return held
+
+
+class Watchdog:
+    """Watches how late the event loop is; 0 seconds switch the stack dump or the end off.
+
+    `note_lag` hears of each beat how late it was.
+    """
+
+    def __init__(
+        self,
+        dump_s: float,
+        exit_s: float,
+        note_lag: Callable[[float], None] = lambda _: None,
+        file: TextIO | None = None,
+    ) -> None:
+        self._dump_s = dump_s
+        self._exit_s = exit_s
+        self._note_lag = note_lag
+        self._file = file or sys.stderr
+        self._beat = time.monotonic()
+        self._ended = threading.Event()
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        self._beat = time.monotonic()
+        if self._dump_s:
+            threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        armed = logged = 0.0
+        try:
+            while True:
+                now = time.monotonic()
+                if self._exit_s and now - armed > BEAT_S:
+                    # Of C and without Python's lock: it ends a process whose lock nobody lets go.
+                    faulthandler.dump_traceback_later(self._exit_s, exit=True, file=self._file)
+                    armed = now
+                self._beat = now
+                await asyncio.sleep(BEAT_S)
+                lag_s = max(0.0, time.monotonic() - now - BEAT_S)
+                self._note_lag(lag_s)
+                if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
+                    logged = now
+                    _log.warning("the event loop was held up", ms=round(lag_s * 1e3))
+        finally:
+            self._ended.set()
+            faulthandler.cancel_dump_traceback_later()
+
+    def _watch(self) -> None:
+        """Write the stacks once for each time that the loop stands."""
+        dumped = 0.0
+        while not self._ended.wait(min(BEAT_S, self._dump_s / 4)):
+            beat = self._beat
+            if time.monotonic() - beat > self._dump_s and beat != dumped:
+                dumped = beat
+                _log.error("the event loop stands; the stacks of all threads follow")
+                faulthandler.dump_traceback(file=self._file, all_threads=True)

@@ -1,0 +1,388 @@
+"""The process: priorities of threads, limits of control groups, memory, garbage, the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+from judged_server import process
+from judged_server.process import (
+    FOLLOW_UP_LOOKS,
+    GC_THRESHOLDS,
+    UNLIMITED,
+    MemoryWatch,
+    Pressure,
+    Watchdog,
+    available_cores,
+    batch_scheduling,
+    heap_in_use,
+    memory_limit,
+    resident_bytes,
+    settle_heap,
+)
+
+MIB = 1 << 20
+GLIBC = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library has no malloc_trim"
+)
+LINUX = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="not run: Linux alone")
+
+
+def policy_of_a_new_thread() -> int:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+@LINUX
+def test_threads_begun_inside_wait_and_others_do_not():
+    with batch_scheduling():
+        assert policy_of_a_new_thread() == os.SCHED_BATCH
+    with pytest.raises(OSError, match="the port is taken"), batch_scheduling():
+        raise OSError("the port is taken")
+    assert policy_of_a_new_thread() == os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.mark.parametrize("name", ["sched_setscheduler", "sched_getscheduler"])
+def test_where_it_is_forbidden_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch, name: str):
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as sandbox:
+        sandbox.setattr(os, name, forbidden)
+        with batch_scheduling():
+            thread_id = threading.get_native_id()
+    assert os.sched_getscheduler(thread_id) == policy_of_a_new_thread() == os.SCHED_OTHER
+
+
+def test_where_it_is_unknown_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "SCHED_BATCH")
+    with batch_scheduling():
+        assert policy_of_a_new_thread() == os.SCHED_OTHER
+
+
+def test_a_policy_that_the_process_was_given_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("it was changed"))
+    with batch_scheduling():
+        pass
+
+
+class Groups:
+    """Files of the process's control groups."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.groups = folder / "proc", folder / "groups"
+        self.proc.mkdir()
+
+    def write(self, line: str, files: dict[str, str]) -> None:
+        (self.proc / "cgroup").write_text(line)
+        for path, text in files.items():
+            (self.groups / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.groups / path).write_text(text)
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    return Groups(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "limits", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "1000\n"}, 1000),
+        ("0::/a/b\n", {"a/b/memory.max": "500\n", "a/memory.max": "1000\n"}, 500),
+        ("0::/of/the/host\n", {"memory.max": "700\n"}, 700),
+        ("4:memory:/a\n", {"memory/a/memory.limit_in_bytes": "900\n"}, 900),
+        ("4:cpu,memory:/x\n", {"memory/memory.limit_in_bytes": "800\n"}, 800),
+        ("3:cpu:/a\n0::/\n", {"cpu/a/memory.limit_in_bytes": "1"}, UNLIMITED),
+        ("0::/a\n", {"a/memory.max": "junk"}, UNLIMITED),
+        ("", {}, UNLIMITED),
+    ],
+)
+def test_the_memory_limit_is_the_smallest_up_to_the_root(
+    groups: Groups, line: str, limits: dict[str, str], expected: int
+):
+    assert memory_limit(groups.proc, groups.groups) == UNLIMITED
+    groups.write(line, limits)
+    assert memory_limit(groups.proc, groups.groups) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "quotas", "expected"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 8),
+        ("0::/\n", {"cpu.max": "200000 100000\n"}, 2),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 2),
+        ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
+        ("0::/\n", {"cpu.max": "20000 100000\n"}, 1),
+        ("0::/\n", {"cpu.max": "9900000 100000\n"}, 8),
+        ("0::/\n", {"cpu.max": "junk"}, 8),
+        ("0::/\n", {"cpu.max": "100000 0\n"}, 8),
+        ("0::/a/b\n", {"a/cpu.max": "max 100000\n", "a/b/cpu.max": "300000 100000\n"}, 3),
+        ("0::/a/b\n", {"a/cpu.max": "300000 100000\n", "a/b/cpu.max": "max 100000\n"}, 3),
+        (
+            "5:cpu,cpuacct:/x\n0::/y\n",
+            {"cpu/x/cpu.cfs_quota_us": "250000\n", "cpu/x/cpu.cfs_period_us": "100000\n"},
+            2,
+        ),
+        (
+            "5:cpu,cpuacct:/x\n",
+            {"cpu/x/cpu.cfs_quota_us": "-1\n", "cpu/x/cpu.cfs_period_us": "100000\n"},
+            8,
+        ),
+    ],
+)
+def test_a_quota_anywhere_above_the_process_bounds_the_cores(
+    groups: Groups, line: str, quotas: dict[str, str], expected: int
+):
+    assert available_cores(groups.proc, groups.groups) == 8
+    groups.write(line, quotas)
+    assert available_cores(groups.proc, groups.groups) == expected
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="not run: Linux alone")
+def test_the_resident_memory_is_that_of_this_process():
+    before = resident_bytes()
+    block = bytearray(64 * MIB)
+    block[::4096] = b"x" * len(block[::4096])
+    assert resident_bytes() - before > 48 * MIB
+
+
+class Heap:
+    """Memory of a process that grows as told, and is trimmed to what is used."""
+
+    def __init__(self) -> None:
+        self.held = self.used = 100 * MIB
+        self.trims = 0
+
+    def trim(self) -> None:
+        self.trims += 1
+        self.held = self.used
+
+
+@pytest.mark.parametrize(
+    ("held", "pressure"),
+    [(800, Pressure.NONE), (860, Pressure.HIGH), (960, Pressure.CRITICAL)],
+)
+async def test_pressure_is_by_the_share_of_the_limit(held: int, pressure: Pressure):
+    heap = Heap()
+    watch = MemoryWatch(1000 * MIB, lambda: heap.held, heap.trim)
+    heap.held = heap.used = held * MIB
+    await watch.look(idle=False)
+    assert watch.pressure is pressure
+    heap.held = heap.used = 100 * MIB
+    await watch.look(idle=False)
+    assert watch.pressure is Pressure.NONE
+
+
+async def test_the_heap_is_trimmed_after_a_burst_once_nothing_is_in_work():
+    heap = Heap()
+    watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
+    heap.held = 500 * MIB
+    await watch.look(idle=False)
+    assert heap.trims == 0
+    await watch.look(idle=True)
+    assert (heap.trims, heap.held) == (1, 100 * MIB)
+    heap.held += 1 * MIB
+    await watch.look(idle=True)
+    assert heap.trims == 1
+
+
+async def test_what_is_in_use_is_not_trimmed_over_and_over():
+    heap = Heap()
+    watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
+    heap.held = heap.used = 500 * MIB
+    for _ in range(5 * FOLLOW_UP_LOOKS):
+        await watch.look(idle=True)
+    assert heap.trims == 2
+
+
+async def test_what_was_freed_after_a_trim_goes_back_too():
+    heap = Heap()
+    watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
+    heap.held = heap.used = 500 * MIB
+    await watch.look(idle=True)
+    heap.used = 100 * MIB
+    for _ in range(FOLLOW_UP_LOOKS):
+        assert heap.held == 500 * MIB
+        await watch.look(idle=False)  # work holds it up
+        await watch.look(idle=True)
+    assert heap.held == 100 * MIB
+
+
+async def test_memory_that_is_short_is_trimmed_amid_work():
+    heap = Heap()
+    watch = MemoryWatch(1000 * MIB, lambda: heap.held, heap.trim)
+    heap.held = 900 * MIB
+    await watch.look(idle=False)
+    assert (heap.trims, watch.pressure) == (1, Pressure.NONE)
+
+
+def test_the_heap_in_use_is_what_was_given_out_and_not_got_back():
+    before = heap_in_use()
+    if before is None:
+        pytest.skip("not run: glibc tells no counts of its heap before 2.33")
+    kept = [bytearray(MIB) for _ in range(64)]
+    during = heap_in_use()
+    del kept
+    after = heap_in_use()
+    assert during is not None
+    assert after is not None
+    assert during - before > 60 * MIB
+    assert after - before < 8 * MIB
+
+
+@pytest.fixture
+def _as_it_was():
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+class Knot:
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_what_is_there_is_left_out_and_new_cycles_are_collected():
+    settle_heap()
+    assert gc.get_freeze_count() > 1000
+    assert gc.get_threshold() == GC_THRESHOLDS
+    knot = weakref.ref(Knot())
+    keep: list[list[object]] = []
+    for _ in range(GC_THRESHOLDS[0] + 1000):
+        keep.append([])
+    assert knot() is None
+
+
+def heap_mb() -> float:
+    """Return the memory of this process that no file backs."""
+    (line,) = (
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("RssAnon")
+    )
+    return int(line.split()[1]) / 1024
+
+
+@GLIBC
+def test_a_thread_keeps_little_of_what_it_freed():
+    """In a process of its own: it changes how that one allocates for good."""
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{FREES}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert float(ran.stdout) < 16
+
+
+@GLIBC
+@pytest.mark.usefixtures("_as_it_was")
+def test_holes_are_given_back():
+    """20,000 blocks of which a few keep the rest from being given back by the heap itself."""
+    blocks = [bytes([n % 256]) * 5_000 for n in range(20_000)]
+    kept = blocks[::200]
+    del blocks
+    before = heap_mb()
+    settle_heap()
+    assert heap_mb() < before - 50
+    assert len(kept) == 100
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    settle_heap()
+
+
+FREES = """
+import threading
+from judged_server.process import settle_heap
+from tests.unit.server.test_process import heap_mb
+
+def work():
+    large = bytearray(24 << 20)  # once it is freed, glibc would keep 48 MB
+    del large
+    small = [bytes(1500) for _ in range(30_000)]
+    small.clear()
+    done.set()
+    stay.wait()
+
+settle_heap()
+before, done, stay = heap_mb(), threading.Event(), threading.Event()
+threading.Thread(target=work).start()
+done.wait()
+print(heap_mb() - before)
+stay.set()
+"""
+
+HELD_UP = """
+import asyncio, time
+from judged_server.process import Watchdog
+
+def held_up_here():
+    time.sleep({held})
+
+async def main():
+    watch = asyncio.create_task(Watchdog({dump}, {end}).run())
+    await asyncio.sleep(0)
+    held_up_here()
+    await asyncio.sleep(0)
+    watch.cancel()
+    print("goes on")
+
+asyncio.run(main())
+"""
+
+
+def run(held: float, dump: float, end: float) -> subprocess.CompletedProcess[str]:
+    """Return what became of a process whose loop stands for `held` seconds."""
+    program = HELD_UP.format(held=held, dump=dump, end=end)
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_stacks_of_a_loop_that_stands_are_written_once():
+    done = run(held=1.5, dump=0.2, end=30)
+    assert done.returncode == 0
+    assert done.stdout.endswith("goes on\n")
+    assert done.stderr.count("in held_up_here") == 1
+
+
+def test_a_process_whose_loop_stands_for_long_ends_with_its_stacks():
+    done = run(held=10, dump=0, end=0.5)
+    assert done.returncode == 1
+    assert "goes on" not in done.stdout
+    assert "in held_up_here" in done.stderr
+
+
+def test_nothing_happens_where_both_are_off():
+    done = run(held=0.6, dump=0, end=0)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
+
+
+async def test_how_late_the_loop_was_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process, "BEAT_S", 0.01)
+    lags: asyncio.Queue[float] = asyncio.Queue()
+    watch = asyncio.create_task(Watchdog(0, 0, lags.put_nowait).run())
+    await asyncio.sleep(0)  # it has begun to wait
+    time.sleep(0.3)  # noqa: ASYNC251 - the fault: nothing else runs meanwhile
+    assert await lags.get() > 0.15
+    watch.cancel()
