@@ -41,8 +41,7 @@ from judged_server.embedding.tokenizer import TokenIds, TokenizedText, WindowTok
 from judged_server.embedding.vector_cache import TextVectors
 from judged_server.process import step_back
 from judged_server.recorder import Stage
-from judged_server.scheduling.admission import Admission
-from judged_server.scheduling.fair_threads import settle
+from judged_server.scheduling.admission import Admission, settle
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.tenant import ANYBODY, Sender
 

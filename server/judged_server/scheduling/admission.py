@@ -18,9 +18,11 @@ Not safe for threads: who uses it holds a lock around every call.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from judged_server.errors import DeadlineTooShort, Overloaded
 from judged_server.scheduling.round_robin import BATCH, BATCH_TURNS, INTERACTIVE
@@ -222,6 +224,21 @@ class Admission(Generic[Call]):
             "try again later",
             min(max(delay, _SHORTEST_DELAY_S), _LONGEST_DELAY_S),
         )
+
+
+def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    """Wake whoever waits for a future, from any thread."""
+
+    def wake() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
+        future.get_loop().call_soon_threadsafe(wake)
 
 
 def _class_of(call: Work) -> int:

@@ -13,12 +13,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from judged_server.scheduling.admission import Admission
+from judged_server.scheduling.admission import Admission, settle
 from judged_server.scheduling.checkpoint import watched
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.tenant import SENDER, Sender
@@ -50,21 +49,6 @@ class _Work:
     since: float = 0.0
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     has_turn: threading.Event = field(default_factory=threading.Event)
-
-
-def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    """Wake whoever waits for a future, from any thread."""
-
-    def wake() -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
-        future.get_loop().call_soon_threadsafe(wake)
 
 
 class FairThreads:
