@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from judged_server.metrics.input.topics import Topics
-from judged_server.metrics.input.trec import Qrels
+from judged_server.metrics.input.trec import Qrels, Topics
 
 
 class Topic(NamedTuple):

@@ -35,8 +35,7 @@ import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
 from judged.values.intervals import IntervalOptions
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.input.topics import Topics
-from judged_server.metrics.input.trec import Qrels, rank_run
+from judged_server.metrics.input.trec import Qrels, Topics, rank_run
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.statistics.intervals import mean_intervals
 

@@ -12,6 +12,7 @@ MEANT: dict[str, str] = {
     r"judged validate dataset.json --json -: stdout.warnings": "Each command that takes --strict "
     "has its warnings in the document.",
     r"commands/help \d+: judged-server --help": "Limits of requests stand last.",
+    r"answer_equivalence .*errors.*code: 3 -> 9": "A fault's code follows from its reason.",
     r"entries for \d+ document": "Qrels and runs tell columns of different lengths alike.",
     r"canary.*(item_id|\.id: |guarantee)": "A canary has items as other files, and a guarantee.",
 }

@@ -81,6 +81,25 @@ DETAILS: dict[type[errors.JudgedError], Callable[[typing.Any], Message]] = {
 }
 """What errors of these classes carry beside their ErrorInfo."""
 
+_OF_REASONS = {error.reason: code for error, code in TABLE.items()} | {
+    "TIMEOUT": _Code.DEADLINE_EXCEEDED,
+    "RATE_LIMITED": _Code.RESOURCE_EXHAUSTED,
+    "BUDGET": _Code.RESOURCE_EXHAUSTED,
+    "PROVIDER_UNREACHABLE": _Code.UNAVAILABLE,
+    "PROVIDER_ERROR": _Code.UNAVAILABLE,
+    "BREAKER_OPEN": _Code.UNAVAILABLE,
+    "PROVIDER_REFUSED_KEY": _Code.FAILED_PRECONDITION,
+    "NOT_CACHED": _Code.FAILED_PRECONDITION,
+    "EMPTY_ANSWER": _Code.FAILED_PRECONDITION,
+    "NO_CONTEXT": _Code.FAILED_PRECONDITION,
+    "NO_CLAIMS": _Code.FAILED_PRECONDITION,
+    "TEXT_TOO_LONG": _Code.INVALID_ARGUMENT,
+    "EMBEDDING_FAILED": _Code.INTERNAL,
+    "SCHEMA": _Code.INTERNAL,
+    "REPLY_TRUNCATED": _Code.INTERNAL,
+}
+"""Codes of single verdicts that are missing; where a judge has none to give, it is UNKNOWN."""
+
 _MEMORY_BACK_AFTER_S = 1.0
 
 _log = logger("fault")
@@ -99,6 +118,12 @@ class WireError:
 def code_of(error: errors.JudgedError) -> grpc.StatusCode:
     """Return the status code of a domain error; a class the table lacks is a bug, INTERNAL."""
     return TABLE.get(type(error), _Code.INTERNAL)
+
+
+def fault_code(reason: str) -> int:
+    """Return the number of the code of a verdict that is missing for a reason."""
+    code: int = _OF_REASONS.get(reason, _Code.UNKNOWN).value[0]
+    return code
 
 
 def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overloaded:
@@ -156,5 +181,4 @@ def fault_of(error: Exception) -> tuple[errors.JudgedError, VerdictFault]:
     """Return what a failure is for a whole stream, and for one context of it."""
     failure = error if isinstance(error, errors.JudgedError) else internal_fault(error)
     retryable = isinstance(failure, errors.Retryable)
-    code: int = code_of(failure).value[0]
-    return failure, VerdictFault(0, code, failure.reason, failure.message, retryable)
+    return failure, VerdictFault(0, failure.reason, failure.message, retryable)

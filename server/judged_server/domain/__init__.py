@@ -15,6 +15,7 @@ from judged_server.domain.groups import CallerEmbeddings, GroupSpans, QueryGroup
 from judged_server.domain.judges import (
     JudgeSpec,
     PanelMember,
+    Parameter,
     ParameterScalar,
 )
 from judged_server.domain.verdicts import (
@@ -39,6 +40,7 @@ __all__ = [
     "IntArray",
     "JudgeSpec",
     "PanelMember",
+    "Parameter",
     "ParameterScalar",
     "QueryGroup",
     "ScoreColumns",

@@ -26,10 +26,9 @@ _Column = TypeVar("_Column", FloatArray, ByteArray, BoolArray)
 
 @dataclass(frozen=True, slots=True)
 class VerdictFault:
-    """Why one verdict is missing: a reason of ErrorReason, the fitting gRPC code, a message."""
+    """Why one verdict is missing: a reason of ErrorReason, and a message."""
 
     index: int
-    code: int
     reason: str
     message: str
     retryable: bool = False

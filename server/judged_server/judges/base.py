@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from judged.values.choices import CacheMode, Flag, Status
@@ -16,6 +15,7 @@ from judged_server.audit import CallNotes
 from judged_server.domain import (
     ByteArray,
     JudgeSpec,
+    Parameter,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
@@ -88,41 +88,36 @@ def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
 
 
 def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
-    """Return the columns of consecutive slices as one."""
+    """Return the columns of consecutive slices, or groups, as one."""
     if len(parts) == 1:
         return parts[0]
-    if not parts:
-        return ScoreColumns(np.empty(0))
-    statuses: ByteArray | None = None
-    flags: ByteArray | None = None
     faults: list[VerdictFault] = []
-    if any(part.statuses is not None for part in parts):
-        statuses = np.concatenate(
-            [
-                np.full(len(part.scores), Status.OK, np.uint8)
-                if part.statuses is None
-                else part.statuses
-                for part in parts
-            ]
-        )
-    if any(part.flags is not None for part in parts):
-        flags = np.concatenate(
-            [
-                np.full(len(part.scores), Flag.NONE, np.uint8) if part.flags is None else part.flags
-                for part in parts
-            ]
-        )
     start = 0
     for part in parts:
         faults += [replace(fault, index=fault.index + start) for fault in part.faults]
         start += len(part.scores)
     probabilities = [part.probabilities for part in parts if part.probabilities is not None]
     return ScoreColumns(
-        np.concatenate([part.scores for part in parts]),
-        statuses,
-        flags,
+        np.concatenate([np.zeros(0), *(part.scores for part in parts)]),
+        _join_bytes(parts, "statuses", Status.OK),
+        _join_bytes(parts, "flags", Flag.NONE),
         tuple(faults),
-        probabilities=np.concatenate(probabilities) if len(probabilities) == len(parts) else None,
+        probabilities=np.concatenate(probabilities)
+        if parts and len(probabilities) == len(parts)
+        else None,
+    )
+
+
+def _join_bytes(parts: Sequence[ScoreColumns], name: str, otherwise: int) -> ByteArray | None:
+    columns: list[ByteArray | None] = [getattr(part, name) for part in parts]
+    if all(column is None for column in columns):
+        return None
+    sizes = [len(part.scores) for part in parts]
+    return np.concatenate(
+        [
+            np.full(size, otherwise, np.uint8) if column is None else column
+            for size, column in zip(sizes, columns, strict=True)
+        ]
     )
 
 
@@ -161,32 +156,6 @@ def _score_slices(
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a judge: its default gives the type, the other fields the rule."""
-
-    name: str
-    default: ParameterScalar
-    description: str
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()
-
-    @property
-    def rule(self) -> str:
-        """The rule in words, for error messages and GetServerInfo."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        if isinstance(self.default, bool):
-            return "true or false"
-        kind = {int: "a whole number", float: "a number", str: "a name"}[type(self.default)]
-        if self.minimum is not None and self.maximum is not None:
-            return f"{kind} from {self.minimum:.15g} to {self.maximum:.15g}"
-        if self.minimum is not None:
-            return f"{kind}, at least {self.minimum:g}"
-        return kind
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
     """A named variant of a judge with its own defaults."""
 
@@ -214,80 +183,51 @@ class Caller:
 
 
 ANONYMOUS = Caller()
-"""Whom judges serve that ask no models."""
+"""Caller for judges that ask no model."""
 
 
-class Judge(Protocol):
-    """A judge with its parameters settled."""
+class Judge(ABC):
+    """A judge with its parameters settled; what stands here is right for one that asks no model.
 
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Which judge this is: all that can change a score is in it."""
-        ...
+    identity          which judge this is: all that can change a score is in it.
+    wants_embeddings  whether groups must bring the caller's vectors; otherwise they must not.
+    wants_spans       whether groups must bring spans; otherwise they must not.
+    needs_expected    whether it compares with an expected text; otherwise it judges a result alone.
+    """
 
-    @property
-    def wants_embeddings(self) -> bool:
-        """Whether groups must bring the caller's vectors; otherwise they must not."""
-        ...
-
-    @property
-    def wants_spans(self) -> bool:
-        """Whether groups must bring spans; otherwise they must not."""
-        ...
-
-    @property
-    def needs_expected(self) -> bool:
-        """Whether it compares with an expected text; otherwise it judges a result by itself."""
-        ...
+    identity: JudgeIdentity
+    wants_embeddings = False
+    wants_spans = False
+    needs_expected = True
 
     @property
     def priced(self) -> bool:
-        """Whether the prices of all models that it may ask are known; true where it asks none."""
-        ...
+        """Whether the prices of all models that it may ask are known."""
+        return True
 
     @property
     def unavailable(self) -> str:
         """Why it can't judge here now, "" when it can."""
-        ...
+        return ""
 
-    def check_api_keys(self, cache: CacheMode) -> None:
+    def check_api_keys(self, cache: CacheMode) -> None:  # noqa: B027 - most need none
         """Raise ModelNotConfigured when it may have to ask a model whose key is missing."""
-        ...
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:
+    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:  # noqa: ARG002
         """Return all that `judge` would ask language models about the groups, cache aside."""
-        ...
+        return ()
 
+    @abstractmethod
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return one score for each context of the groups, in order.
 
         A judge that asks language models does so in time for the caller: what failed, or could not
         be had in time, is the fault of its context only. Cancelling it ends what is under way.
         """
-        ...
 
 
-class LocalJudge:
-    """The members of a judge that asks no language model."""
-
-    wants_embeddings = False
-    wants_spans = False
-    needs_expected = True
-    priced = True
-    unavailable = ""
-
-    def check_api_keys(self, cache: CacheMode) -> None:
-        """Return at once: no key is needed."""
-
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:  # noqa: ARG002
-        """Return nothing: no model is asked."""
-        return ()
-
-
-class PureJudge(LocalJudge, ABC):
+class PureJudge(Judge):
     """A judge that is a pure function of what the groups bring."""
-
-    identity: JudgeIdentity
 
     @abstractmethod
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
@@ -302,36 +242,80 @@ class PureJudge(LocalJudge, ABC):
         return await score_in_slices(self.score, groups, deadline=caller.deadline)
 
 
-class JudgeKind(Protocol):
-    """A kind of judge: says what may be asked of it and builds judges.
+class ComposedJudge(Judge):
+    """A judge that is made of others, and asks what they ask."""
 
-    `build` receives a spec whose profile and parameters have been checked against `profiles`
-    and filled with their defaults.
+    def __init__(self, judges: Sequence[Judge]) -> None:
+        self.judges = tuple(judges)
+        self.wants_embeddings = judges[0].wants_embeddings
+        self.wants_spans = judges[0].wants_spans
+        self.needs_expected = any(judge.needs_expected for judge in judges)
+
+    @property
+    def priced(self) -> bool:
+        """Whether the prices of all models that any of them may ask are known."""
+        return all(judge.priced for judge in self.judges)
+
+    @property
+    def unavailable(self) -> str:
+        """Why the first that can't judge here now can't, "" when all can."""
+        return next((judge.unavailable for judge in self.judges if judge.unavailable), "")
+
+    def check_api_keys(self, cache: CacheMode) -> None:
+        """Raise ModelNotConfigured when one may have to ask a model whose key is missing."""
+        for judge in self.judges:
+            judge.check_api_keys(cache)
+
+    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:
+        """Yield all that they would ask."""
+        for judge in self.judges:
+            yield from judge.planned_calls(groups)
+
+
+class Kind(ABC):
+    """What may be asked of a kind of judge.
+
+    kind            the name requests use.
+    for_embeddings  the parameters of a judge that wants the caller's vectors; None without one.
+    asks_models     whether its judges may ask language models, and so take long and cost money.
     """
 
-    @property
-    def kind(self) -> str:
-        """The name requests use."""
-        ...
+    kind: str
+    for_embeddings: Mapping[str, ParameterScalar] | None = None
+    asks_models = False
 
     @property
+    @abstractmethod
     def profiles(self) -> tuple[Profile, ...]:
         """The profiles, the default first. A judge without variants has one, named ""."""
-        ...
 
-    @property
-    def for_embeddings(self) -> Mapping[str, ParameterScalar] | None:
-        """The parameters of a judge that wants the caller's vectors; None when there is none."""
-        ...
 
-    @property
-    def asks_models(self) -> bool:
-        """Whether its judges may ask language models, and so take long and cost money."""
-        ...
+class JudgeKind(Kind):
+    """Builds judges of one kind."""
 
+    @abstractmethod
     def build(self, spec: JudgeSpec) -> Judge:
-        """Return the judge.
+        """Return the judge of a spec whose parameters are checked, and filled with their defaults.
 
         Raises `errors.ModelNotInstalled` or `errors.ModelNotConfigured` when it can't run here.
         """
-        ...
+
+
+class ComposedKind(Kind):
+    """Builds judges that are made of others, which requests name."""
+
+    asks_models = True
+
+    @abstractmethod
+    def check_members(self, spec: JudgeSpec, field: str) -> None:
+        """Raise InvalidField when the members that a request names can't make a judge.
+
+        `spec` stands at `field` of the request.
+        """
+
+    @abstractmethod
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Judge:
+        """Return the judge of a spec whose members are these. Raises InvalidField below `field`."""
+
+
+AnyKind = JudgeKind | ComposedKind

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from judged_server.domain import QueryGroup, ScoreColumns
 from judged_server.errors import InvalidField
-from judged_server.judges.base import Caller, Judge
+from judged_server.judges.base import Caller, ComposedJudge, Judge
 from judged_server.settings import SettingsError
 from judged_server.statistics.calibration.reliability import Platt
 
@@ -42,22 +42,16 @@ def check_fits(calibrator: Calibrator, identity: JudgeIdentity, field: str) -> N
         raise InvalidField(field, rule)
 
 
-class CalibratedJudge:
+class CalibratedJudge(ComposedJudge):
     """Another judge, whose verdicts get the probabilities of a calibration."""
 
     def __init__(self, inner: Judge, calibrator: Calibrator, field: str) -> None:
         """Raise InvalidField, at `field` of the request, for a calibration of another judge."""
         check_fits(calibrator, inner.identity, field)
+        super().__init__([inner])
         self.inner = inner
         self.calibrator = calibrator
         self.identity = inner.identity.calibrated(calibrator)
-        self.wants_embeddings = inner.wants_embeddings
-        self.wants_spans = inner.wants_spans
-        self.needs_expected = inner.needs_expected
-        self.priced = inner.priced
-        self.unavailable = inner.unavailable
-        self.check_api_keys = inner.check_api_keys
-        self.planned_calls = inner.planned_calls
 
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return the other judge's scores, with probabilities; 0 where there is no score."""

@@ -1,27 +1,23 @@
 """The judge `cascade`: judges in order, each of which settles what it is sure of.
 
-The items that are left to a stage of a cascade, and those of them that its money reaches.
-
-An item is one retrieved text with all expected ones of its group. It is in doubt as far as the
-stage before was unsure of it: with a limit on what a call may cost, those most in doubt go first.
-
-The judge `cascade`: judges in order, each of which settles what it is sure of.
-
 What a stage is asked about is an item: one retrieved text with all expected ones of its group. Its
 best score says whether the stage settles it; what it does not settle goes on. All scores are on one
 scale, the probability where a stage is calibrated, so that one threshold fits all stages.
+
+An item is in doubt as far as the stage before was unsure of it: with a limit on what a call may
+cost, those most in doubt go first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares, stages_sha256
-from judged.values.choices import CacheMode, Flag, Source, Status
+from judged.values.choices import Flag, Source, Status
 from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 
 from judged_server import errors
@@ -31,14 +27,21 @@ from judged_server.domain import (
     FloatArray,
     IntArray,
     JudgeSpec,
-    ParameterScalar,
+    Parameter,
     QueryGroup,
     ScoreColumns,
     VerdictDetail,
     VerdictFault,
 )
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
-from judged_server.judges.base import Caller, Judge, Parameter, Profile, PureJudge
+from judged_server.judges.base import (
+    Caller,
+    ComposedJudge,
+    ComposedKind,
+    Judge,
+    Profile,
+    PureJudge,
+)
 from judged_server.judges.calibrated import CalibratedJudge
 from judged_server.llm.budget.budgets import estimate_calls
 from judged_server.llm.question import PlannedCall
@@ -226,8 +229,6 @@ def _priced(planned_calls: Iterable[PlannedCall]) -> tuple[int, int | None]:
     return calls, cost if known else None
 
 
-_UNKNOWN, _EXHAUSTED = 2, 8
-"""gRPC's codes."""
 _UNSETTLED = (
     "no stage of the cascade was sure of it; add a stage that settles everything, llm for "
     'instance, or ask for "unsettled": "earlier"'
@@ -290,7 +291,7 @@ class MergedVerdicts:
     def give_up(self, places: IntArray) -> None:
         """Note that the money did not reach contexts on which an earlier stage has a verdict."""
         for place in places[self._stages[places] > 0].tolist():
-            self._faults[place] = VerdictFault(place, _EXHAUSTED, "BUDGET", _NO_MONEY)
+            self._faults[place] = VerdictFault(place, "BUDGET", _NO_MONEY)
 
     def columns(self, usage: Usage | None, *, keeps_earlier: bool) -> ScoreColumns:
         """Return the verdicts; what nothing settled abstains, or is that of an earlier stage."""
@@ -301,7 +302,7 @@ class MergedVerdicts:
                 continue
             self._statuses[place] = Status.ABSTAINED
             if place not in self._faults:
-                self._faults[place] = VerdictFault(place, _UNKNOWN, "UNSETTLED", _UNSETTLED)
+                self._faults[place] = VerdictFault(place, "UNSETTLED", _UNSETTLED)
         ok = self._statuses == Status.OK
         faults = [self._faults[place] for place in sorted(self._faults) if not ok[place]]
         return ScoreColumns(
@@ -326,12 +327,10 @@ MOST_ROUNDS = 32
 """How often a stage is asked about more items, once the money that is left is known."""
 
 
-class CascadeKind:
-    """Puts cascades together."""
+class CascadeKind(ComposedKind):
+    """Builds cascades."""
 
     kind = "cascade"
-    asks_models = True
-    for_embeddings: Mapping[str, ParameterScalar] | None = None
     profiles = (
         Profile(
             "",
@@ -349,12 +348,20 @@ class CascadeKind:
         ),
     )
 
-    def build(self, spec: JudgeSpec) -> Cascade:  # noqa: ARG002 - of the protocol
-        """Raise InvalidField: `of_stages` makes a cascade, of judges that are built already."""
-        raise errors.InvalidField("members", _wrong_number(0))
+    def check_members(self, spec: JudgeSpec, field: str) -> None:
+        """Raise InvalidField for too few stages, too many, and for weights."""
+        number = len(spec.members)
+        if not 1 <= number <= MOST_STAGES:
+            rule = f"{number} stages; name 1 to {MOST_STAGES} judges, in the order they are asked"
+            raise errors.InvalidField(f"{field}.members", rule)
+        for place, member in enumerate(spec.members):
+            if member.weight is not None:
+                raise errors.InvalidField(
+                    f"{field}.members[{place}].weight", "is for panels; a stage has none"
+                )
 
-    def of_stages(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Cascade:
-        """Return the cascade of these judges; `spec` stands at `field` of the request.
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Cascade:
+        """Return the cascade.
 
         Raises InvalidField for a threshold of its own, for a stage behind one that settles all, for
         stages on another scale, and for judges that take other things than texts.
@@ -372,18 +379,6 @@ class CascadeKind:
         return Cascade(tuple(stages), str(spec.parameters["unsettled"]), spec.guarantee)
 
 
-def check_stages(spec: JudgeSpec, field: str) -> None:
-    """Raise InvalidField when the members that a request names can't be a cascade."""
-    number = len(spec.members)
-    if not 1 <= number <= MOST_STAGES:
-        raise errors.InvalidField(f"{field}.members", _wrong_number(number))
-    for place, member in enumerate(spec.members):
-        if member.weight is not None:
-            raise errors.InvalidField(
-                f"{field}.members[{place}].weight", "is for panels; a stage has none"
-            )
-
-
 def _check_guarantee(guarantee: ErrorGuarantee, stages: Sequence[Stage], field: str) -> None:
     """Raise InvalidField where the guarantee is of other stages than these."""
     of = stages_sha256([(stage.scoring_key, stage.calibrator) for stage in stages])
@@ -393,10 +388,6 @@ def _check_guarantee(guarantee: ErrorGuarantee, stages: Sequence[Stage], field: 
             "is of other stages, in another order, or of other versions of their judges; make the "
             "cascade anew with `judged frontier`, or leave the guarantee out",
         )
-
-
-def _wrong_number(number: int) -> str:
-    return f"{number} stages; name 1 to {MOST_STAGES} judges, in the order they are asked"
 
 
 def _check_stage(stage: Stage, path: str, *, last: bool) -> None:
@@ -430,11 +421,8 @@ def _check_stage(stage: Stage, path: str, *, last: bool) -> None:
             )
 
 
-class Cascade:
+class Cascade(ComposedJudge):
     """Several judges in order."""
-
-    wants_embeddings = False
-    wants_spans = False
 
     def __init__(
         self,
@@ -442,13 +430,10 @@ class Cascade:
         unsettled: str,
         guarantee: ErrorGuarantee | None = None,
     ) -> None:
+        super().__init__(judges := [stage.judge for stage in stages])
         self.stages = stages
         self.guarantee = guarantee
         self._unsettled = unsettled
-        judges = [stage.judge for stage in stages]
-        self.needs_expected = any(judge.needs_expected for judge in judges)
-        self.priced = all(judge.priced for judge in judges)
-        self.unavailable = next((j.unavailable for j in judges if j.unavailable), "")
         prints = [judge.identity.fingerprint for judge in judges]
         names = [f"{j.identity.kind}/{p[:8]}" for j, p in zip(judges, prints, strict=True)]
         self.identity = JudgeIdentity.build(
@@ -459,11 +444,6 @@ class Cascade:
             VERSION,
             [(f"stage_{place}", text) for place, text in enumerate(prints)],
         )
-
-    def check_api_keys(self, cache: CacheMode) -> None:
-        """Raise ModelNotConfigured when a stage may have to ask a model whose key is missing."""
-        for stage in self.stages:
-            stage.judge.check_api_keys(cache)
 
     def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
         """Yield what the stages would ask, as far as that can be known without asking.

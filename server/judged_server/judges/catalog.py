@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,16 @@ from judged.values.calibrators import Calibrator
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup
-from judged_server.judges.base import Judge, JudgeKind, Parameter, Profile
+from judged_server.judges.base import (
+    AnyKind,
+    ComposedKind,
+    Judge,
+    Profile,
+)
 from judged_server.judges.calibrated import CalibratedJudge, find_calibrator
-from judged_server.judges.cascade import CascadeKind, check_stages
+from judged_server.judges.cascade import CascadeKind
 from judged_server.judges.llm.answers import KIND as ANSWERS
-from judged_server.judges.panel import Member, PanelKind, check_members
+from judged_server.judges.panel import PanelKind
 from judged_server.settings import SettingsError
 
 _MAX_BUILT = 256
@@ -41,7 +45,7 @@ class JudgeCatalog:
 
     def __init__(
         self,
-        kinds: Sequence[JudgeKind],
+        kinds: Sequence[AnyKind],
         default: str,
         calibrations: Mapping[str, Calibrator] | None = None,
     ) -> None:
@@ -103,8 +107,8 @@ class JudgeCatalog:
             return spec
         return replace(spec, kind=kind.kind, parameters={**kind.for_embeddings, **spec.parameters})
 
-    def _offer(self, kind: JudgeKind, profile: Profile) -> Offer:
-        if isinstance(kind, PanelKind | CascadeKind):  # no signature before there are members
+    def _offer(self, kind: AnyKind, profile: Profile) -> Offer:
+        if isinstance(kind, ComposedKind):  # no signature before there are members
             return Offer(kind.kind, profile, "", "")
         try:
             judge = self.choose(JudgeSpec(kind.kind, profile.name))
@@ -144,8 +148,9 @@ class JudgeCatalog:
             guarantee=spec.guarantee,
         )
         _refuse_misplaced(kind, spec, field)
-        if isinstance(kind, PanelKind | CascadeKind):
-            return self._composed(kind, settled, field)
+        if isinstance(kind, ComposedKind):
+            kind.check_members(settled, field)
+            return kind.compose(settled, self._judges(settled, field), field)
         try:
             return kind.build(settled)
         except errors.InvalidField as error:  # it names a place in the spec
@@ -160,14 +165,6 @@ class JudgeCatalog:
         bare = replace(spec, calibration=None, min_score=threshold)
         return CalibratedJudge(self.choose(bare, field), calibrator, path)
 
-    def _composed(self, kind: PanelKind | CascadeKind, spec: JudgeSpec, field: str) -> Judge:
-        if isinstance(kind, CascadeKind):
-            check_stages(spec, field)
-            return kind.of_stages(spec, self._judges(spec, field), field)
-        check_members(spec, field)
-        weights = [1.0 if m.weight is None else m.weight for m in spec.members]
-        return kind.of_members(spec, list(map(Member, self._judges(spec, field), weights)), field)
-
     def _judges(self, spec: JudgeSpec, field: str) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""
         judges = []
@@ -181,7 +178,7 @@ class JudgeCatalog:
         return judges
 
 
-def _refuse_misplaced(kind: JudgeKind, spec: JudgeSpec, field: str) -> None:
+def _refuse_misplaced(kind: AnyKind, spec: JudgeSpec, field: str) -> None:
     """Raise InvalidField for what only judges that are made of others have."""
     if spec.members and kind.kind not in COMPOSED:
         rule = f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
@@ -206,7 +203,7 @@ def _key(spec: JudgeSpec) -> object:
     )
 
 
-def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
+def _profile(kind: AnyKind, name: str, field: str) -> Profile:
     if not name:
         return kind.profiles[0]
     for profile in kind.profiles:
@@ -233,27 +230,10 @@ def settle(
             raise errors.InvalidField(
                 f'{field}["{name[:80]}"]', f"{rule}; {hint}" if hint else rule
             )
-    return {
-        name: _checked(parameter, given[name], f'{field}["{name}"]')
-        if name in given
-        else parameter.default
-        for name, parameter in known.items()
-    }
-
-
-def _checked(parameter: Parameter, value: ParameterScalar, field: str) -> ParameterScalar:
-    wanted = type(parameter.default)
-    if wanted is float and type(value) is int:
-        value = float(value)
-    fits = type(value) is wanted
-    if fits and isinstance(value, int | float) and not isinstance(value, bool):
-        fits = (
-            math.isfinite(value)
-            and (parameter.minimum is None or value >= parameter.minimum)
-            and (parameter.maximum is None or value <= parameter.maximum)
-        )
-    if fits and parameter.choices:
-        fits = value in parameter.choices
-    if not fits:
-        raise errors.InvalidField(field, f"must be {parameter.rule}")
-    return value
+    settled = {name: parameter.default for name, parameter in known.items()}
+    for name, value in given.items():
+        try:
+            settled[name] = known[name].check(value)
+        except ValueError as error:
+            raise errors.InvalidField(f'{field}["{name}"]', f"must be {error}") from None
+    return settled

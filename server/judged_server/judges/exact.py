@@ -13,8 +13,8 @@ import numpy as np
 from judged.values.judges import JudgeIdentity
 
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup, ScoreColumns
-from judged_server.judges.base import Profile, PureJudge
-from judged_server.judges.lexical.tokens import normalise
+from judged_server.judges.base import JudgeKind, Profile, PureJudge
+from judged_server.judges.lexical.texts import normalise
 
 VERBATIM = Profile("verbatim", "the texts are equal, byte for byte", 0.5)
 NORMALIZED = Profile(
@@ -58,13 +58,11 @@ def _equal(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> FloatArray:
     return scores
 
 
-class ExactKind:
+class ExactKind(JudgeKind):
     """Builds `exact` judges."""
 
     kind = "exact"
-    profiles: tuple[Profile, ...] = (VERBATIM, NORMALIZED)
-    for_embeddings = None
-    asks_models = False
+    profiles = (VERBATIM, NORMALIZED)
 
     def build(self, spec: JudgeSpec) -> ExactJudge:
         """Return the judge of a spec whose profile is set."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from judged_server.domain import (
     FloatArray,
     IntArray,
     JudgeSpec,
+    Parameter,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
@@ -24,7 +25,6 @@ from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     LONG_TEXT_POLICIES,
     OVERLOADED,
-    TEXT_TOO_LONG,
     TRUNCATE,
     UNSUPPORTED_TEXT,
     Embedded,
@@ -37,9 +37,10 @@ from judged_server.embedding.runtime.backend import unit_rows
 from judged_server.judges.base import (
     ANONYMOUS,
     Caller,
-    LocalJudge,
-    Parameter,
+    Judge,
+    JudgeKind,
     Profile,
+    join_columns,
     size_of,
 )
 from judged_server.scheduling.concurrency import run_by_size
@@ -47,26 +48,23 @@ from judged_server.scheduling.concurrency import run_by_size
 VERSION = 2
 MIN_SCORE = 0.75
 """The judge's default. Metrics of the family `_similarity` bring a threshold of their own, which is
-in `metrics.families`."""
+in `metrics.measures.formulas`."""
 
 SLICE_COST = 1 << 24
 """Multiplications between two looks at whether the caller is still there: about 10 ms."""
 
 _GROUP_COST = 1 << 16
-_CODES = {UNSUPPORTED_TEXT: 2, TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
-"""gRPC's UNKNOWN, INVALID_ARGUMENT, RESOURCE_EXHAUSTED and INTERNAL."""
-
 BLOCK_CELLS = 1 << 20
 """Cosines of one matrix product: 8 MB, however large the sides."""
 
 _ROUNDING = 1e-12
 
 
-class SemanticKind:
+class SemanticKind(JudgeKind):
     """Builds semantic judges over the embedding models of this server."""
 
     kind = "semantic"
-    asks_models = False
+    for_embeddings: Mapping[str, ParameterScalar] | None = {"model": CALLER}
 
     def __init__(self, embedders: Embedders) -> None:
         self._embedders = embedders
@@ -93,11 +91,6 @@ class SemanticKind:
         )
         return (Profile("", description, MIN_SCORE, (model, long_text)),)
 
-    @property
-    def for_embeddings(self) -> dict[str, ParameterScalar]:
-        """The parameters of a judge that compares the vectors its callers send."""
-        return {"model": CALLER}
-
     def build(self, spec: JudgeSpec) -> SemanticJudge:
         """Return the judge. Raises ModelNotInstalled when its model is not on this server."""
         model = str(spec.parameters.get("model", ""))
@@ -109,7 +102,7 @@ class SemanticKind:
         return SemanticJudge(embedder, long_text, _identify(embedder.card, long_text, min_score))
 
 
-class SemanticJudge(LocalJudge):
+class SemanticJudge(Judge):
     """Scores groups by cosine."""
 
     def __init__(self, embedder: Embedder | None, long_text: str, identity: JudgeIdentity) -> None:
@@ -135,10 +128,10 @@ class SemanticJudge(LocalJudge):
                     list(numbers), self._long_text, caller.deadline
                 )
         texts = _Texts(numbers, embedded)
-        parts: list[_GroupScores] = []
+        parts: list[ScoreColumns] = []
         for part in _slices(groups, dimensions):
             parts += await run_by_size(size, _score_groups, part, texts)
-        return _join(parts)
+        return join_columns(parts)
 
 
 def caller_identity(min_score: float) -> JudgeIdentity:
@@ -151,16 +144,7 @@ def caller_identity(min_score: float) -> JudgeIdentity:
 
 def score_vectors(groups: Sequence[QueryGroup]) -> ScoreColumns:
     """Return the cosine of each context of groups that bring their own vectors."""
-    return _join(_score_groups(groups, _Texts({}, _NOTHING)))
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupScores:
-    """One group's cells, retrieved-major: scores, and where there are any, flags and faults."""
-
-    scores: FloatArray
-    flags: ByteArray | None = None
-    faults: tuple[tuple[int, str, str], ...] = ()
+    return join_columns(_score_groups(groups, _Texts({}, _NOTHING)))
 
 
 class _Texts:
@@ -239,13 +223,13 @@ def _slices(groups: Sequence[QueryGroup], dimensions: int) -> Iterator[Sequence[
             start, cost = end, 0
 
 
-def _score_groups(groups: Sequence[QueryGroup], texts: _Texts) -> list[_GroupScores]:
+def _score_groups(groups: Sequence[QueryGroup], texts: _Texts) -> list[ScoreColumns]:
     return [_score_group(group, texts) for group in groups]
 
 
-def _score_group(group: QueryGroup, texts: _Texts) -> _GroupScores:
+def _score_group(group: QueryGroup, texts: _Texts) -> ScoreColumns:
     if not group.n_contexts:
-        return _GroupScores(np.zeros(0))
+        return ScoreColumns(np.zeros(0))
     if group.embeddings is not None:
         sides = Side(group.embeddings.retrieved), Side(group.embeddings.expected)
         return _without_gaps(cosine_matrix(*sides).ravel(), None, {})
@@ -271,38 +255,22 @@ def _spread(texts: _Texts, side: str, ids: IntArray, cells: IntArray) -> dict[in
 
 def _without_gaps(
     scores: FloatArray, flags: ByteArray | None, faults: dict[int, tuple[str, str]]
-) -> _GroupScores:
+) -> ScoreColumns:
     """Return scores with 0 where there is a fault; a score that is not finite is one."""
     for cell in np.flatnonzero(~np.isfinite(scores)).tolist():
         faults.setdefault(cell, (EMBEDDING_FAILED, "the cosine is not finite"))
+    if not faults:
+        return ScoreColumns(scores, flags=flags)
     scores[list(faults)] = 0.0
-    listed = tuple((cell, *faults[cell]) for cell in sorted(faults))
-    return _GroupScores(scores, flags, listed)
-
-
-def _join(parts: Sequence[_GroupScores]) -> ScoreColumns:
-    offsets = np.cumsum([0, *(len(part.scores) for part in parts)])
-    scores = np.concatenate([np.zeros(0), *(part.scores for part in parts)])
-    flags = None
-    if any(part.flags is not None for part in parts):
-        flags = np.zeros(len(scores), np.uint8)
-        for start, part in zip(offsets, parts, strict=False):
-            if part.flags is not None:
-                flags[start : start + len(part.flags)] = part.flags
-    faults = tuple(
-        VerdictFault(
-            int(start) + cell, _CODES.get(reason, 13), reason, message, reason == OVERLOADED
-        )
-        for start, part in zip(offsets, parts, strict=False)
-        for cell, reason, message in part.faults
-    )
-    statuses = None
-    if faults:
-        statuses = np.full(len(scores), Status.OK, np.uint8)
-        for fault in faults:
-            abstains = fault.reason == UNSUPPORTED_TEXT
-            statuses[fault.index] = Status.ABSTAINED if abstains else Status.ERROR
-    return ScoreColumns(scores, statuses, flags, faults)
+    statuses = np.full(len(scores), Status.OK, np.uint8)
+    for cell, (reason, _) in faults.items():
+        abstains = reason == UNSUPPORTED_TEXT
+        statuses[cell] = Status.ABSTAINED if abstains else Status.ERROR
+    listed = [
+        VerdictFault(cell, reason, message, reason == OVERLOADED)
+        for cell, (reason, message) in sorted(faults.items())
+    ]
+    return ScoreColumns(scores, statuses, flags, tuple(listed))
 
 
 @dataclass(frozen=True, slots=True)

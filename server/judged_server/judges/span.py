@@ -11,8 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import FloatArray, GroupSpans, JudgeSpec, QueryGroup, ScoreColumns
-from judged_server.judges.base import Parameter, Profile, PureJudge
+from judged_server.domain import (
+    FloatArray,
+    GroupSpans,
+    JudgeSpec,
+    Parameter,
+    QueryGroup,
+    ScoreColumns,
+)
+from judged_server.judges.base import JudgeKind, Profile, PureJudge
 
 VERSION = 1
 MIN_SCORE = 0.5
@@ -57,11 +64,11 @@ def overlap(spans: GroupSpans, measure: str) -> FloatArray:
     return scores
 
 
-class SpanKind:
+class SpanKind(JudgeKind):
     """Builds `span` judges."""
 
     kind = "span"
-    profiles: tuple[Profile, ...] = (
+    profiles = (
         Profile(
             "",
             "Overlap of two parts of the same file; texts and the query are not used.",
@@ -77,8 +84,6 @@ class SpanKind:
             ),
         ),
     )
-    for_embeddings = None
-    asks_models = False
 
     def build(self, spec: JudgeSpec) -> SpanJudge:
         """Return the judge of a spec whose parameters are settled."""

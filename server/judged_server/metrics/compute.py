@@ -1,14 +1,10 @@
 """From rankings to a table of metrics: values of queries, means, bounds, counts, signatures.
 
-From rankings to a table of metrics: values of queries, means, bounds, counts, signatures.
-
 The four ways in are `compute_judged` (verdicts), `compute_trec` (qrels and a run), `compute_gains`
-and `merge_values` (values of earlier calls).
-
-One table of metrics that rest on the verdicts of several judges.
-
-A table has one set of rows. So a query that is unsettled under one of the judges is left out of
-all the means; the bounds, which each metric has from its own judge, cover it.
+and `merge_values` (values of earlier calls); `compute_merged` puts together what rests on the
+verdicts of several judges. A table has one set of rows: a query that is unsettled under one of the
+judges is left out of all the means, and the bounds, which each metric has from its own judge, cover
+it.
 """
 
 from __future__ import annotations
@@ -31,8 +27,7 @@ from judged_server.metrics.input.rankings import (
     unjudged_extremes,
     unjudged_mask,
 )
-from judged_server.metrics.input.topics import Topics
-from judged_server.metrics.input.trec import Qrels, rank_run
+from judged_server.metrics.input.trec import Qrels, Topics, rank_run
 from judged_server.metrics.matching import JudgedResults, Unsettled, graded, match, unsettled
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
@@ -168,7 +163,7 @@ def compute_judged(
     if some_missing:
         open_rows = np.concatenate([rows, gaps.groups])
         columns = tuple(
-            _bounded(column, _open_bounds(measure, column, open_rows, gaps))
+            column.bounded(_open_bounds(measure, column, open_rows, gaps))
             for measure, column in zip(measures, columns, strict=True)
         )
     return MetricTable(
@@ -230,7 +225,7 @@ def compute_trec(
             for measure, own, column in zip(measures, seen, columns, strict=True)
         ]
         columns = tuple(
-            _bounded(column, Bounds(ranked.rows, *extent))
+            column.bounded(Bounds(ranked.rows, *extent))
             for column, extent in zip(columns, extents, strict=True)
         )
     n = len(ranked.rows)
@@ -355,11 +350,6 @@ def _open_bounds(measure: Measure, column: MetricColumn, rows: IntArray, gaps: U
     return Bounds(rows, lows, highs)
 
 
-def _bounded(column: MetricColumn, bounds: Bounds) -> MetricColumn:
-    lower, upper = mean(bounds.lowest), mean(bounds.highest)
-    return replace(column, lower=lower, upper=upper, bounds=bounds)
-
-
 @dataclass(frozen=True, slots=True)
 class Judging:
     """Measures, the judged results they are taken from, and how those become rankings.
@@ -405,19 +395,9 @@ def _restricted(judging: Judging, table: MetricTable, rows: IntArray) -> MetricT
         skipped_unsettled=table.counts.skipped_unsettled + len(table.rows) - len(rows),
         retrieved=int(judging.results.n_retrieved[rows].sum()),
     )
-    columns = tuple(_over(column, table.rows, places) for column in table.columns)
-    return replace(table, columns=columns, rows=rows, counts=counts)
-
-
-def _over(column: MetricColumn, rows: IntArray, places: IntArray) -> MetricColumn:
     # Where this judge left nothing open, the values themselves are the bounds.
-    bounds = column.bounds or Bounds(rows, column.values, column.values)
-    values = column.values[places]
-    return replace(
-        column,
-        values=values,
-        mean=mean(values),
-        lower=mean(bounds.lowest),
-        upper=mean(bounds.highest),
-        bounds=bounds,
+    columns = tuple(
+        column.over(places, column.bounds or Bounds(table.rows, column.values, column.values))
+        for column in table.columns
     )
+    return replace(table, columns=columns, rows=rows, counts=counts)

@@ -1,7 +1,5 @@
 """From verdicts to rankings: hits, grades as gains, and what missing verdicts could change.
 
-From verdict matrices to rankings: which results count as hits.
-
     GREEDY_FIRST  by rank, a result takes the first expected text it matches that is still free.
     MAXIMUM       a maximum bipartite matching, and among those the one whose hits come earliest.
     ANY           no pairing: a result hits if it matches anything, an expected text is found if
@@ -13,19 +11,17 @@ agree on the order there is exactly one stable matching. So it makes no differen
 choose in rank order or expected texts choose in index order, and each group is walked along its
 shorter side. A million verdicts then take at most a thousand vectorised steps.
 
-Gains from a judge's grades: rankings for the metrics that weigh them, ndcg first of all.
-
-The judge stands for the assessors of a pool. What was retrieved are the documents that it graded,
-each with the best grade over the expected texts, and an expected text that no result matches is a
+Where a judge gives grades, metrics that weigh them, ndcg first of all, take these as gains. The
+judge stands for the assessors of a pool. What was retrieved are the documents that it graded, each
+with the best grade over the expected texts, and an expected text that no result matches is a
 document with the highest grade that was not retrieved. So the rankings are those that trec_eval
 would make of qrels with these grades; results are not paired with expected texts, and two results
 that say the same both keep their grades.
 
-What missing verdicts could change.
-
-MAXIMUM and ANY are monotone: one more match never loses a hit within any top k. All missing
-verdicts set to "no match", then all to "match", therefore enclose every completion, for every
-metric that never falls when hits are added or move up, as all do that verdicts define.
+Missing verdicts leave groups open. MAXIMUM and ANY are monotone: one more match never loses a hit
+within any top k. All missing verdicts set to "no match", then all to "match", therefore enclose
+every completion, for every metric that never falls when hits are added or move up, as all do that
+verdicts define.
 
 GREEDY_FIRST is not monotone: a new match can make a result take the one expected text that a
 later result needed. Nothing exceeds its upper extreme all the same: no matching has more hits in
@@ -167,13 +163,7 @@ def match(results: JudgedResults, mode: MatchingMode) -> Rankings:
     rankings = rankings_of_hits(results.n_retrieved, hit, results.n_expected)
     if mode is not MatchingMode.ANY:
         return rankings
-    return Rankings(
-        rankings.offsets,
-        rankings.gains,
-        rankings.ideal_offsets,
-        rankings.ideal_gains,
-        _first_ranks(pairs, len(rankings.ideal_gains)),
-    )
+    return replace(rankings, found_ranks=_first_ranks(pairs, len(rankings.ideal_gains)))
 
 
 def greedy_choice(pairs: Pairs, results: JudgedResults) -> IntArray:
@@ -341,13 +331,6 @@ def _rankings(
     )
 
 
-def open_groups(results: JudgedResults) -> IntArray:
-    """Return the groups, ascending, that a missing verdict leaves without a grade: int64."""
-    if results.missing is None:
-        return np.empty(0, np.int64)
-    return np.unique(pairs_where(results, results.missing).group)
-
-
 def _best_of_each(results: JudgedResults) -> FloatArray:
     """Return float64[results]: the largest gain of each over the expected texts of its group."""
     if results.gains is None:
@@ -388,34 +371,24 @@ def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
     """
     if results.missing is None:
         return Unsettled(np.empty(0, np.int64), ())
-    if results.gains is not None:
-        return _ungraded(results, mode)
     gaps = pairs_where(results, results.missing).group
-    if mode is MatchingMode.GREEDY_FIRST:
+    greedy, by_grade = mode is MatchingMode.GREEDY_FIRST, results.gains is not None
+    groups = np.unique(gaps)
+    if greedy and not by_grade:
         groups = _open_to_change(results, results.missing)
-    else:
-        groups = np.unique(gaps)
-    rest = results.take(groups)
-    best = rest.filled(relevant=True)
-    low, high = match(rest, mode), match(best, mode)
-    changes = _hits_differ(low, high)
-    extremes = [low, high]
-    if mode is MatchingMode.GREEDY_FIRST:
-        # One gap has two completions, and both were tried; more have others in between.
-        changes |= np.bincount(gaps, minlength=len(results.n_expected))[groups] > 1
-        extremes.append(match(best, MatchingMode.MAXIMUM))
-    rows = np.flatnonzero(changes)
-    return Unsettled(groups[rows], tuple(extreme.take(rows) for extreme in extremes))
-
-
-def _ungraded(results: JudgedResults, mode: MatchingMode) -> Unsettled:
-    groups = open_groups(results)
     worst, best = (results.take(groups).filled(relevant=yes) for yes in (False, True))
     low, high = match(worst, mode), match(best, mode)
     extremes = [low, high]
-    if mode is MatchingMode.GREEDY_FIRST:
+    if greedy:
         extremes.append(match(best, MatchingMode.MAXIMUM))
-    return Unsettled(groups, tuple(extremes), grade_extremes(worst, best, low, extremes[-1]))
+    if by_grade:
+        return Unsettled(groups, tuple(extremes), grade_extremes(worst, best, low, extremes[-1]))
+    changes = _hits_differ(low, high)
+    if greedy:
+        # One gap has two completions, and both were tried; more have others in between.
+        changes |= np.bincount(gaps, minlength=len(results.n_expected))[groups] > 1
+    rows = np.flatnonzero(changes)
+    return Unsettled(groups[rows], tuple(extreme.take(rows) for extreme in extremes))
 
 
 def _open_to_change(results: JudgedResults, missing: BoolArray) -> IntArray:

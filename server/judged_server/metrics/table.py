@@ -1,14 +1,6 @@
 """What a request for metrics asks for, and the table that it gets.
 
 Which queries count and how they are averaged is up to `compute`.
-
-The choices a caller has when rankings become numbers.
-
-What each choice does is in `matching`, `compute`, `trec`, `qrels` and `table`.
-
-The result of a request for metrics: columns of values, rows of queries, counts.
-
-Which queries count and how they are averaged is up to `compute`.
 """
 
 from __future__ import annotations
@@ -119,6 +111,18 @@ class MetricColumn:
         """The number of queries in the mean."""
         return len(self.values)
 
+    def bounded(self, bounds: Bounds | None) -> MetricColumn:
+        """Return the column with what the values of its queries could be."""
+        lower = None if bounds is None else mean(bounds.lowest)
+        upper = None if bounds is None else mean(bounds.highest)
+        return replace(self, lower=lower, upper=upper, bounds=bounds)
+
+    def over(self, places: IntArray, bounds: Bounds | None) -> MetricColumn:
+        """Return the column over some of its rows, with these bounds, as it is without labels."""
+        values = self.values[places]
+        part = replace(self, values=values, mean=mean(values), corrected=None)
+        return replace(part, query_lower=None, query_upper=None).bounded(bounds)
+
 
 @dataclass(frozen=True, slots=True)
 class MetricSlice:
@@ -211,22 +215,11 @@ def _groups(
 
 def _part(column: MetricColumn, places: IntArray, rows: IntArray) -> MetricColumn:
     """Return a column over some of its rows: `places` among its values, `rows` by number."""
-    values = column.values[places]
-    bounds: Bounds | None = None
-    if column.bounds is not None:
-        inside = np.isin(column.bounds.rows, rows, assume_unique=True)
-        bounds = column.bounds.take(np.flatnonzero(inside))
-    return replace(
-        column,
-        values=values,
-        mean=mean(values),
-        lower=None if bounds is None else mean(bounds.lowest),
-        upper=None if bounds is None else mean(bounds.highest),
-        bounds=bounds,
-        corrected=None,
-        query_lower=None,
-        query_upper=None,
-    )
+    bounds = column.bounds
+    if bounds is not None:
+        inside = np.isin(bounds.rows, rows, assume_unique=True)
+        bounds = bounds.take(np.flatnonzero(inside))
+    return column.over(places, bounds)
 
 
 def _with_intervals(

@@ -1,25 +1,12 @@
 """A table of ratings in, its agreement with intervals out.
 
-A table of ratings, and the units that a bootstrap over its items draws.
-
-The coefficients are in `kappa` and `krippendorff`.
-
-Agreement beyond chance by kappa: Cohen's for two raters, Fleiss's for a fixed panel.
+Kappa is agreement beyond chance, Cohen's for two raters and Fleiss's for a fixed panel;
+Krippendorff's alpha is for any number of raters, with ratings missing (Krippendorff (2011),
+"Computing Krippendorff's Alpha-Reliability": an item with m ratings adds 1 / (m - 1) for each
+ordered pair of its ratings to the coincidence of their categories).
 
 `*_sums` gives what some items add; the function of the coefficient turns such sums, one row a
 resample, into values. NaN means undefined: chance alone would give full agreement.
-
-Krippendorff's alpha: agreement beyond chance of any number of raters, with ratings missing.
-
-Like in `kappa`, values come from sums over items, so that a resample is a sum and no second pass
-over ratings.
-
-Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": an item with m ratings adds
-1 / (m - 1) for each ordered pair of its ratings to the coincidence of their categories.
-
-A table of ratings in, its agreement with intervals out.
-
-The formulas are in `kappa` and `krippendorff`.
 """
 
 from __future__ import annotations

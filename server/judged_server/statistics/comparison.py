@@ -1,13 +1,7 @@
-"""Runs in, comparisons out: every later run against the first.
+"""Runs in, comparisons out: every later run against the first, on the queries that both have.
 
-A run beside the baseline, on the queries that both have.
-
-What is made of the differences is up to `compare` and `corrected_tests`.
-
-The tests of all comparisons of a call, corrected for how many there are.
-
-Comparisons are numbered by metric, then by pair. The tests themselves are in `paired_tests` and
-`sign_flips`. The corrections are of our own: SciPy has no Holm's.
+Comparisons are numbered by metric, then by pair, and tests are corrected for how many there are.
+The corrections are of our own: SciPy has no Holm's.
 """
 
 from __future__ import annotations

@@ -1,26 +1,21 @@
 """Tests of two runs on the same queries, and what such tests can show.
 
-Tests of "there is no difference" over the differences of n queries.
-
-Differences are taken as they come: `compare` has made those of rounding exactly 0.
-
-`scipy.stats` has the first two as well, and gives the same numbers where no sizes are tied but for
+Differences are taken as they come: `comparison` has made those of rounding exactly 0. `scipy.stats`
+has the t-test and Wilcoxon's as well, and gives the same numbers where no sizes are tied but for
 rounding. It takes 0.2 to 0.5 ms a test where these take 0.02, and a call has up to 1,000 of each;
 to load it takes half a second.
 
-The sign-flip test of a mean difference: how often random signs do as well.
-
-If two runs do not differ, each query's difference could as well have had the other sign. The test
-asks for nothing else: no normal distribution, no ranks (Fisher 1935; Smucker, Allan & Carterette
-2007 recommend it for retrieval).
+The sign-flip test says how often random signs make as large a mean difference: if two runs do not
+differ, each query's difference could as well have had the other sign. The test asks for nothing
+else: no normal distribution, no ranks (Fisher 1935; Smucker, Allan & Carterette 2007 recommend it
+for retrieval).
 
 The p-value depends on nothing but differences and seed: signs are bits of PCG64's raw words, whose
-stream NumPy promises to keep, and differences are first rounded to multiples of a power of two
-that makes every sum exact, so that blocks, threads and the order of additions can't change it.
+stream NumPy promises to keep, and differences are first rounded to multiples of a power of two that
+makes every sum exact, so that blocks, threads and the order of additions can't change it.
 
-What a paired t-test can show, given how much the differences vary.
-
-The spread of the differences at hand stands for that of any sample.
+The power is that of the paired t-test. The spread of the differences at hand stands for that of any
+sample.
 """
 
 from __future__ import annotations

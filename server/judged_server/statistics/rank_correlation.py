@@ -2,7 +2,7 @@
 
 Whether two judges order the same systems alike: Kendall's tau-b and AP correlation.
 
-What agreement on single items is stands in `kappa` and `krippendorff`.
+Agreement on single items is in `agreement`.
 
 The systems are taken as a sample of the systems that could have been compared: the interval says
 how far the coefficient would move with other systems, not with other queries.

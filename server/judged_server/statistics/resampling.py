@@ -6,9 +6,9 @@ of items that show them, or clusters, or single items. What a unit is, and the s
 the modules that ask; means over queries have `statistics.intervals`, which also knows what
 percentiles an interval reaches.
 
-The draws of like units are those of `intervals`. Units that stand for many items are
-drawn by NumPy's RandomState, whose numbers are promised never to change, where `Generator` may
-find better ones.
+The draws of like units are those of `intervals`. Units that stand for many items are drawn by
+NumPy's RandomState, whose numbers are promised never to change, where `Generator` may find better
+ones.
 
 Where there would be more units than `MAX_UNITS`, they are dealt at random into as many groups and
 the groups are drawn. Groups of independent items are independent, so that the interval speaks of

@@ -1,13 +1,8 @@
 """The whole pipeline over groups: drop duplicates, judge, match, measure.
 
-Negative references: which retrieved texts match something that should not have been found.
-
-No metric looks at negatives.
-
-The whole pipeline over groups: drop duplicates, judge, match, measure.
-
-Groups may come in parts. Once a part is judged, what stays of it are a few bytes a verdict, the
-ids of its queries, and the metadata that slices are made by.
+Groups may come in parts. Once a part is judged, what stays of it are a few bytes a verdict, the ids
+of its queries, and the metadata that slices are made by. No metric looks at negative references:
+what matches one is told.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from judged.values.calibrators import Calibrator
 
 from judged_server.embedding.base import Embedder, Embedders, ModelCard
 from judged_server.errors import JudgedError, ModelNotConfigured, ModelNotInstalled, did_you_mean
-from judged_server.judges.base import JudgeKind
+from judged_server.judges.base import AnyKind
 from judged_server.judges.cascade import CascadeKind
 from judged_server.judges.catalog import COMPOSED, JudgeCatalog, Offer
 from judged_server.judges.llm.answers import KIND as ANSWERS
@@ -54,7 +54,7 @@ class Offerings(dict[Allowed, Offering]):
 
     def __init__(
         self,
-        kinds: Sequence[JudgeKind],
+        kinds: Sequence[AnyKind],
         embedders: Embedders,
         chat_models: ChatModels | None,
         rubrics: Mapping[str, Rubric],
@@ -118,7 +118,7 @@ class Offerings(dict[Allowed, Offering]):
                 asked, listed = some if some.listed() else None, some.listed
         if allowed.models is not None:
             embedders = _AllowedEmbedders(self._embedders, allowed.models)
-        kinds: list[JudgeKind] = [*self._kinds, SemanticKind(embedders)]
+        kinds: list[AnyKind] = [*self._kinds, SemanticKind(embedders)]
         if any(rubric.judges_contexts for rubric in rubrics.values()):
             kinds.append(LlmKind(asked, rubrics, self._model_caller))
         kinds += [PanelKind(), CascadeKind()]
@@ -129,7 +129,7 @@ class Offerings(dict[Allowed, Offering]):
         scoring = Scoring(answers, self._calibrations)
         return Offering(catalog, scoring, tuple(rubrics.values()), listed, embedders)
 
-    def _default(self, kinds: Sequence[JudgeKind], allowed: Allowed) -> str:
+    def _default(self, kinds: Sequence[AnyKind], allowed: Allowed) -> str:
         """Return the server's default judge, or the first that may stand in its place.
 
         Raises SettingsError where none may.

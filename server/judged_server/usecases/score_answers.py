@@ -46,8 +46,6 @@ MAX_WAITING = 64
 _MAX_BUILT = 256
 _SEND_S = 0.0003
 """About what it takes to write one score: time that the last ones of a large call need."""
-_INTERNAL = 13
-"""gRPC's code of a bug."""
 
 _NO_TIME = fault(
     Reason.TIMEOUT,
@@ -269,7 +267,7 @@ class _Run:
             ref = secrets.token_hex(8)
             _log.error("bug", ref=ref, exc_info=error)
             bug = errors.InternalFault(ref)
-            return scorer.missing(item, VerdictFault(0, _INTERNAL, bug.reason, bug.message))
+            return scorer.missing(item, VerdictFault(0, bug.reason, bug.message))
 
     def _facts(self, scorer: AnswerScorer, item: AnswerItem) -> object:
         """Return all that a score depends on, and nothing that two tries may differ in."""

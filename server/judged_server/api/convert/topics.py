@@ -8,8 +8,7 @@ from judged.v1 import metrics_pb2, statistics_service_pb2
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.rankings import refuse_first
-from judged_server.metrics.input.topics import Topics
-from judged_server.metrics.input.trec import Qrels
+from judged_server.metrics.input.trec import Qrels, Topics
 
 _DOUBLE_BYTES = 8
 _LARGEST_GRADE = (1 << 31) - 1

@@ -22,6 +22,7 @@ from judged.values.judges import JudgeIdentity
 
 from judged_server import errors
 from judged_server.api.convert.judging import write_identity
+from judged_server.api.status import fault_code
 from judged_server.domain import (
     BoolArray,
     ByteArray,
@@ -123,7 +124,8 @@ def reason_number(name: str) -> ErrorReason.ValueType:
 def write_fault(fault: VerdictFault) -> verdicts_pb2.VerdictError:
     """Return the message of one missing verdict's reason."""
     reason = reason_number(fault.reason)
-    return write_fields(verdicts_pb2.VerdictError, fault, reason=reason)
+    code = fault_code(fault.reason)
+    return write_fields(verdicts_pb2.VerdictError, fault, reason=reason, code=code)
 
 
 def write_counts(counts: VerdictCounts) -> verdicts_pb2.VerdictCounts:

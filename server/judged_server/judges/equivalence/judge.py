@@ -1,15 +1,12 @@
 """The judge `answer_equivalence`: whether an answer says the same as one of the expected ones.
 
-The model: a logistic one and boosted trees over the same features, their logits averaged.
-
-It is plain arrays in one file, made by `python -m benchmarks.equivalence.train`. Whatever a sum
-runs over, it runs in the same order, or over whole numbers: the score of an item is the same to the
-last bit whichever items stand beside it.
-
-The judge `answer_equivalence`: whether an answer says the same as one of the expected ones.
-
 The expected texts of a group are alternatives. The judge sees all of them at once and gives a
 retrieved text, the answer, one score, which all contexts of the answer have.
+
+The model is a logistic one and boosted trees over the same features, their logits averaged: plain
+arrays in one file, made by `python -m benchmarks.equivalence.train`. Whatever a sum
+runs over, it runs in the same order, or over whole numbers: the score of an item is the same to the
+last bit whichever items stand beside it.
 """
 
 from __future__ import annotations
@@ -42,6 +39,7 @@ from judged_server.judges.base import (
     ANONYMOUS,
     SLICE_COST,
     Caller,
+    JudgeKind,
     Profile,
     PureJudge,
     score_in_slices,
@@ -153,8 +151,6 @@ are too rare among the labelled ones for the model to learn it."""
 
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LETTER = re.compile(r"[^\W\d_]")
-_INVALID_ARGUMENT = 3
-_UNKNOWN = 2
 _TOO_LONG = (
     f"answer_equivalence was made for short answers, up to {MAX_WORDS} words: shorten the text, or "
     "use another judge, llm for instance"
@@ -262,11 +258,11 @@ def features_of(items: Sequence[JudgedAnswer]) -> dict[str, FloatArray]:
 
 
 def _abstained(misfit: str) -> tuple[Status, VerdictFault]:
-    return Status.ABSTAINED, VerdictFault(0, _UNKNOWN, UNSUPPORTED_TEXT, misfit)
+    return Status.ABSTAINED, VerdictFault(0, UNSUPPORTED_TEXT, misfit)
 
 
 def _not_assessable(reason: str, message: str) -> tuple[Status, VerdictFault]:
-    return Status.NOT_ASSESSABLE, VerdictFault(0, _INVALID_ARGUMENT, reason, message)
+    return Status.NOT_ASSESSABLE, VerdictFault(0, reason, message)
 
 
 def _columns(
@@ -312,11 +308,11 @@ def shipped_calibration(kind: str, scoring_key: str) -> Platt | None:
     return Platt(slope, intercept)
 
 
-class EquivalenceKind:
+class EquivalenceKind(JudgeKind):
     """Builds `answer_equivalence` judges."""
 
     kind = "answer_equivalence"
-    profiles: tuple[Profile, ...] = (
+    profiles = (
         Profile(
             "",
             "Whether a short English answer says the same as one of the expected ones; all "
@@ -324,8 +320,6 @@ class EquivalenceKind:
             MIN_SCORE,
         ),
     )
-    for_embeddings = None
-    asks_models = False
 
     def build(self, spec: JudgeSpec) -> EquivalenceJudge:
         """Return the judge of a spec. Raises ValueError for a model of other features."""

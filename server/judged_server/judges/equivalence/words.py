@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.judges.lexical.tokens import STOPWORDS
+from judged_server.domain import IntArray
+from judged_server.judges.lexical.texts import STOPWORDS
 from judged_server.metrics.text.porter_stemmer import stem
 
 MAX_WORDS = 200
@@ -219,28 +219,15 @@ class _Numbers(dict[str, int]):
 class Reading:
     """The words of a list of texts in a row: text i owns the entries `first[i]:first[i + 1]`.
 
-    `words` (int64) has the number of each word. The other columns say what the word of each number
-    is; `stems` numbers those that stand for several words.
+    `words` (int64) has the number of each word, and `facts` a column for each field of Word by that
+    number, in which `stem` is the number of the stem. `stem_numbers` has that of each stem.
     """
 
     texts: Sequence[str]
     words: IntArray
     first: IntArray
-    stems: IntArray
+    facts: dict[str, NDArray[Any]]
     stem_numbers: dict[str, int]
-    stop: BoolArray
-    article: BoolArray
-    negation: BoolArray
-    hedge: BoolArray
-    contrast: BoolArray
-    refusing: BoolArray
-    capital: BoolArray
-    numbers: FloatArray
-    year: BoolArray
-    month: IntArray
-    length: IntArray
-    letters: NDArray[np.uint64]
-    initials: Sequence[str]
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Reading:
@@ -251,28 +238,27 @@ class Reading:
         for text in texts:
             flat.extend(map(numbers.__getitem__, words_of(text)))
             first.append(len(flat))
+        stem_numbers = _Numbers()
         known = [read_word(word) for word in numbers]
-        stem_numbers: dict[str, int] = {}
-        stems = [stem_numbers.setdefault(word.stem, len(stem_numbers)) for word in known]
-        columns = list(zip(*known, strict=True)) if known else [()] * len(Word._fields)
-        column = dict(zip(Word._fields, columns, strict=True))
-        return cls(
-            texts,
-            np.array(flat, np.int64),
-            np.array(first, np.int64),
-            np.array(stems, np.int64),
-            stem_numbers,
-            np.array(column["stop"], np.bool_),
-            np.array(column["article"], np.bool_),
-            np.array(column["negation"], np.bool_),
-            np.array(column["hedge"], np.bool_),
-            np.array(column["contrast"], np.bool_),
-            np.array(column["refusing"], np.bool_),
-            np.array(column["capital"], np.bool_),
-            np.array(column["number"], np.float64),
-            np.array(column["year"], np.bool_),
-            np.array(column["month"], np.int64),
-            np.array(column["length"], np.int64),
-            np.array(column["letters"], np.uint64),
-            column["initial"],
-        )
+        rows = [(stem_numbers[word.stem], *word[1:]) for word in known]
+        columns = zip(*rows, strict=True) if rows else [()] * len(_KINDS)
+        facts: dict[str, NDArray[Any]] = {
+            name: np.array(column, kind)
+            for (name, kind), column in zip(_KINDS.items(), columns, strict=True)
+        }
+        whole = np.array(flat, np.int64), np.array(first, np.int64)
+        return cls(texts, *whole, facts, stem_numbers)
+
+
+_KINDS = {
+    "stem": np.int64,
+    **dict.fromkeys(("stop", "article", "negation", "hedge", "contrast", "refusing"), np.bool_),
+    "capital": np.bool_,
+    "number": np.float64,
+    "year": np.bool_,
+    "month": np.int64,
+    "length": np.int64,
+    "letters": np.uint64,
+    "initial": object,
+}
+"""The types of the columns of Word."""

@@ -1,9 +1,8 @@
 """The judge `token_overlap`: a retrieved text matches when it has enough of the expected words.
 
-How long a phrase of an expected text stands word for word in a retrieved text.
-
-A phrase is two to four neighbours among the content tokens of an expected text, joined by single
-spaces, and is found wherever the normal form of a retrieved text has it, even inside words.
+Its profile `weighted` looks for phrases too. A phrase is two to four neighbours among the content
+tokens of an expected text, joined by single spaces, and is found wherever the normal form of a
+retrieved text has it, even inside words.
 """
 
 from __future__ import annotations
@@ -21,19 +20,21 @@ from judged_server.domain import (
     FloatArray,
     IntArray,
     JudgeSpec,
+    Parameter,
     QueryGroup,
     ScoreColumns,
 )
-from judged_server.judges.base import Parameter, Profile, PureJudge
-from judged_server.judges.lexical.texts import Batch, Texts
-from judged_server.judges.lexical.tokens import (
+from judged_server.judges.base import JudgeKind, Profile, PureJudge
+from judged_server.judges.lexical.texts import (
     NEGATIONS,
     PUBLISHED,
     STOPWORDS,
     UNICODE,
+    Batch,
     KeyArray,
     KeyIndex,
     TextForm,
+    Texts,
     TokenTable,
     ranges,
 )
@@ -270,13 +271,11 @@ class RatioJudge(PureJudge):
         return scores
 
 
-class TokenOverlapKind:
+class TokenOverlapKind(JudgeKind):
     """Builds `token_overlap` judges."""
 
     kind = "token_overlap"
-    profiles: tuple[Profile, ...] = (CLASSIC, WEIGHTED, ANY_LANGUAGE)
-    for_embeddings = None
-    asks_models = False
+    profiles = (CLASSIC, WEIGHTED, ANY_LANGUAGE)
 
     def build(self, spec: JudgeSpec) -> RatioJudge | WeightedOverlapJudge:
         """Return the judge of a spec whose profile and parameters are set."""

@@ -14,10 +14,10 @@ from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
 from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import TIE_TOLERANCE, ParameterScalar, VerdictFault
+from judged_server.domain import TIE_TOLERANCE, Parameter, ParameterScalar, VerdictFault
 from judged_server.domain.answers import AnswerItem, AnswerScore
 from judged_server.errors import ModelNotConfigured
-from judged_server.judges.base import Parameter, Profile
+from judged_server.judges.base import Profile
 from judged_server.judges.llm.judge import (
     MODEL,
     NO_CONFIGURATION,

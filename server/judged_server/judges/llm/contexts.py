@@ -19,7 +19,6 @@ from judged_server.domain import (
     VerdictSample,
 )
 from judged_server.judges.llm.scoring import (
-    CODES,
     NO_QUORUM,
     Answers,
     Vote,
@@ -170,6 +169,6 @@ def to_columns(all_votes: Sequence[ContextVotes], places: IntArray, nothing: Usa
 def _fault(index: int, vote: Vote, context_votes: ContextVotes) -> VerdictFault:
     reason = vote.reason or Reason.NO_QUORUM
     if vote.decisive is None:
-        return VerdictFault(index, CODES[reason], reason, NO_QUORUM)
+        return VerdictFault(index, reason, NO_QUORUM)
     parsed = context_votes.parsed_replies[vote.decisive]
-    return VerdictFault(index, CODES[reason], reason, parsed.message, parsed.retryable)
+    return VerdictFault(index, reason, parsed.message, parsed.retryable)

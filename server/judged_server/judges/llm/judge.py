@@ -9,9 +9,15 @@ from typing import Protocol
 from judged.values.choices import CacheMode
 from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import IntArray, JudgeSpec, ParameterScalar, QueryGroup, ScoreColumns
+from judged_server.domain import (
+    IntArray,
+    JudgeSpec,
+    Parameter,
+    QueryGroup,
+    ScoreColumns,
+)
 from judged_server.errors import InvalidField, ModelNotConfigured
-from judged_server.judges.base import Caller, Parameter, Profile, size_of
+from judged_server.judges.base import Caller, Judge, JudgeKind, Profile, size_of
 from judged_server.judges.llm.contexts import (
     ContextVotes,
     TextContext,
@@ -66,12 +72,11 @@ class AskableModels(Protocol):
         ...
 
 
-class LlmKind:
+class LlmKind(JudgeKind):
     """Builds `llm` judges over the language models of this server, None if it has none."""
 
     kind = "llm"
     asks_models = True
-    for_embeddings: Mapping[str, ParameterScalar] | None = None
 
     def __init__(
         self, models: AskableModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
@@ -159,18 +164,13 @@ def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:
         )
 
 
-class LlmJudge:
+class LlmJudge(Judge):
     """Scores contexts by asking a language model."""
-
-    wants_embeddings = False
-    wants_spans = False
 
     def __init__(self, model_caller: ModelCaller, asked: AskedRubric, min_score: float) -> None:
         self._model_caller = model_caller
         self._asked = asked
         self.needs_expected = EXPECTED_TEXT in asked.rubric.fields
-        self.priced = asked.priced
-        """Whether the prices of all models that may answer are known."""
         parts = asked.signature_parts()
         if asked.logprobs:
             parts.append(("scoring", LOGPROBS))
@@ -178,6 +178,11 @@ class LlmJudge:
             LlmKind.kind, "", min_score, parts, VERSION, asked.key_parts()
         )
         self.identity = replace(identity, max_grade=asked.rubric.max_grade)
+
+    @property
+    def priced(self) -> bool:
+        """Whether the prices of all models that may answer are known."""
+        return self._asked.priced
 
     @property
     def unavailable(self) -> str:

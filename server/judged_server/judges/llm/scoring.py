@@ -41,27 +41,6 @@ MAX_RAW_REPLIES_BYTES = 1 << 20
 """The replies kept of one score, together; those that come later are left out."""
 MAX_RAW_REPLY_BYTES = 64 << 10
 
-CODES = {
-    Reason.TIMEOUT: 4,
-    Reason.RATE_LIMITED: 8,
-    Reason.PROVIDER_UNREACHABLE: 14,
-    Reason.PROVIDER_ERROR: 14,
-    Reason.PROVIDER_REFUSED_KEY: 9,
-    Reason.BREAKER_OPEN: 14,
-    Reason.REFUSED: 2,
-    Reason.UNPARSABLE: 2,
-    Reason.SCHEMA: 13,
-    Reason.REPLY_TRUNCATED: 13,
-    Reason.NO_QUORUM: 2,
-    Reason.NOT_CACHED: 9,
-    Reason.BUDGET: 8,
-    Reason.EMPTY_ANSWER: 9,
-    Reason.NO_CONTEXT: 9,
-    Reason.NO_CLAIMS: 9,
-    Reason.MARKER_REPEATED: 2,
-}
-"""gRPC's codes: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION, INTERNAL;
-UNKNOWN for a model that answered, but not with a verdict."""
 CHECKED_AT_ONCE = 8
 """Checks of one score that are under way at once."""
 NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"
@@ -286,7 +265,7 @@ class SampleResult:
 
 def fault(reason: Reason, message: str, *, retryable: bool = False) -> VerdictFault:
     """Return why a score is missing, with the code that fits the reason."""
-    return VerdictFault(0, CODES[reason], reason, message, retryable)
+    return VerdictFault(0, reason, message, retryable)
 
 
 def fault_of(parsed: ParsedReply) -> VerdictFault:

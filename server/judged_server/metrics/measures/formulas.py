@@ -1,93 +1,35 @@
-"""Ranking metrics: what a metric is, the formulas, and the tables that declare them.
-
-Precision, recall, F1, hit rate, MRR, AP, nDCG, R-precision: formulas and declarations.
+"""Ranking metrics: what a metric is, the formulas, and the table that declares them.
 
 Every function takes (rankings of n queries, parameters, cutoff k or None) and returns float64[n]
-in [0, 1]. Values equal trec_eval's where it has the measure; sums run in its order.
+in [0, 1]. Values equal trec_eval's where it has the measure; sums run in its order. A cutoff k cuts
+the ranking before anything else.
 
-Metrics that weigh ranks by how far a reader gets: the formulas and their declarations.
+Bpref, inferred AP and the share that was judged are for judgements that are incomplete: verdicts
+leave nothing unjudged, so that no matching mode has them. They are for qrels, for groups that are
+matched by document id, and for gains, where everything retrieved counts as judged.
 
-Context precision, hybrid log rank, ERR and RBP with its residual. A cutoff k cuts the ranking
-before anything else.
-
-Metrics for judgements that are incomplete: the formulas and their declarations.
-
-Bpref, inferred AP and the share that was judged. Verdicts leave nothing unjudged, so that no
-matching mode has them: they are for qrels, for groups that are matched by document id, and for
-gains, where everything retrieved counts as judged.
-
-Metrics that bring a judge of their own: `precision_exact`, `recall_similarity@5` and the like.
-
-A family is a few metrics over the verdicts of one fixed judge, in mode ANY, whatever judge and
-matching a request names.
+A family (`precision_exact`, `recall_similarity@5`) is a few metrics over the verdicts of one fixed
+judge, in mode ANY, whatever judge and matching a request names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
-from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.domain import BoolArray, FloatArray, IntArray, Parameter, ParameterScalar
 from judged_server.metrics.input.rankings import Rankings, offsets_of, ratio
 from judged_server.metrics.table import MatchingMode
 
-ParameterValue = str | float
-Parameters = Mapping[str, ParameterValue]
+Parameters = Mapping[str, ParameterScalar]
 MetricFunction = Callable[[Rankings, Parameters, int | None], FloatArray]
 
 ALL_MODES = tuple(MatchingMode)
 PAIRED_MODES = (MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM)
 """For metrics that would leave [0, 1] if two results could count for one expected text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A parameter that is one of a few words."""
-
-    name: str
-    default: str
-    choices: tuple[str, ...]
-    description: str
-
-    @property
-    def rule(self) -> str:
-        """What a value must be, in words."""
-        return "one of " + ", ".join(self.choices)
-
-    def read(self, text: str) -> str:
-        """Return the value that `text` stands for. Raises ValueError when it breaks the rule."""
-        if text not in self.choices:
-            raise ValueError(self.rule)
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A parameter that is a finite number from `minimum` to `maximum`, both included."""
-
-    name: str
-    default: float
-    minimum: float
-    maximum: float
-    description: str
-
-    @property
-    def rule(self) -> str:
-        """What a value must be, in words."""
-        return f"a number from {self.minimum:g} to {self.maximum:g}"
-
-    def read(self, text: str) -> float:
-        """Return the value that `text` stands for. Raises ValueError when it breaks the rule."""
-        try:
-            value = float(text)
-        except ValueError:
-            raise ValueError(self.rule) from None
-        # The comparison refuses NaN too. float() takes more than people write: "1_0", "\u0663".
-        if not self.minimum <= value <= self.maximum or "_" in text or not text.isascii():
-            raise ValueError(self.rule)
-        return value + 0.0  # -0.0 becomes 0.0, which prints one way
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +41,7 @@ class Metric:
     retrieved and where there is nothing to find, but for `judged` and `rbp_residual`, which say
     how sure other metrics are. `modes` are the matching modes that define it; none, if verdicts
     do not. `version` goes up when a change of the function changes numbers. `family` is the name
-    of the family (`families`) whose judge decides; empty when the request's does. `graded` metrics
+    of the family (`FAMILIES`) whose judge decides; empty when the request's does. `graded` metrics
     weigh gains, and so see those too that a relevance level takes as not relevant. `pooled` ones
     ask which documents were judged, which verdicts don't say.
     """
@@ -108,7 +50,7 @@ class Metric:
     description: str
     reference: str
     function: MetricFunction
-    parameters: tuple[Choice | Number, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
     modes: tuple[MatchingMode, ...] = ALL_MODES
     version: int = 1
     family: str = ""
@@ -195,79 +137,6 @@ def _exponential_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> F
         return plain
     shift = np.maximum(top - _LARGE_EXPONENT, 0.0)[query]
     return np.where(shift == 0.0, plain, np.exp2(gains - shift) - np.exp2(-shift))
-
-
-RANKING_METRICS = (
-    Metric(
-        name="precision",
-        description="Hits in the top k divided by k; without k, hits divided by retrieved.",
-        reference=f"{_TREC_EVAL}: P",
-        function=_precision,
-    ),
-    Metric(
-        name="recall",
-        description="Relevant items found in the top k divided by all relevant items.",
-        reference=f"{_TREC_EVAL}: recall",
-        function=_recall,
-    ),
-    Metric(
-        name="f1",
-        description="Harmonic mean of precision and recall at k, 0 when both are 0.",
-        reference="C. J. van Rijsbergen, Information Retrieval, 2nd ed., 1979, chapter 7",
-        function=_f1,
-    ),
-    Metric(
-        name="hit_rate",
-        description="1 if the top k hold any hit, else 0.",
-        reference=f"{_TREC_EVAL}: success",
-        function=_hit_rate,
-    ),
-    Metric(
-        name="mrr",
-        description="1 divided by the rank of the first hit, 0 if it lies beyond k.",
-        reference=f"{_TREC_EVAL}: recip_rank",
-        function=_mrr,
-    ),
-    Metric(
-        name="ap",
-        description="Sum of the precision at each hit in the top k divided by all relevant items.",
-        reference=f"{_TREC_EVAL}: map_cut",
-        function=_ap,
-        parameters=(
-            Choice(
-                name="divisor",
-                default="relevant",
-                choices=("relevant", "min"),
-                description="Divide by all relevant items, or by min(k, relevant items).",
-            ),
-        ),
-        modes=PAIRED_MODES,
-    ),
-    Metric(
-        name="ndcg",
-        description="Gains discounted by log2(rank + 1), summed over the top k, over the best sum.",
-        reference="Jarvelin and Kekalainen, ACM TOIS 20(4), 2002, as trec_eval's ndcg_cut",
-        function=_ndcg,
-        parameters=(
-            Choice(
-                name="gain",
-                default="linear",
-                choices=("linear", "exponential"),
-                description="The grade itself, or 2^grade - 1.",
-            ),
-        ),
-        modes=PAIRED_MODES,
-        graded=True,
-    ),
-    Metric(
-        name="r_precision",
-        description="Hits in the top R divided by R, the number of relevant items.",
-        reference=f"{_TREC_EVAL}: Rprec",
-        function=_r_precision,
-        modes=PAIRED_MODES,
-    ),
-)
-"""The metrics of this family, in the order GetServerInfo lists them."""
 
 
 _OWN = 'the page "Metrics" of the documentation'
@@ -363,81 +232,9 @@ def _shares(rankings: Rankings) -> FloatArray:
     return rankings.hits.gain / top[rankings.hits.query]
 
 
-_PERSISTENCE = Number(
-    name="p",
-    default=0.8,
-    minimum=0.0,
-    maximum=0.9999,
-    description="Persistence: how likely a reader goes on from one rank to the next.",
+_PERSISTENCE = Parameter(
+    "p", 0.8, "Persistence: how likely a reader goes on from one rank to the next.", 0.0, 0.9999
 )
-
-WEIGHTED_METRICS = (
-    Metric(
-        name="context_precision",
-        description="Relevance / rank summed over what was retrieved, over the sum of 1 / rank.",
-        reference=_OWN,
-        function=_context_precision,
-        modes=PAIRED_MODES,
-        graded=True,
-    ),
-    Metric(
-        name="hybrid_log_rank",
-        description="alpha * recall + (1 - alpha) * the mean log rank credit of relevant items.",
-        reference=_OWN,
-        function=_hybrid_log_rank,
-        parameters=(
-            Number(
-                name="gamma",
-                default=1.0,
-                minimum=0.0,
-                maximum=1e100,
-                description="How steeply the first ranks lose credit; 0 is a straight line.",
-            ),
-            Number(
-                name="alpha",
-                default=0.5,
-                minimum=0.0,
-                maximum=1.0,
-                description="The share of recall; the rest is rank credit.",
-            ),
-        ),
-    ),
-    Metric(
-        name="err",
-        description="Expected reciprocal rank at which a reader is satisfied.",
-        reference="Chapelle, Metzler, Zhang and Grinspan, CIKM 2009",
-        function=_err,
-        parameters=(
-            Number(
-                name="max_grade",
-                default=1.0,
-                minimum=1.0,
-                maximum=100.0,
-                description="The top of the grades' scale; larger grades count as this one.",
-            ),
-        ),
-        modes=PAIRED_MODES,
-        graded=True,
-    ),
-    Metric(
-        name="rbp",
-        description="Rank-biased precision: (1 - p) * sum of relevance * p^(rank - 1).",
-        reference="Moffat and Zobel, ACM TOIS 27(1), 2008",
-        function=_rbp,
-        parameters=(_PERSISTENCE,),
-        modes=PAIRED_MODES,
-        graded=True,
-    ),
-    Metric(
-        name="rbp_residual",
-        description="The most that rbp could gain from ranks behind the last; 1 of no ranks.",
-        reference="Moffat and Zobel, ACM TOIS 27(1), 2008",
-        function=_rbp_residual,
-        parameters=(_PERSISTENCE,),
-        modes=PAIRED_MODES,
-    ),
-)
-"""The metrics of this family, in the order GetServerInfo lists them."""
 
 
 _INFAP_EPSILON = 0.00001
@@ -488,35 +285,6 @@ def _counts(mask: BoolArray) -> IntArray:
     return offsets_of(mask.astype(np.int64))
 
 
-POOLED_METRICS = (
-    Metric(
-        name="bpref",
-        description="Mean over relevant items of 1 - the share of judged others ranked above.",
-        reference="Buckley and Voorhees, SIGIR 2004, as trec_eval's bpref",
-        function=_bpref,
-        modes=(),
-        pooled=True,
-    ),
-    Metric(
-        name="judged",
-        description="Documents in the top k that have a judgement, divided by documents there.",
-        reference="ir_measures (https://ir-measur.es): Judged",
-        function=_judged,
-        modes=(),
-        pooled=True,
-    ),
-    Metric(
-        name="infap",
-        description="AP with the precision above each hit inferred from the documents judged.",
-        reference="Yilmaz and Aslam, CIKM 2006, as trec_eval's infAP",
-        function=_infap,
-        modes=(),
-        pooled=True,
-    ),
-)
-"""The metrics of this family, in the order GetServerInfo lists them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Family:
     """The judge behind a family: its kind, profile and threshold. `matches` says it in words."""
@@ -547,22 +315,185 @@ FAMILIES = {
 
 _MEMBERS = ("precision", "recall", "f1", "hybrid_log_rank")
 
-
-def family_metric(metric: Metric, family: Family) -> Metric:
-    """Return the metric as a member of a family."""
-    return replace(
-        metric,
-        name=f"{metric.name}_{family.name}",
-        description=f"{metric.name} without pairing, where texts match that {family.matches}.",
-        modes=(MatchingMode.ANY,),
-        family=family.name,
-    )
-
-
-FAMILY_METRICS = tuple(
-    family_metric(metric, family)
-    for family in FAMILIES.values()
-    for metric in RANKING_METRICS + WEIGHTED_METRICS
-    if metric.name in _MEMBERS
+_ALL = (
+    Metric(
+        "precision",
+        "Hits in the top k divided by k; without k, hits divided by retrieved.",
+        f"{_TREC_EVAL}: P",
+        _precision,
+    ),
+    Metric(
+        "recall",
+        "Relevant items found in the top k divided by all relevant items.",
+        f"{_TREC_EVAL}: recall",
+        _recall,
+    ),
+    Metric(
+        "f1",
+        "Harmonic mean of precision and recall at k, 0 when both are 0.",
+        "C. J. van Rijsbergen, Information Retrieval, 2nd ed., 1979, chapter 7",
+        _f1,
+    ),
+    Metric(
+        "hit_rate",
+        "1 if the top k hold any hit, else 0.",
+        f"{_TREC_EVAL}: success",
+        _hit_rate,
+    ),
+    Metric(
+        "mrr",
+        "1 divided by the rank of the first hit, 0 if it lies beyond k.",
+        f"{_TREC_EVAL}: recip_rank",
+        _mrr,
+    ),
+    Metric(
+        "ap",
+        "Sum of the precision at each hit in the top k divided by all relevant items.",
+        f"{_TREC_EVAL}: map_cut",
+        _ap,
+        parameters=(
+            Parameter(
+                "divisor",
+                "relevant",
+                "Divide by all relevant items, or by min(k, relevant items).",
+                choices=("relevant", "min"),
+            ),
+        ),
+        modes=PAIRED_MODES,
+    ),
+    Metric(
+        "ndcg",
+        "Gains discounted by log2(rank + 1), summed over the top k, over the best sum.",
+        "Jarvelin and Kekalainen, ACM TOIS 20(4), 2002, as trec_eval's ndcg_cut",
+        _ndcg,
+        parameters=(
+            Parameter(
+                "gain",
+                "linear",
+                "The grade itself, or 2^grade - 1.",
+                choices=("linear", "exponential"),
+            ),
+        ),
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        "r_precision",
+        "Hits in the top R divided by R, the number of relevant items.",
+        f"{_TREC_EVAL}: Rprec",
+        _r_precision,
+        modes=PAIRED_MODES,
+    ),
+    Metric(
+        "context_precision",
+        "Relevance / rank summed over what was retrieved, over the sum of 1 / rank.",
+        _OWN,
+        _context_precision,
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        "hybrid_log_rank",
+        "alpha * recall + (1 - alpha) * the mean log rank credit of relevant items.",
+        _OWN,
+        _hybrid_log_rank,
+        parameters=(
+            Parameter(
+                "gamma",
+                1.0,
+                "How steeply the first ranks lose credit; 0 is a straight line.",
+                0.0,
+                1e100,
+            ),
+            Parameter(
+                "alpha",
+                0.5,
+                "The share of recall; the rest is rank credit.",
+                0.0,
+                1.0,
+            ),
+        ),
+    ),
+    Metric(
+        "err",
+        "Expected reciprocal rank at which a reader is satisfied.",
+        "Chapelle, Metzler, Zhang and Grinspan, CIKM 2009",
+        _err,
+        parameters=(
+            Parameter(
+                "max_grade",
+                1.0,
+                "The top of the grades' scale; larger grades count as this one.",
+                1.0,
+                100.0,
+            ),
+        ),
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        "rbp",
+        "Rank-biased precision: (1 - p) * sum of relevance * p^(rank - 1).",
+        "Moffat and Zobel, ACM TOIS 27(1), 2008",
+        _rbp,
+        parameters=(_PERSISTENCE,),
+        modes=PAIRED_MODES,
+        graded=True,
+    ),
+    Metric(
+        "rbp_residual",
+        "The most that rbp could gain from ranks behind the last; 1 of no ranks.",
+        "Moffat and Zobel, ACM TOIS 27(1), 2008",
+        _rbp_residual,
+        parameters=(_PERSISTENCE,),
+        modes=PAIRED_MODES,
+    ),
+    Metric(
+        "bpref",
+        "Mean over relevant items of 1 - the share of judged others ranked above.",
+        "Buckley and Voorhees, SIGIR 2004, as trec_eval's bpref",
+        _bpref,
+        modes=(),
+        pooled=True,
+    ),
+    Metric(
+        "judged",
+        "Documents in the top k that have a judgement, divided by documents there.",
+        "ir_measures (https://ir-measur.es): Judged",
+        _judged,
+        modes=(),
+        pooled=True,
+    ),
+    Metric(
+        "infap",
+        "AP with the precision above each hit inferred from the documents judged.",
+        "Yilmaz and Aslam, CIKM 2006, as trec_eval's infAP",
+        _infap,
+        modes=(),
+        pooled=True,
+    ),
 )
-"""The metrics of both families, in the order GetServerInfo lists them."""
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            *_ALL,
+            *(
+                replace(
+                    metric,
+                    name=f"{metric.name}_{family.name}",
+                    description=(
+                        f"{metric.name} without pairing, where texts match that {family.matches}."
+                    ),
+                    modes=(MatchingMode.ANY,),
+                    family=family.name,
+                )
+                for family in FAMILIES.values()
+                for metric in _ALL
+                if metric.name in _MEMBERS
+            ),
+        )
+    }
+)
+"""Every metric by the name requests use, in the order GetServerInfo lists them."""

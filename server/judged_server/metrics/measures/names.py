@@ -10,30 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
-from judged_server.domain import FloatArray
+from judged_server.domain import FloatArray, ParameterScalar
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.measures.formulas import (
-    FAMILY_METRICS,
-    POOLED_METRICS,
-    RANKING_METRICS,
-    WEIGHTED_METRICS,
-    Metric,
-    Parameters,
-    ParameterValue,
-)
+from judged_server.metrics.measures.formulas import METRICS, Metric, Parameters
 from judged_server.metrics.text.metrics import TEXT_METRICS
-
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {
-        metric.name: metric
-        for metric in RANKING_METRICS + WEIGHTED_METRICS + POOLED_METRICS + FAMILY_METRICS
-    }
-)
-"""Every metric by the name requests use."""
-
 
 MAX_METRICS = 100
 """The most metrics one request may ask for."""
@@ -169,7 +151,7 @@ def parse_metrics(
     return tuple(measures)
 
 
-def write_value(value: ParameterValue) -> str:
+def write_value(value: ParameterScalar) -> str:
     """Return the text of a parameter: a word, or the shortest of a number: 0.5, 1, 1e-07."""
     return value if isinstance(value, str) else repr(value + 0.0).removesuffix(".0")
 
@@ -205,7 +187,7 @@ def _read_cutoff(text: str | None) -> int | None:
     return int(text)
 
 
-def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterValue]:
+def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterScalar]:
     """Return a value for every parameter of the metric, in the order of their declaration."""
     given: dict[str, str] = {}
     for part in text.split(",") if text is not None else ():
@@ -215,7 +197,7 @@ def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterVal
         if name in given:
             raise MetricNameError(f"parameter {name} is given twice")
         given[name] = value
-    values: dict[str, ParameterValue] = {}
+    values: dict[str, ParameterScalar] = {}
     for parameter in metric.parameters:
         written = given.pop(parameter.name, None)
         try:

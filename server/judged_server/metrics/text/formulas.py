@@ -1,6 +1,6 @@
 """BLEU, ROUGE, token F1 and exact match of one item, over the tokens of both sides.
 
-BLEU of one sentence, the number that sacrebleu's sentence_bleu prints, over 100.
+BLEU is the number that sacrebleu's sentence_bleu prints, over 100.
 
 K. Papineni et al., "BLEU: a method for automatic evaluation of machine translation", ACL 2002; the
 smoothing is that of mteval-v13a (method 3 of Chen and Cherry, WMT 2014), and orders above the
@@ -16,7 +16,7 @@ Operations and their order are sacrebleu's, so that results agree to the last bi
 without any matching token is 0, and so are empty texts. Where rounding carries a result above 1,
 it is 1.
 
-ROUGE-1, ROUGE-2 and ROUGE-L of one item: precision, recall, and their harmonic mean.
+ROUGE-1, ROUGE-2 and ROUGE-L are precision, recall, and their harmonic mean.
 
 C.-Y. Lin, "ROUGE: a package for automatic evaluation of summaries", 2004.
 
@@ -25,16 +25,16 @@ C.-Y. Lin, "ROUGE: a package for automatic evaluation of summaries", 2004.
 where shared are the n-grams that both have, as multisets, or for ROUGE-L the tokens of their
 longest common subsequence. Of many references the one with the largest harmonic mean counts, the
 first of several. A text without n-grams (without tokens, for ROUGE-L) scores 0. Tokens are stems
-(`forms.STEMS`); operations and their order are rouge_score's, so that results agree to the last
+(`tokens.STEMS`); operations and their order are rouge_score's, so that results agree to the last
 bit. The work of ROUGE-L is m * n / 30 digit operations in place of m * n steps: a long row is cut
 into blocks, and each hands the carries of its additions on to the next (Crochemore et al. 2001), so
 that neither memory nor a step grows with the texts.
 
-Token F1 and exact match of one answer, as SQuAD measures them.
+Token F1 and exact match are as SQuAD measures them.
 
 P. Rajpurkar et al., "SQuAD: 100,000+ questions for machine comprehension of text", EMNLP 2016, and
 for answers without tokens "Know what you don't know", ACL 2018: if either side has none, both
-metrics are 1 when the other has none either, else 0. Tokens are `forms.ANSWER`. The best reference
+metrics are 1 when the other has none either, else 0. Tokens are `tokens.ANSWER`. The best reference
 counts; for precision and recall, the one with the largest F1, the first of several.
 """
 

@@ -1,9 +1,8 @@
 """The tokens of texts in plain form, made once for each distinct word of a request.
 
-The tokens that BLEU counts: those of mteval-v13a, which WMT and sacrebleu use.
-
-A text loses its "<skipped>" marks and the hyphens at line ends, and gets back the characters that
-four entities stand for. Then, between white space:
+BLEU counts the tokens of mteval-v13a, which WMT and sacrebleu use. A text loses its "<skipped>"
+marks and the hyphens at line ends, and gets back the characters that four entities stand for. Then,
+between white space:
 
 * every ASCII symbol but the apostrophe, hyphen, period and comma is a token of its own;
 * so is a period or comma, unless it stands between two digits;

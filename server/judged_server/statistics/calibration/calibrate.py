@@ -1,9 +1,4 @@
-"""A judge's scores and some human labels in, what the judge is worth out.
-
-The items of a calibration: scores of all, labels of some.
-
-What is made of them is up to `calibrate`.
-"""
+"""A judge's scores of all items and some human labels in, what the judge is worth out."""
 
 from __future__ import annotations
 

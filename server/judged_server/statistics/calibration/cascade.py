@@ -1,8 +1,4 @@
-"""The scores between which a judge should hand a context on to a better one, and what holds them.
-
-The scores between which a judge should hand a context on to a better one.
-
-How a cascade runs is no concern of this module.
+"""The scores between which a judge should hand a context on to a better one, and where they hold.
 
 "Relevant" is wrong at or above a score in some share of cases; the score is good enough when the
 upper Clopper-Pearson bound of that share on the labels (Clopper and Pearson 1934) is at most
@@ -20,8 +16,6 @@ is the mean size of the cluster that an item is in and r the correlation of erro
 (Kish 1965). It is estimated on the verdicts of that side by analysis of variance, and one standard
 error by the jackknife over clusters is added. From fewer than MIN_ERRORS errors it can't be: then r
 is 1, which gives Kish's (sum m)^2 / sum m^2.
-
-How labelled items are spread, and the counts by which others are held against them.
 
 A guarantee is of data like the labels. To see when other data are not, it keeps a small histogram
 of the first stage's scores, of text lengths, and of flags and missing verdicts: the share of the

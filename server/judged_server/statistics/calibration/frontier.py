@@ -1,14 +1,8 @@
 """Cascades proposed from labels: which judges, in which order, between which scores items go on.
 
-Makes cascades from labels: orders of judges, shares that go on, calibrations of what is left.
-
-Whether they keep anything is for other labels to say; `frontier` asks them.
-
-Cascades proposed from labels: which judges, in which order, between which scores items go on.
-
 This is Pareto testing (Laufer-Goldshtein, Fisch, Barzilay, Jaakkola 2023, "Efficiently controlling
 multiple risks with Pareto testing", arXiv 2210.07913). The clusters are dealt into two halves. On
-the first one cascades are made (`proposals`): every order of the judges in which none comes before
+the first one cascades are made: every order of the judges in which none comes before
 a cheaper one, some left out, each stage handing on one of SHARES of what it gets. A stage is
 calibrated on what the stages before it leave, so that all are fitted jointly. Of these cascades
 the frontier is kept: those that no other beats in both price and error.

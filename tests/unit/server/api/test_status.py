@@ -8,7 +8,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from judged.v1 import error_reason_pb2
 from judged_server import errors
-from judged_server.api.status import TABLE, internal_fault, to_wire
+from judged_server.api.status import TABLE, fault_code, internal_fault, to_wire
 from judged_server.llm.chat import Reason
 
 EXAMPLES: list[errors.JudgedError] = [
@@ -58,6 +58,15 @@ def test_every_error_of_the_tree_is_in_the_table():
 def test_every_reason_is_in_the_contract():
     names = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason.keys()}  # noqa: SIM118
     assert {example.reason for example in EXAMPLES} | set(Reason) <= names
+
+
+def test_a_missing_verdict_has_the_code_of_its_reason():
+    unknown = {"REFUSED", "UNPARSABLE", "NO_QUORUM", "MARKER_REPEATED"}
+    assert {reason for reason in Reason if fault_code(reason) == 2} == unknown
+    codes = {
+        reason: fault_code(reason) for reason in ("TIMEOUT", "BUDGET", "INTERNAL", "UNSETTLED")
+    }
+    assert codes == {"TIMEOUT": 4, "BUDGET": 8, "INTERNAL": 13, "UNSETTLED": 2}
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)

@@ -20,7 +20,7 @@ from judged_server.domain import (
 )
 from judged_server.domain.usage import NANO, CostTracker
 from judged_server.errors import InvalidField
-from judged_server.judges.base import Caller, LocalJudge, Profile
+from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.cascade import Cascade, CascadeKind
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind
@@ -34,7 +34,7 @@ from judged_server.llm.budget.budgets import CallEstimate
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
 
 
-class ModelJudge(LocalJudge):
+class ModelJudge(Judge):
     """Stands for a judge that asks a model: counts what it is asked."""
 
     def __init__(self, score: Scores) -> None:
@@ -175,7 +175,7 @@ def test_what_no_stage_settles_abstains_or_is_flagged() -> None:
 def test_money_that_ends_leaves_no_verdict_or_that_of_the_stage_before() -> None:
     def broke(groups: Sequence[QueryGroup]) -> ScoreColumns:
         n = sum(group.n_contexts for group in groups)
-        faults = tuple(VerdictFault(i, 8, "BUDGET", "too little") for i in range(n))
+        faults = tuple(VerdictFault(i, "BUDGET", "too little") for i in range(n))
         return ScoreColumns(np.zeros(n), np.full(n, Status.ERROR, np.uint8), faults=faults)
 
     found = judge(cascade(OVERLAP, MODEL), ModelKind(broke))

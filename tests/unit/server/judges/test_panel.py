@@ -8,7 +8,7 @@ import pytest
 from judged.values.judges import JudgeIdentity, Usage
 from judged_server import errors
 from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumns
-from judged_server.judges.base import Caller, LocalJudge, Profile
+from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
@@ -29,7 +29,7 @@ def spec(*members: JudgeSpec | str, profile: str = "", weights: Sequence[float] 
 Judging = Callable[[str, Sequence[QueryGroup]], Awaitable[ScoreColumns]]
 
 
-class StubJudge(LocalJudge):
+class StubJudge(Judge):
     """Judges as it is told to, under the name of a kind."""
 
     def __init__(self, kind: str, judging: Judging) -> None:

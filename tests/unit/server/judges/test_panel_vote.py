@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Source, Status
 from judged.values.judges import Usage
 from judged_server.domain import ScoreColumns, VerdictFault, Verdicts
-from judged_server.judges.panel import MemberVotes, Rule, tally_votes
+from judged_server.judges.panel import Rule, tally_votes
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")
 STATUS = {
@@ -32,7 +32,7 @@ def member(outcomes: list[str], scores: list[float] | None = None) -> Verdicts:
     ]
     statuses = np.array([STATUS[outcome] for outcome in outcomes], np.uint8)
     faults = tuple(
-        VerdictFault(i, 13, REASON[outcome], "m", outcome == "failed")
+        VerdictFault(i, REASON[outcome], "m", outcome == "failed")
         for i, outcome in enumerate(outcomes)
         if outcome in REASON
     )
@@ -42,9 +42,8 @@ def member(outcomes: list[str], scores: list[float] | None = None) -> Verdicts:
     return Verdicts.decide(columns, (), 0.5)
 
 
-def all_votes(*members: Verdicts, weights: tuple[float, ...] | None = None) -> MemberVotes:
-    names = tuple(f"m{place}" for place in range(len(members)))
-    return MemberVotes(members, weights or (1.0,) * len(members), names)
+def all_votes(*members: Verdicts, weights: tuple[float, ...] | None = None):
+    return members, weights or (1.0,) * len(members)
 
 
 def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tuple[object, ...]:
@@ -72,7 +71,7 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
     cases = list(product(OUTCOMES, repeat=size))
     weights = (1, 2, 4, 7)[:size]
     members = [member([case[place] for case in cases]) for place in range(size)]
-    columns = tally_votes(all_votes(*members, weights=tuple(map(float, weights))), rule, None)
+    columns = tally_votes(*all_votes(*members, weights=tuple(map(float, weights))), rule, None)
     verdicts = Verdicts.decide(columns, (), 0.5)
     reasons = {fault.index: fault.reason for fault in columns.faults}
     statuses = columns.statuses
@@ -89,7 +88,7 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
 
 def test_a_supermajority_is_a_threshold():
     columns = tally_votes(
-        all_votes(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None
+        *all_votes(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None
     )
     assert Verdicts.decide(columns, (), 2 / 3).relevant.tolist() == [True]
     assert Verdicts.decide(columns, (), 1.0).relevant.tolist() == [False]
@@ -97,14 +96,16 @@ def test_a_supermajority_is_a_threshold():
 
 def test_a_low_bar_does_not_make_a_minority_relevant():
     columns = tally_votes(
-        all_votes(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None
+        *all_votes(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None
     )
     assert columns.scores.tolist() == [1 / 3]
     assert Verdicts.decide(columns, (), 0.1).relevant.tolist() == [False]
 
 
 def test_why_there_is_no_verdict_names_the_member():
-    columns = tally_votes(all_votes(member(["abstained"]), member(["failed"])), Rule.MAJORITY, None)
+    columns = tally_votes(
+        *all_votes(member(["abstained"]), member(["failed"])), Rule.MAJORITY, None
+    )
     (fault,) = columns.faults
     assert fault.message.startswith("members[1] of the panel: ")
     assert (fault.reason, fault.retryable) == ("TIMEOUT", True)
@@ -116,28 +117,28 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
         columns=replace(
             abstaining.columns,
             statuses=np.array([Status.ERROR, Status.OK], np.uint8),
-            faults=(VerdictFault(0, 9, "NOT_CACHED", "ask once", False),),
+            faults=(VerdictFault(0, "NOT_CACHED", "ask once", False),),
         ),
     )
     columns = tally_votes(
-        all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None
+        *all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None
     )
     assert columns.statuses is not None
     assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
     [fault] = columns.faults
-    assert (fault.index, fault.code, fault.reason) == (0, 9, "NOT_CACHED")
+    assert (fault.index, fault.reason) == (0, "NOT_CACHED")
     assert fault.message == "members[2] of the panel: ask once"
     assert columns.scores[0] == 0
 
 
 def test_a_quorum_that_failures_broke_may_be_tried_again():
     voters = all_votes(member(["yes"]), member(["failed"]), member(["failed"]))
-    (fault,) = tally_votes(voters, Rule.MEAN, None).faults
+    (fault,) = tally_votes(*voters, Rule.MEAN, None).faults
     assert (fault.reason, fault.retryable) == ("NO_QUORUM", True)
 
 
 def test_usage_is_passed_on_and_nothing_is_polled_into_nothing():
-    columns = tally_votes(all_votes(member([]), member([])), Rule.MEAN, Usage(calls=3))
+    columns = tally_votes(*all_votes(member([]), member([])), Rule.MEAN, Usage(calls=3))
     assert columns.usage == Usage(calls=3)
     assert len(columns.scores) == 0
     assert columns.statuses is None
@@ -147,7 +148,7 @@ def test_usage_is_passed_on_and_nothing_is_polled_into_nothing():
 def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
     scores, weights = zip(*pairs, strict=True)
     members = [member(["yes"], [score]) for score in scores]
-    columns = tally_votes(all_votes(*members, weights=weights), Rule.WEIGHTED, None)
+    columns = tally_votes(*all_votes(*members, weights=weights), Rule.WEIGHTED, None)
     assert columns.statuses is None
     assert min(scores) - 1e-12 <= columns.scores[0] <= min(1.0, max(scores) + 1e-12)
     exact = sum(Fraction(s) * Fraction(w) for s, w in pairs) / sum(Fraction(w) for w in weights)
@@ -158,9 +159,9 @@ def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]
 def test_the_order_of_members_changes_nothing_but_who_speaks(
     order: list[int], votes: tuple[str, ...]
 ):
-    one = tally_votes(all_votes(*[member([vote]) for vote in votes]), Rule.MAJORITY, None)
+    one = tally_votes(*all_votes(*[member([vote]) for vote in votes]), Rule.MAJORITY, None)
     other = tally_votes(
-        all_votes(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None
+        *all_votes(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None
     )
     assert one.scores.tolist() == other.scores.tolist()
     assert [fault.reason for fault in one.faults] == [fault.reason for fault in other.faults]
@@ -187,7 +188,7 @@ def test_a_verdict_comes_from_where_those_of_all_members_came(
         )
         for each in sources
     ]
-    found = tally_votes(all_votes(*members), Rule.MEAN, None).sources
+    found = tally_votes(*all_votes(*members), Rule.MEAN, None).sources
     for index in range(n):
         seen = {Source.COMPUTED if each is None else each[index] for each in sources}
         want = Source.SHARED

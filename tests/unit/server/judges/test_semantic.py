@@ -182,11 +182,11 @@ class TestFaults:
             Status.ERROR,
         ]
         np.testing.assert_allclose(columns.scores, [0.5, 0, 0, 0.5, 0], atol=1e-6)
-        found = [(fault.index, fault.code, fault.reason) for fault in columns.faults]
+        found = [(fault.index, fault.reason) for fault in columns.faults]
         assert found == [
-            (1, 13, "EMBEDDING_FAILED"),
-            (2, 13, "EMBEDDING_FAILED"),
-            (4, 3, "TEXT_TOO_LONG"),
+            (1, "EMBEDDING_FAILED"),
+            (2, "EMBEDDING_FAILED"),
+            (4, "TEXT_TOO_LONG"),
         ]
         assert columns.faults[0].message == "retrieved text: the model failed"
         assert columns.faults[2].message == "expected text: the text is too long"

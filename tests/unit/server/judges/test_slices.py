@@ -74,7 +74,7 @@ async def test_a_judges_exception_reaches_the_caller():
 
 
 def test_joined_columns_fill_in_what_a_part_left_out():
-    fault = VerdictFault(1, 3, "X", "m")
+    fault = VerdictFault(1, "X", "m")
     joined = join_columns(
         [
             ScoreColumns(np.array([0.1, 0.2])),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.domain import CallerEmbeddings, JudgeSpec, QueryGroup, VerdictFault
 from judged_server.errors import InvalidField, ModelDamaged, UnknownJudge
-from judged_server.judges.base import Caller, LocalJudge, Profile
+from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.semantic import SemanticKind
@@ -34,7 +34,7 @@ class BrokenKind:
         return BrokenJudge()
 
 
-class BrokenJudge(LocalJudge):
+class BrokenJudge(Judge):
     """Fails for some texts, and is the judge `exact` for all others."""
 
     identity = ExactKind().build(JudgeSpec("exact", "verbatim", 0.5)).identity
@@ -57,7 +57,7 @@ def parted(kind="", metrics=METRICS, **options):
 
 
 def fault_of(error):
-    return error, VerdictFault(0, 9, error.reason, error.message)
+    return error, VerdictFault(0, error.reason, error.message)
 
 
 async def measured(run, parts, **how):

@@ -32,7 +32,7 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
         np.where(ok, values, 0.0) if total else np.empty(0),
         np.array(statuses, np.uint8),
         np.array(flags, np.uint8),
-        tuple(VerdictFault(i, 13, "INTERNAL", "m") for i in range(total) if statuses[i] != 1),
+        tuple(VerdictFault(i, "INTERNAL", "m") for i in range(total) if statuses[i] != 1),
     )
     return Verdicts.decide(columns, list(accumulate(sizes, initial=0)), draw(scores))
 

@@ -74,7 +74,7 @@ def test_a_bar_of_zero_is_a_threshold():
 def test_a_score_is_written_whole(
     status, value, passed, agreement, reported, dimensions, claims, source, texts
 ):
-    fault = None if status is Status.OK else VerdictFault(0, 4, "TIMEOUT", "late", True)
+    fault = None if status is Status.OK else VerdictFault(0, "TIMEOUT", "late", True)
     message = write_score(
         answers.AnswerScore(
             "item",

@@ -9,7 +9,7 @@ import pytest
 from judged.v1 import metrics_pb2
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.errors import InvalidField
-from judged_server.metrics.input import topics
+from judged_server.metrics.input import trec as topics
 
 NAN, INFINITY = float("nan"), float("inf")
 

@@ -37,7 +37,7 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
     details: tuple[VerdictDetail, ...] = ()
     if statuses is not None:
         missing = np.flatnonzero(statuses != Status.OK).tolist()
-        faults = tuple(VerdictFault(i, 13, "INTERNAL", "m", retryable=bool(i % 2)) for i in missing)
+        faults = tuple(VerdictFault(i, "INTERNAL", "m", retryable=bool(i % 2)) for i in missing)
     if total and draw(st.booleans()):
         details = (VerdictDetail(total - 1, "why", (), Usage(calls=1), "model", "build"),)
     columns = ScoreColumns(

@@ -49,5 +49,5 @@ def test_a_reading_has_the_words_of_each_text(texts: list[str]) -> None:
         stems = [read_word(word).stem for word in words_of(text)]
         part = reading.words[reading.first[number] : reading.first[number + 1]]
         names = {place: stem for stem, place in reading.stem_numbers.items()}
-        assert [names[place] for place in reading.stems[part].tolist()] == stems
-    assert len(np.unique(reading.words)) == len(reading.stop)
+        assert [names[place] for place in reading.facts["stem"][part].tolist()] == stems
+    assert len(np.unique(reading.words)) == len(reading.facts["stop"])

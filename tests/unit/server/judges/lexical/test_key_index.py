@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.judges.lexical.tokens import KeyIndex
+from judged_server.judges.lexical.texts import KeyIndex
 
 keys = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1)), max_size=60)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from judged_server.judges.lexical.tokens import NEGATIONS, STOPWORDS
+from judged_server.judges.lexical.texts import NEGATIONS, STOPWORDS
 
 
 def test_the_lists_are_whole() -> None:

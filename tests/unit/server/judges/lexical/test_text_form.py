@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain.text_form import plain_form
-from judged_server.judges.lexical.tokens import PUBLISHED, normalise
+from judged_server.judges.lexical.texts import PUBLISHED, normalise
 
 from tests.unit.server.judges import reference
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from judged_server.domain import QueryGroup
 from judged_server.judges.lexical import texts as module
-from judged_server.judges.lexical.texts import Texts
-from judged_server.judges.lexical.tokens import PUBLISHED
+from judged_server.judges.lexical.texts import PUBLISHED, Texts
 
 from tests.unit.server.judges.reference import group_lists, judge_of, scores_of
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.judges.lexical import tokens as module
-from judged_server.judges.lexical.tokens import PUBLISHED, ranges
+from judged_server.judges.lexical import texts as module
+from judged_server.judges.lexical.texts import PUBLISHED, ranges
 
 from tests.unit.server.judges import reference
 

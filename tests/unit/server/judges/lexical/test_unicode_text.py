@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.judges.lexical.tokens import UNICODE, extent, normalise
+from judged_server.judges.lexical.texts import UNICODE, extent, normalise
 
 from tests.unit.server.judges.reference import (
     contexts,

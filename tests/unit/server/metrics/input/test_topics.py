@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics.input import topics
-from judged_server.metrics.input.topics import LARGEST_SINGLE, MAX_ID_BYTES, Ids, Topics
+from judged_server.metrics.input import trec as topics
+from judged_server.metrics.input.trec import LARGEST_SINGLE, MAX_ID_BYTES, Ids, Topics
 
 from tests.trec import Topic, run_of
 

@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_server.domain import Parameter
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.metrics.measures.formulas import Choice, Metric, Number
+from judged_server.metrics.measures.formulas import METRICS, Metric
 from judged_server.metrics.measures.names import (
     MAX_CUTOFF,
     MAX_METRICS,
-    METRICS,
     RUBRICS,
     Measure,
     MetricNameError,
     parse_measure,
     parse_metrics,
 )
+from judged_server.metrics.text.metrics import parse_text_metrics
 
 TOY = Metric(
     name="toy",
@@ -24,9 +25,9 @@ TOY = Metric(
     reference="none",
     function=lambda rankings, _parameters, _k: np.zeros(rankings.n_queries),
     parameters=(
-        Number("p", 0.8, 0.0, 1.0, "A number."),
-        Number("scale", 1.0, -1e300, 1e300, "A number of any size."),
-        Choice("kind", "plain", ("plain", "fancy"), "A word."),
+        Parameter("p", 0.8, "A number.", 0.0, 1.0),
+        Parameter("scale", 1.0, "A number of any size.", -1e300, 1e300),
+        Parameter("kind", "plain", "A word.", choices=("plain", "fancy")),
     ),
     version=3,
 )
@@ -77,7 +78,7 @@ def test_every_metric_makes_the_round_trip(name, data, k):
     values = {
         p.name: data.draw(
             st.sampled_from(p.choices)
-            if isinstance(p, Choice)
+            if p.choices
             else st.floats(p.minimum, p.maximum).map(lambda value: value + 0.0)
         )
         for p in metric.parameters
@@ -222,3 +223,47 @@ def test_what_measures_texts_is_answered_with_its_call(name, ours):
 def test_names_of_other_tools_are_answered_with_ours(name, ours):
     with pytest.raises(InvalidField, match=rf"did you mean {ours}\?"):
         parse_metrics([name])
+
+
+LONG = "k" * 45
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        (f"rbp({LONG}=1)", "rbp has no parameter {}; it has p"),
+        (f"rbp({LONG})", "parameters are written name=value, not {}"),
+        (f"re {LONG}", "{} is not a metric's name; write metric@k, or metric(parameter=value)@k"),
+        (f"recall@{'1' * 45}", "k must be a whole number from 1 to 1000000000, not {}"),
+    ],
+)
+def test_a_refusal_repeats_forty_letters_of_what_was_sent(name, rule):
+    sent = name.removeprefix("rbp(").removeprefix("recall@")
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics([name])
+    assert caught.value.rule == rule.format(repr(sent[:40]))
+
+
+@pytest.mark.parametrize("parse", [parse_metrics, parse_text_metrics])
+def test_an_unknown_name_is_repeated_up_to_forty_letters(parse):
+    with pytest.raises(InvalidField, match=f" is called '{LONG[:40]}' "):
+        parse([LONG])
+
+
+@pytest.mark.parametrize(
+    ("parse", "name", "hint", "known"),
+    [
+        (parse_metrics, "Recal", "; did you mean recall?", "recall"),
+        (parse_metrics, "zzzz", "", "ndcg"),
+        (parse_text_metrics, "ROUGEL", "; did you mean rougeL?", "bleu"),
+        (parse_text_metrics, "zzzz", "", "rougeL"),
+    ],
+)
+def test_an_unknown_name_is_told_with_those_known(parse, name, hint, known):
+    with pytest.raises(InvalidField) as caught:
+        parse([name])
+    what = "metric" if parse is parse_metrics else "text metric"
+    says, _, listed = caught.value.message.partition(" (this server has ")
+    assert says == f"metrics[0]: no {what} is called {name!r}{hint}"
+    assert known in listed.removesuffix(")").split(", ")
+    assert listed.endswith(")")

@@ -1,8 +1,9 @@
 """The list of metrics: complete, and described well enough to show to callers."""
 
 import pytest
-from judged_server.metrics.measures.formulas import Choice, Number
-from judged_server.metrics.measures.names import METRICS, write_value
+from judged_server.domain import Parameter
+from judged_server.metrics.measures.formulas import METRICS
+from judged_server.metrics.measures.names import write_value
 from judged_server.metrics.table import MatchingMode
 
 EVERY_MODE = {"precision", "recall", "f1", "hit_rate", "mrr", "hybrid_log_rank"}
@@ -38,14 +39,14 @@ def test_a_declaration_is_complete(name):
 
 
 def test_parameters_say_their_rule():
-    assert Number("p", 0.8, 0, 1, "P.").rule == "a number from 0 to 1"
-    assert Choice("c", "a", ("a", "b"), "C.").rule == "one of a, b"
+    assert Parameter("p", 0.8, "P.", 0, 1).rule == "a number from 0 to 1"
+    assert Parameter("c", "a", "C.", choices=("a", "b")).rule == "one of a, b"
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.5, "0.5"), (1.0, "1"), (1e-7, "1e-07"), (0.1 + 0.2, repr(0.1 + 0.2))]
 )
 def test_a_number_prints_as_short_as_it_reads_back(value, text):
-    number = Number("p", 0.8, 0, 1, "P.")
+    number = Parameter("p", 0.8, "P.", 0, 1)
     assert write_value(value) == text
     assert number.read(text) == value

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.metrics.text import tokens
+from judged_server.metrics.text.porter_stemmer import stem
 from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A
 
 TEXTS = st.text(alphabet="aBthe 1.,-'\u2019\t\n\u00a0é<&;!", max_size=60)
@@ -42,3 +43,19 @@ def test_what_is_kept_is_bounded(monkeypatch):
     store = tokens.TokenStore(THIRTEEN_A)
     assert store.of("a b c d e") == ["a", "b", "c", "d", "e"]
     assert len(store) <= 3
+
+
+PAIRS = """caresses caress  ponies poni  ties tie  cats cat  feed feed  agreed agre
+    plastered plaster
+    motoring motor  sing sing  conflated conflat  troubled troubl  sized size  hopping hop
+    falling fall  hissing hiss  failing fail  filing file  happy happi  sky sky  enjoy enjoy
+    relational relat  conditional condit  digitizer digit  conformabli conform
+    vietnamization vietnam  triplicate triplic  formative form  electrical electr
+    hopeful hope  goodness good  revival reviv  adjustment adjust  adoption adopt
+    probate probat  rate rate  cease ceas  controll control  roll roll  dying die  news news
+    geologi geolog  by by  is is"""
+CASES = PAIRS.split()
+
+
+def test_the_papers_examples():
+    assert [stem(word) for word in CASES[::2]] == CASES[1::2]
