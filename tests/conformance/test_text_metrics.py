@@ -101,15 +101,15 @@ def test_rouge_is_rouge_scores_to_the_last_bit(rouge):
 
 
 def test_long_texts_are_counted_as_short_ones_are(monkeypatch):
-    from judged_server.metrics.text import ngrams, rouge, tokens
+    from judged_server.metrics.text import formulas, tokens
 
     texts = [*items(400, 3), TextItem("", ["", "a"]), TextItem("a b c", [""] * 3)]
     names = ["bleu", *ROUGES, "token_f1", "exact_match"]
     short = columns(texts, names)
-    monkeypatch.setattr(ngrams, "LONG_TOKENS", -1)
-    monkeypatch.setattr(ngrams, "_CHUNK", 7)
-    monkeypatch.setattr(rouge, "BLOCK_BITS", 5)
-    monkeypatch.setattr(rouge, "_CHUNK", 3)
+    monkeypatch.setattr(formulas, "LONG_TOKENS", -1)
+    monkeypatch.setattr(formulas, "_CHUNK", 7)
+    monkeypatch.setattr(formulas, "BLOCK_BITS", 5)
+    monkeypatch.setattr(formulas, "_STEP", 3)
     monkeypatch.setattr(tokens, "PIECE_CHARACTERS", 6)
     long = columns(texts, names)
     for ours, same in zip(short, long, strict=True):

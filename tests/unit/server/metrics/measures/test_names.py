@@ -253,7 +253,12 @@ def test_an_unknown_name_is_repeated_up_to_forty_letters(parse):
 @pytest.mark.parametrize(
     ("parse", "name", "hint", "known"),
     [
-        (parse_metrics, "Recal", "; did you mean recall?", "recall"),
+        (
+            parse_metrics,
+            "Recal",
+            "; did you mean recall or recall_exact or recall_similarity?",
+            "recall",
+        ),
         (parse_metrics, "zzzz", "", "ndcg"),
         (parse_text_metrics, "ROUGEL", "; did you mean rougeL?", "bleu"),
         (parse_text_metrics, "zzzz", "", "rougeL"),
