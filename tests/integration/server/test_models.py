@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, FailedPrecondition, Judge, QueryGroup
-from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
+from judged_server.embedding.models.store import GRAPH_FILE, Manifest, ModelStore
 
 from tests.fakes.models import tiny_model
 from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
@@ -228,6 +228,7 @@ class TestAdding:
         assert (done.returncode, done.stderr) == (0, "")
         assert "20 tokens, mean pooling, 'query: ' before each text" in done.stdout
         ((name, manifest),) = ModelStore(tmp_path / "new").list().items()
+        assert isinstance(manifest, Manifest)
         assert (name, manifest.prefix) == ("mine", "query: ")
 
     @pytest.mark.parametrize(

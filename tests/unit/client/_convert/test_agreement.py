@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from judged import (
     CalibrateOptions,
@@ -13,8 +11,7 @@ from judged import (
     SystemScores,
     ThresholdCriterion,
 )
-from judged._batching import calls
-from judged._codec import read_fields
+from judged._codec import read_fields, write_fields
 from judged._convert.statistics import (
     read_calibration,
     write_calibrate,
@@ -22,12 +19,14 @@ from judged._convert.statistics import (
 from judged.v1 import statistics_service_pb2
 from judged.values.agreement import MeasuredAgreement
 
+REQUEST = statistics_service_pb2.MeasureAgreementRequest
+
 
 def test_categories_travel_as_their_places_and_none_as_minus_one():
     table = RatingTable.of(
         ["no", "yes"], {"a": ["yes", None], "b": ["no", "yes"]}, RatingLevel.ORDINAL
     )
-    request: Any = calls.measure_agreement(table, None, IntervalOptions(seed=7)).request
+    request = write_fields(REQUEST, ratings=table, interval=IntervalOptions(seed=7))
     assert [(r.name, list(r.ratings)) for r in request.ratings.raters] == [
         ("a", [1, -1]),
         ("b", [0, 1]),
@@ -46,7 +45,7 @@ def test_a_rating_that_is_no_category_is_named_by_its_place():
 
 def test_systems_travel_as_they_are():
     scores = SystemScores(["a", "b"], [1, 2], [3, 4])
-    request: Any = calls.measure_agreement(None, scores, None).request
+    request = write_fields(REQUEST, systems=scores)
     assert list(request.systems.second) == [3, 4]
     assert not request.HasField("ratings")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from judged._transport.primitives import (
@@ -64,7 +65,7 @@ async def test_so_they_do_on_a_loop():
 
 def test_to_leave_cancels_the_calls_that_are_under_way():
     method = Method()
-    found = in_order(lambda n: send(method, str(n)), ((n, n) for n in range(9)), 2)
+    found: Any = in_order(lambda n: send(method, str(n)), ((n, n) for n in range(9)), 2)
 
     def take_first() -> None:
         with pytest.raises(ValueError, match="so all"):
@@ -118,6 +119,6 @@ async def test_to_leave_cancels_the_tasks_that_are_under_way():
 async def test_what_work_on_a_thread_raises_is_raised_here():
     assert await async_on_thread(lambda: threading.current_thread().daemon)
     with pytest.raises(KeyError):
-        await async_on_thread(lambda: {}["x"])
+        await async_on_thread(lambda: dict[str, int]()["x"])
     with pytest.raises(RuntimeError, match="StopIteration"):
         await async_on_thread(lambda: next(iter(())))

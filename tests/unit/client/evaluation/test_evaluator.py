@@ -23,19 +23,21 @@ class FakeClient(Client):
     def __init__(self):
         self.asked = []
 
-    def evaluate(self, groups, metrics, judge, options, *, include_verdicts=None, **how):
+    def evaluate(  # type: ignore[override]
+        self, groups, metrics, judge, options, *, include_verdicts=None, **how
+    ):
         self.asked.append(("evaluate", groups, judge, include_verdicts))
         return Evaluation(self.table(metrics), None, None)
 
-    def compute_metrics(self, metrics, rankings, options, *, metadata, timeout):
+    def compute_metrics(self, metrics, rankings, options, *, metadata, timeout):  # type: ignore[override]
         self.asked.append(("metrics", rankings, options, metadata))
         return self.table(metrics)
 
-    def estimate(self, groups, judge, *, asking, timeout):
+    def estimate(self, groups, judge, *, asking, timeout):  # type: ignore[override]
         self.asked.append(("estimate", groups))
         return CostEstimate(contexts=1)
 
-    def server_info(self, *, timeout):
+    def server_info(self, *, timeout):  # type: ignore[override]
         return self
 
     rubrics = ("a rubric",)

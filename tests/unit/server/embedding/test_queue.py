@@ -98,7 +98,7 @@ class TestBatches:
 
     @given(CALLS, st.integers(1, 1000))
     def test_a_call_is_done_after_as_many_rounds_as_it_has_windows(self, calls, budget):
-        last = {}
+        last: dict[int, int] = {}
         for turn, (_, windows) in enumerate(_batches(_waiting(calls, budget)), 1):
             last |= {int(window.entry.text.split()[0]): turn for window in windows}
         for number, lengths in enumerate(calls):
@@ -121,7 +121,8 @@ class TestBatches:
         """Of senders who always have windows that wait, whatever their lengths are."""
         weights = {"light": light_weight, "busy": 1.0}
         lengths = {"light": light, "busy": busy}
-        work, waiting, ran = _queue(batch_tokens=budget), Counter(), Counter()
+        work = _queue(batch_tokens=budget)
+        waiting, ran = Counter[str](), Counter[str]()
         number = 0
         while sum(ran.values()) < 60 * QUANTUM:
             for name, weight in weights.items():

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,7 +135,8 @@ class TestFile:
     def test_more_than_the_bound_is_not_stored_and_nobody_waits(
         self, open_file: Open, monkeypatch: pytest.MonkeyPatch
     ):
-        gate, begun, saved = threading.Event(), threading.Event(), []
+        gate, begun = threading.Event(), threading.Event()
+        saved: list[Any] = []
 
         def save(vectors: dict[bytes, TextVectors]) -> bool:
             begun.set()

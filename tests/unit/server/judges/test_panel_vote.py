@@ -42,7 +42,9 @@ def member(outcomes: list[str], scores: list[float] | None = None) -> Verdicts:
     return Verdicts.decide(columns, (), 0.5)
 
 
-def all_votes(*members: Verdicts, weights: tuple[float, ...] | None = None):
+def all_votes(
+    *members: Verdicts, weights: tuple[float, ...] | None = None
+) -> tuple[tuple[Verdicts, ...], tuple[float, ...]]:
     return members, weights or (1.0,) * len(members)
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpc import StatusCode
@@ -319,7 +320,7 @@ class TestResume:
                     cancelled.set()
             return "first"
 
-        outcomes = Asker().outcomes(system, QUESTIONS, 2, awaited=True)
+        outcomes: Any = Asker().outcomes(system, QUESTIONS, 2, awaited=True)
         assert next(outcomes).result == "first"
         outcomes.close()
         assert cancelled.wait(5)

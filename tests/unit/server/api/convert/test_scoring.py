@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from judged.v1 import scores_pb2
 from judged.values.choices import ClaimVerdict, Source, Status
 from judged.values.judges import JudgeIdentity, Usage
+from judged.values.scores import DimensionScore, VerifiedClaim
 from judged_server import errors
 from judged_server.api.convert.scoring import read_answers, read_rubrics, write_score, write_summary
 from judged_server.domain import VerdictFault, answers
@@ -64,9 +65,9 @@ def test_a_bar_of_zero_is_a_threshold():
     passed=st.none() | st.booleans(),
     agreement=st.none() | SHARE,
     reported=st.none() | SHARE,
-    dimensions=st.lists(st.builds(answers.DimensionScore, TEXT, st.none() | SHARE, SHARE)),
+    dimensions=st.lists(st.builds(DimensionScore, TEXT, st.none() | SHARE, SHARE)),
     claims=st.lists(
-        st.builds(answers.VerifiedClaim, TEXT, st.sampled_from(ClaimVerdict), TEXT), max_size=4
+        st.builds(VerifiedClaim, TEXT, st.sampled_from(ClaimVerdict), TEXT), max_size=4
     ),
     source=st.sampled_from(Source),
     texts=st.lists(TEXT, max_size=3),

@@ -162,7 +162,7 @@ async def test_waits_are_random_up_to_a_bound_that_doubles():
     for seed in range(200):
         clock = StillClock()
         left = iter([*(failing() for _ in range(7)), GOOD])
-        transport = Scripted(lambda left=left: next(left))
+        transport = Scripted(left.__next__)
         provider = ProviderConfiguration("p", "http://localhost")
         assert (await Endpoint(provider, clock, Random(seed), transport).ask(CALL, 100.0))[1] == 8
         for place, wait in enumerate(clock.slept):

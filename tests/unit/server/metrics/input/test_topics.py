@@ -23,7 +23,7 @@ def first_alike(*names):
 
 
 def defined(names):
-    first = {}
+    first: dict[tuple[int, str], int] = {}
     keys = [(i, name) for i, some in enumerate(names) for name in some]
     return [first.setdefault(key, place) for place, key in enumerate(keys)]
 
