@@ -59,6 +59,7 @@ test-wheel: setup
 	  --ignore tests/unit/client/report/test_page.py \
 	  --ignore tests/unit/client/labelling/test_screen.py \
 	  --ignore tests/unit/client/evaluation/datasets/test_cells.py \
+	  --ignore tests/unit/client/evaluation/test_result.py \
 	  --ignore tests/unit/client/values/test_shift.py
 	$(BIN)/python tests/bare_wheel.py .venv/wheel/env/bin/python
 

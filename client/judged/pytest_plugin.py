@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import socketserver
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -260,7 +261,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, Any, Any]:
     """Put the rows of a test on its report, which xdist hands to the controlling process."""
     report = yield
-    if call.when == "call" and (session := item.config.stash.get(_SESSION, None)) is not None:
+    session = item.config.stash.get(_SESSION, None)
+    has_checks = "judged.testing" in sys.modules
+    if call.when == "call" and session is not None and (session.evaluated or has_checks):
         rows = _rows(item.nodeid, session.evaluated)
         session.evaluated.clear()
         if rows:

@@ -16,7 +16,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-from judged.cli.commands.server.demo import DATA, by_words
+from judged.cli.commands.servers import DATA, by_words
 from judged.evaluation import Dataset
 from rich.console import Console
 from rich.text import Text

@@ -106,8 +106,9 @@ def run(arguments: Sequence[str]) -> int:
             "if that has one, so that the same command asks for the rest only"
         )
         return INTERRUPTED
-    except SystemExit as left:  # of a signal, or click's plain 1 where nobody reads any more
-        return left.code if isinstance(left.code, int) and left.code > 1 else HUNG_UP
+    # Of a signal, 0 of a completion, or click's plain 1 where nobody reads any more.
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) and left.code != 1 else HUNG_UP
     except (JudgedError, Problem, FileError, MissingText) as error:
         _say(explain(error, {}) if isinstance(error, JudgedError) else str(error))
         return 2

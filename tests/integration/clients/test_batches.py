@@ -117,7 +117,7 @@ class TestBadItems:
                     pass
 
     def test_a_text_in_place_of_a_list_is_named(self, client: Client):
-        with pytest.raises(InvalidArgument, match="list of texts"):
+        with pytest.raises(InvalidArgument, match="must be a list"):
             client.judge([QueryGroup("q", "one text", ["r"])])
 
     def test_no_groups_at_all(self, client: Client):

@@ -32,6 +32,7 @@ from tests.integration.cli_process import fill, run_in
 from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, script, work
 from tests.integration.server_process import ServerProcess
 
+NO_LIMIT = "must be a finite number above 0; leave it unset for no limit"
 UNPRICED = (
     "the model has no prices on this server, so nobody can tell what it costs; leave it out, or "
     "ask the operator to set input_per_million and output_per_million of the model"
@@ -294,8 +295,8 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("flags", "says"),
         [
-            (["--max-cost", "0"], "--max-cost: must be a finite number above 0; leave it"),
-            (["--max-cost", "nan"], "--max-cost: must be a finite number above 0; leave it"),
+            (["--max-cost", "0"], f"--max-cost: {NO_LIMIT}"),
+            (["--max-cost", "nan"], f"--max-cost: {NO_LIMIT}"),
             (
                 ["--max-cost", "1", "--judge-model", "unpriced"],
                 f"--max-cost: {UNPRICED}",

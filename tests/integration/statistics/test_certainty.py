@@ -79,7 +79,7 @@ def same(ours: MetricTable, theirs: MetricTable) -> None:
 
 
 @pytest.mark.parametrize("unjudged", [None, *Unjudged])
-@pytest.mark.parametrize("method", [None, *IntervalMethod])
+@pytest.mark.parametrize("method", IntervalMethod)
 def test_split_requests_give_what_one_would(client, unjudged, method):
     options = MetricOptions(
         complete=method is IntervalMethod.T,
