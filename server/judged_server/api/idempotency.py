@@ -126,14 +126,16 @@ class IdempotentCalls:
         call: Call,
         caller: Caller,
         work: Callable[[], Coroutine[Any, Any, Part]],
+        *,
+        keeps_faults: bool = False,
     ) -> Part:
         """Return a part of an identified stream: a kept one, or what `work` returns.
 
-        `digest` is of all that the part depends on. What has a fault is not kept: the next try may
-        fare better. Raises as `work` does.
+        `digest` is of all that the part depends on. What has a fault is kept only with
+        `keeps_faults`: else the next try may fare better. Raises as `work` does.
         """
         key = f"{request_id}/{digest.hex()}"
-        return cast("Part", await self._shared(key, digest, call, caller, work))
+        return cast("Part", await self._shared(key, digest, call, caller, work, keeps_faults))
 
     async def _shared(
         self,
@@ -142,6 +144,7 @@ class IdempotentCalls:
         call: Call,
         caller: Caller,
         work: Callable[[], Coroutine[Any, Any, Answer]],
+        keeps_faults: bool = False,
     ) -> Answer:
         # An id is its tenant's own: the same one of another is another.
         key = f"{call.tenant.name}/{request_id.lower()}"
@@ -153,7 +156,8 @@ class IdempotentCalls:
 
             async def kept_work() -> Answer:
                 answer = await work()
-                self._keep(key, digest, answer)
+                if keeps_faults or not _has_fault(answer):
+                    self._keep(key, digest, answer)
                 return answer
 
             flight = self._calls.begin(key, _Work(digest, caller), kept_work)
@@ -187,10 +191,7 @@ class IdempotentCalls:
             size = write_verdicts(answer).ByteSize()
         else:
             size = write_score(answer).ByteSize()
-        has_fault = (isinstance(answer, Verdicts) and answer.columns.faults) or (
-            isinstance(answer, AnswerScore) and answer.fault is not None
-        )
-        if has_fault or size > self._most_bytes:
+        if size > self._most_bytes:
             return  # too large, it would push out all the others, and then not fit
         now = self._clock()
         self._kept[key] = _Kept(digest, answer, size, now + KEPT_S)
@@ -204,6 +205,12 @@ class IdempotentCalls:
 
     def _drop(self, key: str) -> None:
         self._bytes -= self._kept.pop(key).size
+
+
+def _has_fault(answer: Answer) -> bool:
+    if isinstance(answer, Verdicts):
+        return bool(answer.columns.faults)
+    return isinstance(answer, AnswerScore) and answer.fault is not None
 
 
 def _refuse_other(known: bytes, digest: bytes) -> None:

@@ -95,13 +95,19 @@ class Parts:
     ) -> Verdicts:
         """Return the verdicts of a chunk; shared where there is a request_id.
 
-        `facts` are all that they depend on beside its groups.
+        `facts` are all that they depend on beside its groups. A chunk of StreamJudge is the reply
+        to it and is kept as it is; an evaluation that goes on asks again for what failed.
         """
         if not request_id:
             return await work(caller)
         digest = await run_by_size(chunk.ByteSize(), lambda: digest_of(*facts, *chunk.groups))
         return await self.idempotent_calls.part(
-            request_id, digest, self.call, caller, lambda: work(caller)
+            request_id,
+            digest,
+            self.call,
+            caller,
+            lambda: work(caller),
+            keeps_faults=isinstance(chunk, pb.JudgeChunk),
         )
 
     def progress(self) -> pb.StreamProgress:

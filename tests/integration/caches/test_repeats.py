@@ -57,6 +57,8 @@ class Held:
         form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
         if "score" in form:
             return {"reasoning": "so it is", "score": 1.0}
+        if "odd" in text:
+            return {"reasoning": "so it is", "verdict": "perhaps"}
         return {"reasoning": "so it is", "verdict": "yes" if "yes" in text else "no"}
 
 
@@ -299,6 +301,18 @@ class TestRequestId:
             assert (error.code, error.field) == ("INVALID_ARGUMENT", "request_id")
             assert "an id of its own" in error.message
         assert calls() == 1
+
+    def test_a_chunk_of_which_a_verdict_failed_is_not_asked_again(
+        self, calls: Calls, stub: JudgeServiceStub
+    ):
+        asked = request("yes", "odd")
+        start = pb.StreamJudgeStart(judge=asked.judge, request_id=asked.request_id)
+        chunk = pb.JudgeChunk(chunk_id=1, groups=asked.groups)
+        sent = [pb.StreamJudgeRequest(start=start), pb.StreamJudgeRequest(chunk=chunk)]
+        found = [list(stub.StreamJudge(iter(sent), timeout=60)) for _ in range(2)]
+        assert [fault.index for fault in found[0][-1].chunk.verdicts.errors] == [1]
+        assert found[0][-1] == found[1][-1]
+        assert calls() == 3, "one text in the right form, the other asked for once more"
 
     def test_a_stream_s_must_be_a_uuid_too(self, stub: JudgeServiceStub):
         start = pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind="llm"), request_id="1")
