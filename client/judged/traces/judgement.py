@@ -159,22 +159,26 @@ def write_judgement(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-_KEYS = {"rubric", "rubric_version"}.union(
-    part.name for kind in (Judgement, JudgeIdentity) for part in fields(kind)
-)
+def _names(kind: Any) -> set[str]:  # noqa: ANN401 - a dataclass
+    return {part.name for part in fields(kind)}
+
+
+_KEYS = {"rubric", "rubric_version"} | _names(Judgement) | _names(JudgeIdentity)
+_ALWAYS = ("source", "samples")
+"""What has a default in memory and none in a file: without `samples` a vote would pass for none."""
 
 
 def read_judgement(record: Record, name: str) -> Judgement:
     """Return the judgement that an item has under a name. Raises FileError with line and key."""
     record.refuse_unknown(_KEYS)
+    _check_parts(record)
     judge = record.read(JudgeIdentity, kind=record.text("judge"))
     judgement = record.read(Judgement, judge=judge)
     for key in ("scoring_key", "fingerprint"):
         check_sha256(record, key, getattr(judge, key))
-    inner = record.record("breakdown")
-    dimensions = [] if inner is None else inner.records("dimensions")
-    for holder in (record, *dimensions):
-        _check_shares(holder)
+    for key in _ALWAYS:
+        if record.get(key) is None:
+            raise record.missing((key,))
     if len(judgement.votes) not in {0, judgement.samples}:
         raise record.error("has 'votes' of another number than 'samples'")
     _check_verdict(record, judgement)
@@ -185,6 +189,19 @@ def read_judgement(record: Record, name: str) -> Judgement:
         if record.optional_text(key) != value:
             raise record.error(f"has another {key!r} than its 'signature', which says {value!r}")
     return judgement
+
+
+def _check_parts(record: Record) -> None:
+    _check_shares(record)
+    if (error := record.record("error")) is not None:
+        error.refuse_unknown(_names(VerdictError))
+    if (inner := record.record("breakdown")) is not None:
+        inner.refuse_unknown(_names(Breakdown))
+        for dimension in inner.records("dimensions"):
+            dimension.refuse_unknown(_names(DimensionScore))
+            _check_shares(dimension)
+        for claim in inner.records("claims"):
+            claim.refuse_unknown(_names(VerifiedClaim))
 
 
 def check_sha256(record: Record, key: str, value: str) -> str:
