@@ -15,12 +15,13 @@ from typing import NoReturn
 
 import click
 
-from judged.cli.commands.calibrate import CalibrateCommand, FrontierCommand
+from judged.cli.commands.calibrate import CalibrateCommand
 from judged.cli.commands.canary import CheckCommand, RecordCommand
 from judged.cli.commands.ci import CiCommand
 from judged.cli.commands.compare import CompareCommand, ReportCommand
 from judged.cli.commands.data import ConvertCommand, ValidateCommand
 from judged.cli.commands.evaluate import EvaluateCommand
+from judged.cli.commands.frontier import FrontierCommand
 from judged.cli.commands.judge import JudgeCommand
 from judged.cli.commands.labels import AgreeCommand, LabelCommand
 from judged.cli.commands.metrics import MetricsCommand, TextsCommand
