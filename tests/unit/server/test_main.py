@@ -3,17 +3,9 @@
 import os
 import subprocess
 import sys
-from importlib import metadata
 
 import pytest
 from judged_server.__main__ import run
-
-
-def test_the_version_is_told(capsys):
-    with pytest.raises(SystemExit) as left:
-        run(["--version"])
-    assert left.value.code == 0
-    assert capsys.readouterr().out == f"judged-server {metadata.version('judged')}\n"
 
 
 @pytest.mark.parametrize("missing", ["uvloop", "pydantic_settings", "numpy"])
@@ -54,28 +46,6 @@ runpy.run_module("judged_server", run_name="__main__")
 def test_a_flag_that_is_misspelt_or_misplaced_is_named(words, said, capsys):
     assert run(words) == 2
     assert capsys.readouterr().err == f"judged-server: {said}\n"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2"],
-        ["--listen=127.0.0.1:1", "--log-level", "info", "--listen=127.0.0.1:1", "models", "list"],
-        ["models", "add", "n", "folder", "--name", "a", "--name", "b"],
-    ],
-)
-def test_an_option_that_is_there_twice_is_refused(words, capsys):
-    with pytest.raises(SystemExit) as left:
-        run(words)
-    assert left.value.code == 2
-    assert "is there twice" in capsys.readouterr().err
-
-
-def test_other_words_are_refused(capsys):
-    with pytest.raises(SystemExit) as left:
-        run(["models", "list", "--all"])
-    assert left.value.code == 2
-    assert "unrecognized arguments: --all" in capsys.readouterr().err
 
 
 def test_a_reader_who_has_enough_is_no_fault(tmp_path):

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import os
 import subprocess
 import sys
 import threading
 import time
-import weakref
 from pathlib import Path
 
 import pytest
 from judged_server import process
 from judged_server.process import (
     FOLLOW_UP_LOOKS,
-    GC_THRESHOLDS,
     UNLIMITED,
     MemoryWatch,
     Pressure,
     Watchdog,
     available_cores,
     batch_scheduling,
-    heap_in_use,
     memory_limit,
-    resident_bytes,
-    settle_heap,
 )
 
 MIB = 1 << 20
-GLIBC = pytest.mark.skipif(
-    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library has no malloc_trim"
-)
 LINUX = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="not run: Linux alone")
 
 
@@ -52,31 +42,6 @@ def test_threads_begun_inside_wait_and_others_do_not():
     with pytest.raises(OSError, match="the port is taken"), batch_scheduling():
         raise OSError("the port is taken")
     assert policy_of_a_new_thread() == os.sched_getscheduler(0) == os.SCHED_OTHER
-
-
-@pytest.mark.parametrize("name", ["sched_setscheduler", "sched_getscheduler"])
-def test_where_it_is_forbidden_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch, name: str):
-    def forbidden(*_: object) -> None:
-        raise PermissionError
-
-    with monkeypatch.context() as sandbox:
-        sandbox.setattr(os, name, forbidden)
-        with batch_scheduling():
-            thread_id = threading.get_native_id()
-    assert os.sched_getscheduler(thread_id) == policy_of_a_new_thread() == os.SCHED_OTHER
-
-
-def test_where_it_is_unknown_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delattr(os, "SCHED_BATCH")
-    with batch_scheduling():
-        assert policy_of_a_new_thread() == os.SCHED_OTHER
-
-
-def test_a_policy_that_the_process_was_given_stays(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
-    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("it was changed"))
-    with batch_scheduling():
-        pass
 
 
 class Groups:
@@ -153,14 +118,6 @@ def test_a_quota_anywhere_above_the_process_bounds_the_cores(
     assert available_cores(groups.proc, groups.groups) == expected
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="not run: Linux alone")
-def test_the_resident_memory_is_that_of_this_process():
-    before = resident_bytes()
-    block = bytearray(64 * MIB)
-    block[::4096] = b"x" * len(block[::4096])
-    assert resident_bytes() - before > 48 * MIB
-
-
 class Heap:
     """Memory of a process that grows as told, and is trimmed to what is used."""
 
@@ -201,15 +158,6 @@ async def test_the_heap_is_trimmed_after_a_burst_once_nothing_is_in_work():
     assert heap.trims == 1
 
 
-async def test_what_is_in_use_is_not_trimmed_over_and_over():
-    heap = Heap()
-    watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
-    heap.held = heap.used = 500 * MIB
-    for _ in range(5 * FOLLOW_UP_LOOKS):
-        await watch.look(idle=True)
-    assert heap.trims == 2
-
-
 async def test_what_was_freed_after_a_trim_goes_back_too():
     heap = Heap()
     watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
@@ -222,116 +170,6 @@ async def test_what_was_freed_after_a_trim_goes_back_too():
         await watch.look(idle=True)
     assert heap.held == 100 * MIB
 
-
-async def test_memory_that_is_short_is_trimmed_amid_work():
-    heap = Heap()
-    watch = MemoryWatch(1000 * MIB, lambda: heap.held, heap.trim)
-    heap.held = 900 * MIB
-    await watch.look(idle=False)
-    assert (heap.trims, watch.pressure) == (1, Pressure.NONE)
-
-
-def test_the_heap_in_use_is_what_was_given_out_and_not_got_back():
-    before = heap_in_use()
-    if before is None:
-        pytest.skip("not run: glibc tells no counts of its heap before 2.33")
-    kept = [bytearray(MIB) for _ in range(64)]
-    during = heap_in_use()
-    del kept
-    after = heap_in_use()
-    assert during is not None
-    assert after is not None
-    assert during - before > 60 * MIB
-    assert after - before < 8 * MIB
-
-
-@pytest.fixture
-def _as_it_was():
-    thresholds = gc.get_threshold()
-    yield
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
-
-
-class Knot:
-    def __init__(self):
-        self.itself = self
-
-
-@pytest.mark.usefixtures("_as_it_was")
-def test_what_is_there_is_left_out_and_new_cycles_are_collected():
-    settle_heap()
-    assert gc.get_freeze_count() > 1000
-    assert gc.get_threshold() == GC_THRESHOLDS
-    knot = weakref.ref(Knot())
-    keep: list[list[object]] = []
-    for _ in range(GC_THRESHOLDS[0] + 1000):
-        keep.append([])
-    assert knot() is None
-
-
-def heap_mb() -> float:
-    """Return the memory of this process that no file backs."""
-    (line,) = (
-        line
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("RssAnon")
-    )
-    return int(line.split()[1]) / 1024
-
-
-@GLIBC
-def test_a_thread_keeps_little_of_what_it_freed():
-    """In a process of its own: it changes how that one allocates for good."""
-    ran = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{FREES}"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert float(ran.stdout) < 16
-
-
-@GLIBC
-@pytest.mark.usefixtures("_as_it_was")
-def test_holes_are_given_back():
-    """20,000 blocks of which a few keep the rest from being given back by the heap itself."""
-    blocks = [bytes([n % 256]) * 5_000 for n in range(20_000)]
-    kept = blocks[::200]
-    del blocks
-    before = heap_mb()
-    settle_heap()
-    assert heap_mb() < before - 50
-    assert len(kept) == 100
-
-
-@pytest.mark.usefixtures("_as_it_was")
-def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    settle_heap()
-
-
-FREES = """
-import threading
-from judged_server.process import settle_heap
-from tests.unit.server.test_process import heap_mb
-
-def work():
-    large = bytearray(24 << 20)  # once it is freed, glibc would keep 48 MB
-    del large
-    small = [bytes(1500) for _ in range(30_000)]
-    small.clear()
-    done.set()
-    stay.wait()
-
-settle_heap()
-before, done, stay = heap_mb(), threading.Event(), threading.Event()
-threading.Thread(target=work).start()
-done.wait()
-print(heap_mb() - before)
-stay.set()
-"""
 
 HELD_UP = """
 import asyncio, time
@@ -371,11 +209,6 @@ def test_a_process_whose_loop_stands_for_long_ends_with_its_stacks():
     assert done.returncode == 1
     assert "goes on" not in done.stdout
     assert "in held_up_here" in done.stderr
-
-
-def test_nothing_happens_where_both_are_off():
-    done = run(held=0.6, dump=0, end=0)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
 
 
 async def test_how_late_the_loop_was_is_told(monkeypatch: pytest.MonkeyPatch):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from pathlib import Path
 
 import orjson
 import pytest
-from judged_server import telemetry
 from judged_server.telemetry import Lines
 
 
@@ -33,27 +31,6 @@ def test_no_line_of_any_thread_is_lost(capfdbinary: pytest.CaptureFixture[bytes]
     )
 
 
-def test_a_line_that_came_while_others_were_written_is_written_later(
-    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(telemetry, "FLUSH_AFTER_S", 0)
-    lines = Lines()
-
-    async def scenario() -> None:
-        lines.later(b"first")
-        other = threading.Thread(target=lines.flush)
-        other.start()
-        other.join()
-        lines.later(b"second")
-        done = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.01, done.set)
-        await done.wait()
-
-    for _ in range(2):  # a second loop has a timer of its own
-        asyncio.run(scenario())
-    assert capfdbinary.readouterr().err.split() == [b"first", b"second"] * 2
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, as Linux has it")
 def test_what_a_disk_without_space_does_not_take_fails_no_caller(monkeypatch: pytest.MonkeyPatch):
     full = Path("/dev/full").open("w")  # noqa: SIM115 - to close it fails too
@@ -63,11 +40,6 @@ def test_what_a_disk_without_space_does_not_take_fails_no_caller(monkeypatch: py
     finally:
         with pytest.raises(OSError, match="No space left"):
             full.close()
-
-
-def test_without_a_loop_a_line_is_written_at_once(capfdbinary: pytest.CaptureFixture[bytes]):
-    Lines().later(b"now")
-    assert capfdbinary.readouterr().err == b"now\n"
 
 
 @pytest.mark.parametrize(

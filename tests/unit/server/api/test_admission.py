@@ -5,11 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 from judged_server.api.requests import (
-    GROWTH,
     LARGE_SHARE,
     SMALL_MEMORY,
     Admission,
-    memory_of,
 )
 from judged_server.errors import Overloaded
 from judged_server.process import Memory, Pressure
@@ -45,11 +43,6 @@ def test_others_find_room_beside_a_sender_that_takes_all_it_can():
     assert fill(admission, "e", SMALL_MEMORY) > 50
 
 
-def test_a_share_goes_by_weight():
-    admission = Admission(LIMIT)
-    assert fill(admission, "a", MIB, weight=0.5) == 90
-
-
 def test_what_ends_makes_room_again():
     admission = Admission(LIMIT)
     with ExitStack() as stack:
@@ -67,35 +60,6 @@ def test_large_requests_leave_room_for_small_ones():
     assert fill(Admission(LIMIT), "a", SMALL_MEMORY) == LIMIT * 2 // 3 // SMALL_MEMORY
     with pytest.raises(Overloaded):
         admission.admit(SMALL_MEMORY + 1)
-
-
-@pytest.mark.parametrize("memory", [1_000_000, SMALL_MEMORY])
-def test_a_request_of_any_size_is_admitted_when_nothing_is_in_work(memory: int):
-    with Admission(100).admit(memory):
-        pass
-
-
-def test_a_large_request_waits_for_large_ones_alone():
-    admission = Admission(LIMIT)
-    with admission.admit(SMALL_MEMORY), admission.admit(2 * LIMIT):
-        pass
-
-
-def test_no_error_tells_what_others_do():
-    admission = Admission(LIMIT)
-    with (
-        admission.admit(LIMIT),
-        pytest.raises(Overloaded, match="no room for a request") as refused,
-    ):
-        admission.admit(LIMIT)
-    assert not any(map(str.isdigit, refused.value.message))
-
-
-def test_memory_is_given_back_when_a_call_fails():
-    admission = Admission(LIMIT)
-    with pytest.raises(ZeroDivisionError), admission.admit(100):
-        raise ZeroDivisionError
-    assert admission.pending_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -121,17 +85,6 @@ def test_a_process_short_of_memory_takes_small_requests_and_at_last_none(
                 admission.admit(memory)
 
 
-def test_a_new_limit_holds_for_what_comes_next():
-    admission = Admission(1000)
-    with admission.admit(600):
-        with pytest.raises(Overloaded):
-            admission.admit(600)
-        admission.max_pending_bytes = 2000
-        with admission.admit(600):
-            admission.max_pending_bytes = 1000
-    assert admission.pending_bytes == 0
-
-
 async def test_those_that_wait_hold_no_more_than_may_be_in_work():
     admission = Admission(10 * MIB)
 
@@ -145,8 +98,3 @@ async def test_those_that_wait_hold_no_more_than_may_be_in_work():
         assert [type(task.exception()) for task in done] == [Overloaded]
     await asyncio.gather(*left)
     assert admission.pending_bytes == 0
-
-
-def test_short_fields_take_more_than_their_bytes():
-    assert memory_of(100, 0) == 100 * GROWTH
-    assert memory_of(100, 25) > 6 * memory_of(100, 0)

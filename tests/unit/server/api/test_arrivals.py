@@ -49,15 +49,6 @@ def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "LOOK_S", 3600.0)
 
 
-async def test_what_is_there_at_once_is_received_whatever_else_is_on_its_way():
-    world = World(3)
-    await world.send("busy", 3)
-    await world.look()
-    for _ in range(100):
-        assert await world.arrivals.receive(lambda: asyncio.sleep(0, "a message")) == "a message"
-    assert len(world.tasks) == 3
-
-
 async def test_those_beyond_the_room_give_way_and_the_newest_first():
     world = World(3)
     await world.send("first", 3)
@@ -107,22 +98,3 @@ async def test_one_gives_way_at_each_look_while_the_process_is_short_of_memory()
     assert await world.look(1) == ["busy"]
     world.process.pressure = Pressure.NONE
     assert await world.look() == []
-
-
-async def test_thousands_are_looked_at_in_no_time():
-    world = World(3)
-    for number in range(300):
-        await world.send(f"sender {number}", 10)
-    assert len(await world.look(6)) == 3000 - 3
-
-
-async def test_a_message_that_is_cancelled_is_forgotten():
-    world = World(1)
-    await world.send("gone", 3)
-    for task in world.tasks:
-        task.cancel()
-    await asyncio.wait(world.tasks)
-    world.tasks.clear()
-    await world.send("here")
-    assert await world.look() == []
-    assert len(world.arrivals._messages) == 1

@@ -35,13 +35,6 @@ def test_an_address_is_held_off_until_its_minute_is_over():
         calls.note(A)
 
 
-def test_nobody_is_held_off_with_no_limit_or_on_a_socket():
-    fails(FailedCalls(0), A, 1000)
-    calls = FailedCalls(1)
-    fails(calls, "unix:", 1000)
-    assert len(calls) == 0
-
-
 def test_the_addresses_that_are_remembered_are_bounded():
     calls = FailedCalls(1)
     for number in range(MOST_ADDRESSES + 500):

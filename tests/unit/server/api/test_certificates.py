@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import structlog
-from judged_server.api import certificates
 from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.settings import SettingsError
 
@@ -81,17 +80,6 @@ def test_what_can_not_be_used_keeps_the_old_one(
     assert held.problem == ""
 
 
-def test_a_certificate_that_has_ended_is_not_taken(authority: Authority):
-    files = CertificateFiles(*authority.server())
-    held = Certificates(files)
-    old = authority.server("old", ends_in=timedelta(days=-1))
-    for file, other in zip((files.certificate, files.private_key), old, strict=True):
-        replace(file, other)
-    assert not looked_twice(held)
-    assert held.fetch() is None
-    assert "ended at" in held.problem
-
-
 def test_the_middle_of_a_replacement_is_no_fault(authority: Authority):
     files = CertificateFiles(*authority.server())
     held = Certificates(files)
@@ -122,19 +110,3 @@ def test_an_authority_of_clients_that_has_ended_lets_nobody_in(authority: Author
     old, _ = authority.server("old", ends_in=timedelta(-1))
     with pytest.raises(SettingsError, match="has ended, so no client would be let in; renew it"):
         Certificates(CertificateFiles(*authority.server(), old))
-
-
-def test_a_fault_of_the_library_raises_nothing(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-):
-    files = CertificateFiles(*authority.server())
-    held = Certificates(files)
-    replace(files.certificate, authority.server("newer")[0])
-
-    def broken(_: CertificateFiles) -> None:
-        raise RuntimeError("sk-canary")
-
-    monkeypatch.setattr(certificates, "load", broken)
-    assert not looked_twice(held)
-    assert held.fetch() is None
-    assert held.problem == "can't be read: RuntimeError"

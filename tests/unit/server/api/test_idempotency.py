@@ -82,28 +82,6 @@ async def until(fact: Callable[[], bool]) -> None:
 
 
 class TestKept:
-    async def test_the_same_call_is_worked_once(self):
-        calls, work = IdempotentCalls(1 << 20), ready()
-        replies = [await calls.reply(request(), a_call(), caller(), work) for _ in range(3)]
-        assert work.done == 1
-        assert replies[0] == replies[1] == replies[2]
-
-    async def test_another_call_under_its_id_is_refused_in_work_and_after(self):
-        calls, work = IdempotentCalls(1 << 20), Work()
-        first = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
-        await work.begun.wait()
-        others = [request(text="x"), pb.EvaluateRequest(request_id=ID)]
-        for other in others:
-            with pytest.raises(InvalidField, match="an id of its own") as caught:
-                await calls.reply(other, a_call(), caller(), work)
-            assert caught.value.field == "request_id"
-        work.go.set()
-        await first
-        for other in others:
-            with pytest.raises(InvalidField):
-                await calls.reply(other, a_call(), caller(), work)
-        assert work.done == 1
-
     async def test_the_order_of_a_map_is_not_another_call(self):
         calls, work = IdempotentCalls(1 << 20), ready()
         for names in ("abcdefgh", "hgfedcba"):
@@ -138,26 +116,6 @@ class TestKept:
 
 
 class TestBounds:
-    async def test_the_oldest_give_way(self):
-        work = ready(rationale="x" * 1000)
-        calls = IdempotentCalls(3100)
-        ids = [str(uuid.uuid4()) for _ in range(5)]
-        for each in ids:
-            await calls.reply(request(each), a_call(), caller(), work)
-        for each in ids[2:]:
-            await calls.reply(request(each), a_call(), caller(), work)
-        assert work.done == 5
-        await calls.reply(request(ids[1]), a_call(), caller(), work)
-        assert work.done == 6
-
-    async def test_a_reply_that_can_not_fit_pushes_none_out(self):
-        calls, small, large = IdempotentCalls(100), ready(), ready(rationale="x" * 1000)
-        await calls.reply(request(), a_call(), caller(), small)
-        for _ in range(2):
-            await calls.reply(request(ID[:-1] + "2"), a_call(), caller(), large)
-        await calls.reply(request(), a_call(), caller(), small)
-        assert (small.done, large.done) == (1, 2)
-
     async def test_the_number_is_bounded(self):
         calls, work = IdempotentCalls(1 << 20, most_kept=2), ready()
         ids = [str(uuid.uuid4()) for _ in range(50)]
@@ -184,35 +142,6 @@ class TestBounds:
 
 
 class TestLeaving:
-    async def test_one_of_two_callers_may_leave(self):
-        calls, work = IdempotentCalls(1 << 20), Work()
-        callers = [
-            asyncio.create_task(calls.reply(request(), a_call(), caller(), work)) for _ in range(2)
-        ]
-        await work.begun.wait()
-        await leave(callers[0])
-        work.go.set()
-        assert ok(await callers[1]) == 1
-
-    async def test_a_call_that_all_have_left_ends_and_its_next_try_begins_anew(self):
-        calls, work = IdempotentCalls(1 << 20), Work()
-        task = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
-        await work.begun.wait()
-        await leave(task)
-        await until(lambda: work.cancelled == 1)
-        work.go.set()
-        assert ok(await calls.reply(request(), a_call(), caller(), work)) == 1
-
-    async def test_who_comes_again_within_the_grace_finds_the_call(self):
-        calls, work = IdempotentCalls(1 << 20, grace_s=60.0), Work()
-        task = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
-        await work.begun.wait()
-        await leave(task)
-        again = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
-        work.go.set()
-        assert ok(await again) == 1
-        assert (work.done, work.cancelled) == (1, 0)
-
     async def test_without_a_caller_a_call_ends_with_the_grace(self):
         calls, work = IdempotentCalls(1 << 20, grace_s=0.01), Work()
         task = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
@@ -238,20 +167,6 @@ class TestLeaving:
         await leave(task)
         await calls.close()
         assert work.cancelled == 1
-
-    async def test_the_end_of_the_server_ends_all_calls(self):
-        calls, work = IdempotentCalls(1 << 20), Work()
-        task = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
-        await work.begun.wait()
-        await calls.close()
-        assert work.cancelled == 1
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-
-@pytest.mark.parametrize("good", [ID, ID.upper()])
-def test_uuids_of_version_4_are_taken(good: str):
-    check_request_id(good)
 
 
 @pytest.mark.parametrize(

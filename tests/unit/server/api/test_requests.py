@@ -8,7 +8,6 @@ import zlib
 from functools import partial
 from typing import Any
 
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,6 @@ from judged_server.api.requests import (
     Receiver,
     count_fields,
 )
-from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 
 from tests.fakes.calls import a_call
@@ -62,19 +60,6 @@ async def test_a_message_is_read_whatever_its_size_and_compressed_or_not(charact
     call = a_call()
     assert await received(compress(sent.SerializeToString()), call=call) == sent
     assert call.size == sent.ByteSize()
-
-
-async def test_an_empty_message_is_a_message_compressed_or_not():
-    for raw in (b"", gzip.compress(b"")):
-        assert await received(raw) == pb.BatchJudgeRequest()
-
-
-async def test_a_call_without_a_message_is_malformed():
-    async def read() -> Any:
-        return grpc.aio.EOF
-
-    with pytest.raises(errors.MalformedMessage):
-        await receiver().first(read, READER, a_call())
 
 
 async def test_what_inflates_to_too_much_is_not_inflated():
@@ -147,14 +132,6 @@ async def test_a_message_of_a_stream_waits_for_room():
         assert not done
     assert (await waiting).message == sent
     assert admission.pending_bytes == 0
-
-
-async def test_a_process_out_of_memory_receives_nothing():
-    process = Memory()
-    process.pressure = Pressure.CRITICAL
-    admission = Admission(1 << 30, process)
-    with pytest.raises(errors.Overloaded):
-        await receiver(admission).first(lambda: pytest.fail("received"), READER, a_call())
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])

@@ -79,33 +79,12 @@ def test_google_reads_our_details(error: errors.JudgedError):
     assert dict(info.metadata) == error.metadata
 
 
-def test_a_bad_field_is_named():
-    _, details = unpack(errors.InvalidField("groups[0].query", "too odd"))
-    violation = details["BadRequest"].field_violations[0]
-    assert (violation.field, violation.description) == ("groups[0].query", "too odd")
-
-
 def test_what_may_be_retried_says_when():
     wire = to_wire(errors.Overloaded("busy", 0.25))
     assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert dict(wire.trailers)["grpc-retry-pushback-ms"] == "250"
     _, details = unpack(errors.Overloaded("busy", 0.25))
     assert details["RetryInfo"].retry_delay.ToMilliseconds() == 250
-
-
-def test_a_used_up_budget_is_a_quota_that_no_retry_helps():
-    wire = to_wire(errors.BudgetExhausted("per_day", "nothing is left"))
-    assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "grpc-retry-pushback-ms" not in dict(wire.trailers)
-    _, details = unpack(errors.BudgetExhausted("per_day", "nothing is left"))
-    assert set(details) == {"ErrorInfo", "QuotaFailure"}
-    violation = details["QuotaFailure"].violations[0]
-    assert (violation.subject, violation.description) == ("budget:per_day", "nothing is left")
-
-
-def test_an_unknown_judge_is_a_resource_that_was_not_found():
-    _, details = unpack(errors.UnknownJudge("nobody", ("exact",)))
-    assert details["ResourceInfo"].resource_name == "nobody"
 
 
 def test_a_want_of_memory_is_no_bug():

@@ -28,18 +28,6 @@ def cache(folder, capsys):
     return command
 
 
-def test_show_counts_by_rubric_and_model(cache, folder):
-    days = f"{DAY_OF_ENTRIES} to {DAY_OF_ENTRIES}"
-    status, said = cache("show")
-    assert status == 0
-    assert said.splitlines() == [
-        f"faithfulness@1  a  1 reply  0 kB  {days}",
-        f"faithfulness@2  a  1 reply  0 kB  {days}",
-        f"harmlessness@1  b  1 reply  0 kB  {days}",
-        f"3 replies in {folder}",
-    ]
-
-
 @pytest.mark.parametrize(
     ("flags", "deleted"),
     [
@@ -79,27 +67,3 @@ def test_purge_without_a_clear_choice_deletes_nothing(cache, flags, says):
     assert status == 2
     assert says in said
     assert cache("show")[1].splitlines()[-1].startswith("3 replies")
-
-
-def test_a_file_that_another_holds_is_said(cache, folder, monkeypatch):
-    import contextlib
-    import sqlite3
-
-    from judged_server.commands import cache as command
-    from judged_server.store.replies import FILE
-
-    monkeypatch.setattr(command, "BUSY_S", 0.01)
-    with contextlib.closing(sqlite3.connect(folder / FILE)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        status, said = cache("purge", "--all")
-        other.rollback()
-    assert status == 2
-    assert "another process hold the file" in said
-
-
-@pytest.mark.parametrize("arguments", [("show",), ("purge", "--all")])
-def test_nothing_is_made_where_nothing_is_stored(tmp_path, capsys, arguments):
-    folder = tmp_path / "nowhere"
-    assert run(["--llm-cache-dir", str(folder), "cache", *arguments]) == 0
-    assert "no replies are stored" in capsys.readouterr().out
-    assert not folder.exists()

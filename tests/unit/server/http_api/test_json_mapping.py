@@ -9,13 +9,11 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 from judged_server import errors
-from judged_server.api.status import STATUS_TRAILER, to_wire
 from judged_server.http_api import json_mapping
-from judged_server.http_api.json_mapping import count_values, read_message, status_json, to_json
+from judged_server.http_api.json_mapping import count_values, read_message, to_json
 
 KIND = pb.BatchJudgeRequest.DESCRIPTOR
 MOST = 1 << 20
@@ -99,16 +97,6 @@ def test_numbers_may_be_texts_as_the_mapping_wants_it():
     assert message.judge.parameters["n"].int_value == 9007199254740993
 
 
-def test_no_error_quotes_a_value():
-    for said in (
-        {"groups": [{"query": ["canary"]}]},
-        {"judge": {"min_score": "canary"}},
-        {"asking": {"cache": "canary"}},
-        {"include_details": "canary at BatchJudgeRequest.canary"},
-    ):
-        assert "canary" not in refused(said).message.replace("include_details.canary", "")
-
-
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
@@ -123,32 +111,6 @@ def test_what_is_no_json_object(raw: bytes, said: str):
     error = refused(raw)
     assert isinstance(error, errors.MalformedMessage)
     assert said in error.message
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field", "rule"),
-    [
-        (
-            {"min_tokens": 3},
-            'judge.parameters["min_tokens"]',
-            "its fields are bool_value, int_value",
-        ),
-        (
-            {"min_tokens": {"float_value": 3}},
-            'judge.parameters["min_tokens"].float_value',
-            "int_value",
-        ),
-        ([], "judge.parameters", "must be a JSON object"),
-    ],
-)
-def test_a_parameter_of_another_form_is_named(parameters: Any, field: str, rule: str):
-    error = refused({"judge": {"kind": "token_overlap", "parameters": parameters}})
-    assert error.message.startswith(f"{field}: ")
-    assert rule in error.message
-
-
-def test_a_name_that_stands_twice():
-    assert "stands twice" in refused(b'{"request_id": "a", "request_id": "b"}').message
 
 
 def test_a_name_that_stands_twice_among_a_hundred_thousand_is_found_in_one_pass():
@@ -193,26 +155,3 @@ def test_whatever_comes_is_a_message_or_an_error_of_ours(raw: bytes):
     except errors.JudgedError:
         return
     assert MessageToDict(message) is not None
-
-
-def _status(error: errors.JudgedError) -> status_pb2.Status:
-    raw = dict(to_wire(error).trailers)[STATUS_TRAILER]
-    assert isinstance(raw, bytes)
-    return status_pb2.Status.FromString(raw)
-
-
-def test_a_status_has_its_details_by_their_own_names():
-    for error, name, facts in (
-        (errors.Overloaded("full", 1.5), "RetryInfo", {"retry_delay": "1.500s"}),
-        (
-            errors.InvalidField("a.b", "must be c"),
-            "BadRequest",
-            {"field_violations": [{"field": "a.b", "description": "must be c"}]},
-        ),
-    ):
-        told = json.loads(status_json(_status(error)))
-        assert told["message"] == error.message
-        info, detail = told["details"]
-        assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
-        assert (info["reason"], info["domain"]) == (error.reason, "judged")
-        assert detail == {"@type": f"type.googleapis.com/google.rpc.{name}", **facts}

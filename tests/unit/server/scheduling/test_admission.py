@@ -58,11 +58,6 @@ def test_interactive_calls_wait_no_longer_than_the_delay(world):
     assert world.admission.cost == ROOM
 
 
-def test_what_costs_nothing_is_let_in_always(world):
-    world.admit(ROOM)
-    world.admit(0)
-
-
 def test_the_newest_call_of_the_busiest_sender_gives_way(world):
     calls = [world.admit(ROOM // 10, "busy") for _ in range(10)]
     world.admit(ROOM // 10, "light")
@@ -80,36 +75,12 @@ def test_a_call_that_has_begun_does_not_give_way_and_a_light_sender_is_let_in(wo
         world.admit(ROOM // 10, "busy")
 
 
-def test_no_sender_gets_more_than_its_share_from_another(world):
-    for _ in range(5):
-        world.admit(ROOM // 10, "busy")
-        world.admit(ROOM // 10, "busier")
-    for sender in ("busy", "busier"):
-        with pytest.raises(Overloaded):
-            world.admit(ROOM // 10, sender)
-    assert world.refused == []
-
-
-def test_one_sender_may_use_all_that_is_idle(world):
-    world.admission.left(world.admit(ROOM // 2, "light"))
-    for _ in range(10):
-        world.admit(ROOM // 10, "busy")
-
-
 def test_batch_calls_wait_as_long_as_their_deadline_allows(world):
     for _ in range(10):
         world.admit(RATE, is_batch=True, deadline=30.0)
     with pytest.raises(Overloaded):
         world.admit(RATE, is_batch=True, deadline=10.5)
     world.admit(RATE, is_batch=True, deadline=11.5)
-
-
-def test_batch_calls_have_a_bound_of_tokens_too():
-    world = World(most=100)
-    world.admit(60, is_batch=True)
-    with pytest.raises(Overloaded):
-        world.admit(41, is_batch=True)
-    world.admit(40, is_batch=True)
 
 
 def test_a_sender_of_more_weight_has_a_larger_share(world):
@@ -122,24 +93,10 @@ def test_a_sender_of_more_weight_has_a_larger_share(world):
     world.admit(ROOM // 10, "heavy", weight=4.0)
 
 
-def test_a_deadline_counts_by_a_senders_share(world):
-    for _ in range(10):
-        world.admit(ROOM // 20, "busy")
-    with pytest.raises(Overloaded):
-        world.admit(ROOM // 20, "busy", deadline=0.1)
-    world.admit(ROOM // 20, "light", deadline=0.1)
-
-
 def test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry(world):
     with pytest.raises(DeadlineTooShort) as refused:
         world.admit(10 * RATE, deadline=2.0)
     assert refused.value.metadata == {"estimate_ms": "10000"}
-
-
-def test_before_the_first_batch_no_deadline_is_too_short():
-    admission: Admission[Call] = Admission(MODEL)
-    call = Call(100 * int(MODEL.rate), deadline=1.0)
-    assert admission.admit(call, now=0.0) == []
 
 
 def test_a_turn_that_comes_too_late_is_noticed(world):
@@ -150,17 +107,6 @@ def test_a_turn_that_comes_too_late_is_noticed(world):
     assert not world.admission.is_late(call, now=0.6)
 
 
-def test_what_is_interactive_follows_the_rate():
-    admission: Admission[Call] = Admission(MODEL)
-    sizes = []
-    for tokens in (1_000, 1_000_000):
-        for _ in range(200):
-            admission.measured(tokens, 1.0, workers=2, full=True)
-        sender = Sender("a")
-        sizes.append([n for n in range(5_000) if not admission.sender(sender, n).is_batch][-1])
-    assert sizes == [pytest.approx(400, rel=0.01), 4_096]
-
-
 def test_batches_that_are_not_full_do_not_lower_the_rate(world):
     for _ in range(100):
         world.admission.measured(RATE // 10, 1.0, workers=1, full=False)
@@ -168,15 +114,3 @@ def test_batches_that_are_not_full_do_not_lower_the_rate(world):
     for _ in range(200):
         world.admission.measured(2 * RATE, 1.0, workers=1, full=False)
     assert world.admission.rate == pytest.approx(2 * RATE, rel=0.01)
-
-
-def test_a_new_weight_holds_for_all_that_the_sender_has(world):
-    for _ in range(5):
-        world.admit(ROOM // 10, "a", 1 / 2)
-        world.admit(ROOM // 10, "b", 1.0)
-    with pytest.raises(Overloaded):
-        world.admit(ROOM // 10, "a", 1 / 2)
-    world.admit(0, "a", 1.0)
-    with pytest.raises(Overloaded):  # now neither has more than the other
-        world.admit(ROOM // 10, "b", 1.0)
-    assert world.refused == []

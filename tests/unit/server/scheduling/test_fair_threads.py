@@ -67,15 +67,6 @@ async def test_a_light_sender_waits_for_one_turn_of_a_busy_one():
     assert (await World().order(*busy, (Sender("light"), "l", 3))).startswith("blblblbbb")
 
 
-async def test_calls_of_one_sender_go_one_after_the_other():
-    assert await World().order((Sender("a"), "x", 3), (Sender("a"), "y", 3)) == "xxxyyy"
-
-
-async def test_a_weight_is_a_share():
-    order = await World().order((Sender("a"), "a", 12), (Sender("b", weight=3.0), "b", 12))
-    assert order[:12].count("b") == pytest.approx(9, abs=1)
-
-
 async def test_batch_work_waits_behind_what_is_interactive():
     order = await World().order(
         (Sender("a", is_batch=True), "B", 3), (Sender("a"), "i", 3), (Sender("c"), "j", 3)
@@ -89,13 +80,6 @@ async def test_what_has_run_for_long_waits_behind_what_has_not():
     assert order.index("s") <= steps + 2
     assert "sss" in order.replace("L", "")
     assert order.endswith("L" * 3 * steps)
-
-
-async def test_one_sender_may_use_all_threads():
-    world = World(at_once=2)
-    both = threading.Barrier(2)
-    meet = [asyncio.create_task(world.threads.run(lambda: both.wait(WAIT_S))) for _ in range(2)]
-    assert sorted(await asyncio.wait_for(asyncio.gather(*meet), WAIT_S)) == [0, 1]
 
 
 async def test_no_more_work_is_begun_than_there_are_threads_for_it():
@@ -143,11 +127,6 @@ async def test_work_that_has_not_begun_is_never_begun_for_a_caller_who_has_gone(
     assert world.steps == ["next"]
 
 
-async def test_an_error_reaches_the_caller():
-    with pytest.raises(ZeroDivisionError):
-        await World().threads.run(lambda: 1 // 0)
-
-
 class TestAdmission:
     """Of a resource that does 1,000 characters a second, and lets 400 of interactive work in."""
 
@@ -177,24 +156,6 @@ class TestAdmission:
         with pytest.raises(Overloaded):
             await asyncio.wait_for(busy[2], WAIT_S)
         assert await asyncio.gather(*busy[:2], light) == ["busy", "busy", "light"]
-
-    async def test_who_has_had_its_share_is_refused_with_a_delay(self, world):
-        calls = [asyncio.create_task(self.call(world, "busy", 100)) for _ in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(Overloaded) as refused:
-            await self.call(world, "busy", 100)
-        assert refused.value.retry_after_s == pytest.approx(0.4)
-        world.go.set()
-        await asyncio.gather(*calls)
-
-    async def test_the_delay_may_change_while_threads_are_used(self, world):
-        world.threads.limit_delay(0.2)
-        first = asyncio.create_task(self.call(world, "busy", 100))
-        await asyncio.sleep(0)
-        with pytest.raises(Overloaded):
-            await self.call(world, "busy", 100)
-        world.go.set()
-        assert await first == "busy"
 
     async def test_batch_work_waits_as_long_as_its_deadline_allows(self, world):
         calls = [asyncio.create_task(self.call(world, "busy", 1_000, 60.0)) for _ in range(3)]

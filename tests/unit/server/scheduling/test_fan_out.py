@@ -45,29 +45,6 @@ async def test_takes_jobs_only_as_they_can_be_done():
     assert len(taken) == 1000
 
 
-@pytest.mark.parametrize("at_once", [1, 8])
-async def test_jobs_that_wait_for_nothing_let_others_have_their_turn(at_once: int):
-    turns_of_others = 0
-
-    async def other() -> None:
-        nonlocal turns_of_others
-        while True:
-            turns_of_others += 1
-            await asyncio.sleep(0)
-
-    async def work(_: int) -> None:
-        return
-
-    task = asyncio.create_task(other())
-    await fan_out(work, range(1000), at_once)
-    task.cancel()
-    assert turns_of_others >= 1000 // at_once - 1
-
-
-async def test_no_job_is_no_task():
-    await fan_out(pytest.fail, [], 0)
-
-
 async def test_the_first_failure_ends_the_others_and_is_raised():
     ended = []
 

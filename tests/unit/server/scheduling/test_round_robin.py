@@ -36,26 +36,6 @@ def order(senders: RoundRobin[Piece], pieces: int) -> str:
     return "".join(take(senders)[0] for _ in range(pieces))
 
 
-def test_equal_work_goes_in_turns():
-    assert order(fill({"a": [QUANTUM] * 3, "b": [QUANTUM] * 3}), 6) == "ababab"
-
-
-def test_a_dear_piece_is_made_up_for():
-    assert order(fill({"a": [3 * QUANTUM] * 2, "b": [QUANTUM] * 6}), 8) == "abbbabbb"
-
-
-def test_work_is_shared_by_weight():
-    done = Counter(order(fill({"a": [1.0] * 900, "b": [1.0] * 900}, {"b": 3.0}), 800))
-    assert done["b"] / done["a"] == pytest.approx(3.0, rel=0.05)
-
-
-def test_who_has_left_keeps_no_debt():
-    senders = fill({"a": [100 * QUANTUM], "b": [QUANTUM] * 2})
-    assert take(senders)[0] == "a"
-    put(senders, "a", [1.0])
-    assert order(senders, 2) == "ba"
-
-
 def test_who_comes_with_work_is_next():
     senders = fill({"u": [QUANTUM, *[1.0] * 99]})
     assert take(senders)[0] == "u"
@@ -118,14 +98,6 @@ class TestFairQueue:
             taken.append(queue.take(1.0))
         assert taken == ["busy 0", "busy 1", "light", "busy 2", "busy 3", "busy 4"]
         assert len(queue) == 0
-
-    def test_looking_takes_nothing(self):
-        queue: FairQueue[str] = FairQueue(QUANTUM)
-        queue.put("a", Sender("a"))
-        queue.put("batch", Sender("a", is_batch=True))
-        assert [queue.first() for _ in range(100)] == ["a"] * 100
-        assert sorted(queue) == ["a", "batch"]
-        assert [queue.take(0.0), queue.take(0.0), queue.first()] == ["a", "batch", None]
 
     def test_batch_work_has_one_turn_of_eight(self):
         queue: FairQueue[int] = FairQueue(QUANTUM)

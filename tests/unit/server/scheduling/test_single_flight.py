@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from judged_server.scheduling.single_flight import SingleFlight
 
 KEY = b"k"
@@ -28,32 +27,6 @@ class Question:
 async def turns(n=5):
     for _ in range(n):
         await asyncio.sleep(0)
-
-
-async def test_all_who_wait_get_the_one_answer():
-    inflight, question = SingleFlight[float, str](), Question()
-    entry = inflight.begin(KEY, 1.0, question.ask)
-    assert inflight.find(KEY) is entry
-    waiting = [asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(50)]
-    await turns()
-    question.answer.set_result("a")
-    assert await asyncio.gather(*waiting) == ["a"] * 50
-    assert question.begun == 1
-    await turns()
-    assert len(inflight) == 0
-
-
-async def test_the_leader_leaves_without_harm_to_the_others():
-    inflight, question = SingleFlight[float, str](), Question()
-    entry = inflight.begin(KEY, 1.0, question.ask)
-    leader, follower = (asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(2))
-    await turns()
-    leader.cancel()
-    await turns()
-    question.answer.set_result("a")
-    assert await follower == "a"
-    assert leader.cancelled()
-    assert question.cancelled == 0
 
 
 async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
@@ -94,28 +67,6 @@ async def test_a_short_time_ends_for_one_and_not_for_the_others():
     assert question.cancelled == 0
     question.answer.set_result("a")
     assert await waits == "a"
-
-
-async def test_what_asking_raised_is_raised_to_all():
-    inflight, question = SingleFlight[float, str](), Question()
-    entry = inflight.begin(KEY, 1.0, question.ask)
-    waiting = [asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(2)]
-    await turns()
-    question.answer.set_exception(ValueError("a bug"))
-    for task in waiting:
-        with pytest.raises(ValueError, match="a bug"):
-            await task
-    await turns()
-    assert len(inflight) == 0
-
-
-async def test_who_comes_when_it_has_ended_gets_the_answer_at_once() -> None:
-    inflight, question = SingleFlight[float, str](), Question()
-    entry = inflight.begin(KEY, 1.0, question.ask)
-    question.answer.set_result("a")
-    await entry.task
-    assert await inflight.wait(KEY, entry) == "a"
-    assert await inflight.wait(KEY, entry, 0.0) == "a"
 
 
 async def test_one_who_leaves_as_the_answer_comes_does_no_harm_to_the_others() -> None:

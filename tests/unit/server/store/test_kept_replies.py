@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from judged_server.store.replies import MAX_PAYLOAD_BYTES, KeptReplies, ReplyFile
+from judged_server.store.replies import KeptReplies, ReplyFile
 
 from tests.unit.server.store.test_replies import CAP, entry
 
@@ -41,20 +41,6 @@ async def test_a_thousand_questions_at_once_are_a_few_reads(tmp_path, file, kept
     assert threading.main_thread() not in file.threads
 
 
-async def test_the_same_key_is_read_once_for_all_who_ask(tmp_path, file, kept):
-    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
-    assert await asyncio.gather(*(kept.get(entry(1).key) for _ in range(9))) == [entry(1)] * 9
-    assert file.reads == [1]
-
-
-async def test_one_who_leaves_takes_nothing_from_the_others(tmp_path, kept):
-    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
-    tasks = [asyncio.create_task(kept.get(entry(1).key)) for _ in range(3)]
-    await asyncio.sleep(0)
-    tasks[0].cancel()
-    assert await asyncio.gather(*tasks[1:]) == [entry(1)] * 2
-
-
 async def test_closing_writes_what_waits_and_then_finds_nothing(tmp_path, kept):
     await kept.put(entry(1), 0)
     kept.close()
@@ -62,14 +48,6 @@ async def test_closing_writes_what_waits_and_then_finds_nothing(tmp_path, kept):
     await kept.put(entry(2), 0)
     file = ReplyFile(tmp_path / "replies", CAP, 0)
     assert set(file.get([entry(1).key, entry(2).key])) == {entry(1).key}
-
-
-async def test_a_reply_that_is_very_long_is_not_stored(tmp_path, kept):
-    await kept.put(entry(1, size=MAX_PAYLOAD_BYTES + 1), 0)
-    await kept.put(entry(2), 0)
-    kept.close()
-    file = ReplyFile(tmp_path / "replies", CAP, 0)
-    assert set(file.get([entry(1).key, entry(2).key])) == {entry(2).key}
 
 
 async def test_a_folder_that_cant_be_made_is_a_miss_and_no_more(tmp_path, caplog):
@@ -107,29 +85,3 @@ async def test_a_disk_that_hangs_delays_one_answer_and_not_the_next(tmp_path, ca
     gate.set()
     await asyncio.to_thread(kept.close)
     assert len(ReplyFile(tmp_path / "replies", CAP, 0).get([entry(8).key])) == 1
-
-
-async def test_a_loop_that_stood_while_the_disk_wrote_makes_nobody_late(tmp_path, caplog):
-    gate, written = threading.Event(), threading.Event()
-
-    class Gated(ReplyFile):
-        def put(self, replies):
-            gate.wait(30)
-            stored = super().put(replies)
-            written.set()
-            return stored
-
-    kept = KeptReplies(Gated(tmp_path / "replies", CAP, 0))
-    first = asyncio.create_task(kept.put(entry(1), 0.05))
-    await asyncio.sleep(0)
-    # The write ends, and the time too, while the loop stands: it hears of both in one turn.
-    gate.set()
-    assert written.wait(30)
-    threading.Event().wait(0.1)
-    await first
-    assert "the disk is slow" not in caplog.text
-    gate.clear()
-    await kept.put(entry(2), 0.01)  # waits, and says that it did so for nothing
-    assert "the disk is slow" in caplog.text
-    gate.set()
-    await asyncio.to_thread(kept.close)

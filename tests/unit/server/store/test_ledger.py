@@ -32,22 +32,6 @@ async def test_notes_are_written_together_and_told_whenever_asked(tmp_path: Path
     ledger.close()
 
 
-async def test_money_is_written_at_once_and_takes_the_notes_along(tmp_path: Path):
-    ledger = Ledger(path := tmp_path / "ledger")
-    ledger.note(used("m"))
-    ledger.settle(Account("a", "2026-11-25", "USD"), 7, 0)
-    await ledger.written()
-    assert counts(path) == (1, 7)
-    ledger.close()
-
-
-async def test_what_waits_is_written_at_the_close(tmp_path: Path):
-    ledger = Ledger(path := tmp_path / "ledger")
-    ledger.note(used("m"))
-    ledger.close()
-    assert counts(path) == (1, 0)
-
-
 async def test_whoever_waits_has_its_own_money_in_the_file(tmp_path: Path):
     ledger = Ledger(path := tmp_path / "ledger")
 
@@ -98,10 +82,4 @@ async def test_what_a_draw_has_written_is_written_for_whoever_waits(tmp_path: Pa
             pass  # so that nothing else writes it
         assert await ledger.written()
     other.close()
-    ledger.close()
-
-
-async def test_nothing_is_written_when_nothing_waits(tmp_path: Path):
-    ledger = Ledger(tmp_path / "ledger")
-    assert await ledger.written(60)
     ledger.close()

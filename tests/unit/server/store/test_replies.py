@@ -50,24 +50,6 @@ def open_file(tmp_path):
         file.close()
 
 
-def test_what_was_put_comes_back_in_another_process_too(open_file):
-    entries = [entry(number) for number in range(50)]
-    first = open_file()
-    assert first.put(entries)
-    assert wrong_and_found(first, entries) == (0, 50)
-    assert wrong_and_found(open_file(), entries) == (0, 50)
-    assert wrong_and_found(first, [entry(99)]) == (0, 0)
-
-
-def test_a_later_reply_takes_the_place_of_an_earlier_one(open_file):
-    file = open_file()
-    file.put([entry(1)])
-    later = StoredReply(entry(1).key, "r", 1, "m", 1_800_000_000, b"later")
-    file.put([later])
-    assert file.get([later.key]) == {later.key: later}
-    assert [tally.replies for tally in file.tally()] == [1]
-
-
 def test_it_is_for_its_owner_only(open_file, tmp_path):
     open_file().put([entry(1)])
     assert stat.S_IMODE((tmp_path / "replies").stat().st_mode) == 0o700
@@ -99,17 +81,6 @@ def test_a_row_that_was_changed_is_a_miss_and_is_put_right(open_file, tmp_path, 
     assert wrong_and_found(file, [entry(1), entry(2)]) == (0, 1)
     file.put([entry(1)])
     assert wrong_and_found(file, [entry(1), entry(2)]) == (0, 2)
-
-
-def test_a_row_under_the_number_of_another_is_a_miss(open_file, tmp_path):
-    file = open_file()
-    file.put([entry(1), entry(2)])
-    with contextlib.closing(sqlite3.connect(tmp_path / "replies" / FILE)) as other:
-        ids = [row[0] for row in other.execute("SELECT id FROM replies ORDER BY n")]
-        other.execute("UPDATE replies SET id = 7 WHERE n = 1")
-        other.execute("UPDATE replies SET id = ? WHERE n = 2", [ids[0]])
-        other.commit()
-    assert wrong_and_found(file, [entry(1)]) == (0, 0)
 
 
 def test_a_thousand_random_bytes_flipped_never_give_a_wrong_reply(open_file, tmp_path):
@@ -232,15 +203,3 @@ def test_kill_9_in_the_middle_of_writing_harms_no_row(open_file, tmp_path):
         assert found >= kept > 0
         assert not (tmp_path / "replies" / DAMAGED).exists()
         file.close()
-
-
-def test_two_processes_write_to_one_file(open_file, tmp_path):
-    writers = [start_writer(tmp_path) for _ in range(2)]
-    for _ in range(8):
-        for writer in writers:
-            writer.stdout.readline()
-    for writer in writers:
-        writer.kill()
-        writer.communicate()
-    wrong, found = wrong_and_found(open_file(), [entry(number) for number in range(400)])
-    assert (wrong, found > 0) == (0, True)

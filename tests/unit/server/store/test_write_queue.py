@@ -33,21 +33,3 @@ def test_more_than_the_bound_is_not_written_and_nobody_waits():
     gate.set()
     queue.close()
     assert written == ["a", "b", "c"]
-
-
-def test_a_write_that_raises_does_not_end_the_thread(caplog):
-    failed, written = threading.Event(), []
-
-    def write(batch):
-        if not failed.is_set():
-            failed.set()
-            raise RuntimeError("a bug")
-        written.extend(batch)
-
-    queue = WriteQueue(write, len, 1, "texts")
-    queue.put(["a"])
-    assert failed.wait(30)
-    queue.put(["b"])
-    queue.close()
-    assert written == ["b"]
-    assert "1 texts were not stored" in caplog.text

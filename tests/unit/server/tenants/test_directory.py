@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import structlog
 from judged_server.settings import SettingsError
 from judged_server.tenants.directory import FileDirectory, Identity
 from judged_server.tenants.token_file import changing, tokens_beside
@@ -45,14 +44,6 @@ def test_who_shows_what(path: Path):
         assert directory.by_token(stranger) is None
     assert directory.by_uri("x:b") is None
     assert directory.by_socket("c") is None
-
-
-def test_a_token_that_has_ended_or_is_of_nobody_counts_for_nothing(path: Path):
-    old = new_token(path, "a", ends=datetime.now(UTC) - SOON)
-    unknown = new_token(path, "z")
-    directory = FileDirectory(path)
-    assert directory.by_token(old) is None
-    assert directory.by_token(unknown) is None
 
 
 def test_a_token_of_two_tenants_is_refused(path: Path):
@@ -98,19 +89,6 @@ def test_a_file_counts_once_it_is_found_again_as_it_was(path: Path, half: str):
     assert directory.refresh()
 
 
-def test_a_removal_that_is_still_there_counts(path: Path):
-    a, b = new_token(path, "a"), new_token(path, "b")
-    directory = FileDirectory(path)
-    shown = directory.by_token(b)
-    path.write_text("[tenants.a]\n")
-    assert not directory.refresh()
-    path.touch()  # its time is not what it says
-    assert directory.refresh()
-    assert (named(directory.by_token(a)), directory.by_token(b)) == ("a", None)
-    assert shown is not None
-    assert not directory.counts(shown)
-
-
 def test_a_file_may_begin_without_tenants(tmp_path: Path):
     path = tmp_path / "tenants.toml"
     path.write_text("")
@@ -123,46 +101,12 @@ def test_a_file_may_begin_without_tenants(tmp_path: Path):
     assert named(directory.by_token(token)) == "a"
 
 
-@pytest.mark.parametrize(
-    "bad", ["[tenants.a", "[tenants.a]\njudgs = []", "\xff", "[tenants]\na=1", "", "# none\n"]
-)
-def test_a_bad_file_changes_nothing_and_is_told_once(path: Path, bad: str):
-    token = new_token(path, "a")
-    directory = FileDirectory(path)
-    good = path.read_bytes()
-    path.write_text(bad, "latin-1")
-    with structlog.testing.capture_logs() as logged:
-        assert not looked_twice(directory)
-        assert not looked_twice(directory)
-    assert [line["event"] for line in logged] == ["bad tenants"]
-    assert str(path) in directory.problem
-    assert named(directory.by_token(token)) == "a"
-    path.write_bytes(good)
-    assert looked_twice(directory)
-    assert directory.problem == ""
-
-
 def test_a_lost_token_file_revokes_nothing(path: Path):
     token = new_token(path, "a")
     directory = FileDirectory(path)
     tokens_beside(path).unlink()
     assert not looked_twice(directory)
     assert named(directory.by_token(token)) == "a"
-
-
-def test_without_tokens_it_says_what_to_run(path: Path):
-    with pytest.raises(SettingsError, match=r"tenants add NAME"):
-        FileDirectory(path)
-
-
-def test_a_tenant_that_can_not_be_is_refused(path: Path):
-    new_token(path, "a")
-
-    def check(tenant: object) -> None:
-        raise SettingsError("no such judge")
-
-    with pytest.raises(SettingsError, match="no such judge"):
-        FileDirectory(path, check)
 
 
 def test_an_error_of_the_disk_is_reported_and_does_not_end_the_look(path: Path):

@@ -58,11 +58,6 @@ def test_weights_are_read_against_the_largest():
     assert {tenant.weight for tenant in parse(GOOD).by_name.values()} == {1.0}
 
 
-def test_a_limit_is_read():
-    tenant = parse("[tenants.a]\ntokens_per_second = 2.5").by_name["a"]
-    assert tenant.tokens_per_second == 2.5
-
-
 def test_a_secret_is_in_no_repr():
     assert "domain_key" not in repr(parse(GOOD))
 

@@ -12,7 +12,6 @@ from judged_server.tenants.token_file import (
     changing,
     hash_of,
     read_tokens,
-    tokens_beside,
 )
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -26,12 +25,6 @@ def test_two_count_at_once_and_no_third():
     file, third = file.with_new("a", NOW, HOUR)
     assert [each.sha256 for each in file.of("a", NOW)] == [hash_of(second), hash_of(third)]
     assert [each.sha256 for each in file.of("a", NOW + HOUR)] == [hash_of(third)]
-
-
-def test_a_token_that_ends_earlier_is_not_kept_longer():
-    file, _ = TokenFile(bytes(32)).with_new("a", NOW, HOUR, ends=NOW + HOUR / 2)
-    file, _ = file.with_new("a", NOW, HOUR)
-    assert len(file.of("a", NOW + HOUR / 2)) == 1
 
 
 def test_tokens_are_of_256_bits_and_never_in_the_file(tmp_path: Path):
@@ -73,15 +66,6 @@ def test_the_lock_is_its_owners_alone_and_is_waited_for_a_while(
     assert read_tokens(path).tokens == ()
 
 
-def test_one_token_or_all_are_revoked():
-    file, _ = TokenFile(bytes(32)).with_new("a", NOW, HOUR)
-    file, _ = file.with_new("a", NOW, HOUR)
-    file, _ = file.with_new("b", NOW, HOUR)
-    one = file.without("a", file.of("a", NOW)[0].id)
-    assert (len(one.of("a", NOW)), len(one.of("b", NOW))) == (1, 1)
-    assert (len(file.without("a").of("a", NOW)), len(file.without("a").of("b", NOW))) == (0, 1)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -98,9 +82,3 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str):
     path.write_text(content)
     with pytest.raises(SettingsError, match="restore it, or remove it"):
         read_tokens(path)
-
-
-def test_the_file_is_beside_that_of_the_tenants():
-    assert tokens_beside(Path("/etc/judged/tenants.toml")) == Path(
-        "/etc/judged/tenants.tokens.json"
-    )

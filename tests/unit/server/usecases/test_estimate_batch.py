@@ -126,9 +126,6 @@ class TestJudging:
         assert found[REFRESH].cost == pytest.approx(2 * found[USE].cost)
         assert world.model.asked == 2
 
-    async def test_nothing_is_nothing(self, world: World):
-        assert await world.judging(world.judge(), group()) == CostEstimate(0, 2, currency="USD")
-
     @given(texts=st.lists(st.text(max_size=30), max_size=12))
     async def test_the_whole_is_the_sum_of_its_distinct_parts(self, texts: list[str]):
         world = World()
@@ -163,7 +160,3 @@ class TestScoring:
     async def test_claims_count_as_many_as_may_be_listed(self, world: World):
         found = await world.of_scoring([self.ITEM], "faithfulness")
         assert found.calls == 1 + MAX_CLAIMS
-
-    async def test_what_can_not_be_assessed_takes_nothing(self, world: World):
-        found = await world.of_scoring([AnswerItem("1", "q", "", ["r"], ["c"])], "faithfulness")
-        assert (found.calls, found.cost, world.model.asked) == (0, 0.0, 0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.domain import CallerEmbeddings, JudgeSpec, QueryGroup, VerdictFault
-from judged_server.errors import InvalidField, ModelDamaged, UnknownJudge
+from judged_server.errors import ModelDamaged
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
@@ -148,52 +148,6 @@ class TestFailures:
         run = parted("broken", ["mrr"])
         with pytest.raises(ModelDamaged):
             await measured(run, [([group("1", ["e"], ["broken"])], False)], fault_of=fault_of)
-
-    async def test_without_a_fault_for_it_a_failure_is_raised_at_once(self):
-        run = parted("broken", ["mrr"])
-        part = await run.receive([group("1", ["e"], ["broken"])])
-        with pytest.raises(ModelDamaged):
-            await run.judge(part)
-
-
-class TestRefusals:
-    async def refused(self, *parts):
-        run = parted(metrics=["mrr"])
-        with pytest.raises(InvalidField) as caught:
-            for groups, continues in parts:
-                await run.receive(groups, continues=continues)
-        return caught.value.field
-
-    async def test_paths_count_groups_over_all_parts(self):
-        one, two = group("1", ["e"], ["e"]), group("2", ["e"], ["e"])
-        assert await self.refused(([one, two], False), ([one], False)) == "groups[2].query_id"
-        nameless = group("", ["e"], ["e"])
-        assert await self.refused(([one], False), ([two, nameless], False)) == "groups[2].query_id"
-        vectors = CallerEmbeddings(np.ones((1, 2), np.float32), np.ones((1, 2), np.float32))
-        brings = QueryGroup("2", "", (), (), embeddings=vectors)
-        assert await self.refused(([one], False), ([brings], False)) == "groups[1].embeddings"
-
-    @pytest.mark.parametrize(
-        ("change", "field"),
-        [
-            ({"query_id": "2"}, "groups[0].query_id"),
-            ({"query": "?"}, "groups[0].query"),
-            ({"expected": ["f"]}, "groups[0].expected"),
-            ({"negatives": ["n"]}, "groups[0].negatives"),
-            ({"document_ids": ["d"]}, "groups[0].document_ids"),
-        ],
-    )
-    async def test_a_group_is_continued_by_more_of_itself(self, change, field):
-        more = {"query_id": "1", "query": "", "expected": ["e"], "retrieved": ["x"]} | change
-        first = ([group("1", ["e"], ["e"])], False)
-        assert await self.refused(first, ([QueryGroup(**more)], True)) == field
-
-    async def test_the_first_group_continues_none(self):
-        assert await self.refused(([group("1", ["e"], ["e"])], True)) == "chunk.continues"
-
-    async def test_a_judge_that_is_not_there_is_known_with_the_first_part(self):
-        with pytest.raises(UnknownJudge):
-            await parted("nobody").receive([group("1", ["e"], ["e"])])
 
 
 class NoModels:

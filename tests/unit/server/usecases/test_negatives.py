@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from judged_server.domain import JudgeSpec, QueryGroup
-from judged_server.errors import InvalidField
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.span import SpanKind
@@ -43,19 +42,6 @@ async def test_matches_come_by_group_rank_and_reference(catalog):
     assert done.negatives.counts.total == 4 * 2 + 1
 
 
-async def test_metrics_and_verdicts_are_those_without_negatives(catalog):
-    plain = [group("1", ["e", "f"], ["n", "e"]), group("2", ["g"], ["g"])]
-    with_them = [group("1", ["e", "f"], ["n", "e"], negatives=["n"]), plain[1]]
-    (ours, our_part), (theirs, their_part) = (
-        await run(catalog, with_them),
-        await run(catalog, plain),
-    )
-    assert ours.table.columns[0].values.tolist() == theirs.table.columns[0].values.tolist()
-    assert our_part.verdicts.relevant.tolist() == their_part.verdicts.relevant.tolist()
-    assert list(our_part.verdicts.offsets) == list(their_part.verdicts.offsets)
-    assert theirs.negatives is None
-
-
 async def test_ranks_are_those_of_the_request_when_repeats_are_dropped(catalog):
     sent = group("1", ["e"], ["e", "e", "n"], document_ids=["a", "a", "b"], negatives=["n"])
     _, judged = await run(catalog, [sent])
@@ -70,12 +56,6 @@ async def test_a_group_matched_by_id_has_its_texts_judged_for_negatives_only(cat
     assert len(judged.matches) == 1
     assert done.identity is not None
     assert len(judged.verdicts.relevant) == 0
-
-
-async def test_a_judge_of_spans_refuses_them(catalog):
-    with pytest.raises(InvalidField) as caught:
-        await run(catalog, [group("1", [], [], negatives=["n"])], judge="span")
-    assert caught.value.field == "groups[0].negatives"
 
 
 GROUPS = [group("1", ["e", "f"], ["e", "e", "x"])]
@@ -98,8 +78,3 @@ class TestWhichJudgeRuns:
             "precision_exact|judge:exact profile:verbatim min_score:0.8 v1|matching:any"
             "|no_gold:skip|v1"
         )
-
-    async def test_ids_take_the_place_of_every_judge(self, catalog):
-        by_id = group("2", [], ["?"], document_ids=["a"], relevant_document_ids=["a", "b"])
-        done, _ = await run(catalog, [*GROUPS, by_id], ["recall_exact"], keep_verdicts=False)
-        assert done.table.columns[0].values.tolist() == [0.5, 0.5]

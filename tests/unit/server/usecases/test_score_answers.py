@@ -7,7 +7,6 @@ import json
 import random
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,9 +26,9 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring, distinct_pairs
+from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring
 
-from tests.fakes.providers.scripted_models import note_classes, others_than, texts_of, until
+from tests.fakes.providers.scripted_models import others_than, texts_of, until
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said
 from tests.unit.server.judges.llm.test_answers import says, scoring_over
 
@@ -100,13 +99,6 @@ class TestScores:
                 means.add(summary.rubrics[0].mean)
         assert len(means) == 1
 
-    async def test_without_any_score_there_is_no_mean(self):
-        async with scoring_over(lambda _: says(1)) as (_, scoring):
-            scores, summary = await gathered(scoring, items("", " "))
-        assert [score.status for score in scores] == [Status.NOT_ASSESSABLE] * 2
-        (only,) = summary.rubrics
-        assert (only.mean, only.passed, only.not_assessable) == (None, 0, 2)
-
     async def test_a_bug_is_the_fault_of_its_score_alone(self, monkeypatch: pytest.MonkeyPatch):
         async with scoring_over(lambda _: says(1)) as (_, scoring):
             chosen = scorers(scoring)
@@ -131,22 +123,6 @@ class TestScores:
             with pytest.raises(errors.InvalidField, match="max_cost"):
                 await gathered(scoring, items("a"), caller=Caller(cost_tracker=CostTracker(1.0)))
         assert provider.requests == 0
-
-
-class TestPairs:
-    async def test_are_one_when_what_is_read_is_alike(self):
-        async with scoring_over(lambda _: says(1)) as (_, scoring):
-            chosen = scorers(scoring, "helpfulness", "faithfulness")
-        same = items("a", "b", "a")
-        same[2] = replace(same[2], contexts=["other"])
-        pairs = distinct_pairs(same, chosen)
-        assert [(pair.scorer, pair.items) for pair in pairs] == [
-            (0, [0, 2]),
-            (1, [0]),
-            (0, [1]),
-            (1, [1]),
-            (1, [2]),
-        ]
 
 
 class TestBounds:
@@ -174,20 +150,6 @@ class TestBounds:
         # A list for each, and its twelve checks, of which eight at once would be 800.
         assert summary.usage.calls == 1300
         assert 100 < model.most <= MAX_IN_WORK
-
-
-class TestClass:
-    """Many questions wait behind those of interactive calls, few do not."""
-
-    @pytest.mark.parametrize(("answers", "is_batch"), [(16, False), (17, True)])
-    async def test_it_goes_by_the_questions_of_the_call(
-        self, monkeypatch: pytest.MonkeyPatch, answers: int, is_batch: bool
-    ):
-        waits = note_classes(monkeypatch)
-        async with scoring_over(lambda _: says(1)) as (_, scoring):
-            asked = items(*(f"answer {n}" for n in range(answers)))
-            await gathered(scoring, asked, "helpfulness", "answer_relevance")
-        assert waits == [is_batch] * 2 * answers
 
 
 class TestDeadline:

@@ -47,26 +47,6 @@ def test_a_message_of_any_size_goes_through_and_is_made_up_for(clock: StillClock
     assert refused.value.retry_after_s == pytest.approx(1000 - BURST_S, abs=1)
 
 
-def test_others_and_tenants_without_a_limit_have_no_part_in_it(clock: StillClock):
-    rates = TenantRates(clock)
-    rates.charge(BUSY, size(RATE * 1000))
-    for tenant in (Tenant("other", tokens_per_second=RATE), Tenant("free"), Tenant("")):
-        rates.charge(tenant, size(RATE))
-
-
-def test_a_request_without_work_is_never_refused(clock: StillClock):
-    rates = TenantRates(clock)
-    rates.charge(BUSY, size(RATE * 1000))
-    rates.charge(BUSY, 3)
-
-
-def test_a_new_limit_holds_at_once(clock: StillClock):
-    rates = TenantRates(clock)
-    rates.charge(BUSY, size(RATE * (BURST_S + 10)))
-    clock.seconds += 1
-    rates.charge(Tenant("busy", tokens_per_second=100 * RATE), size(1))
-
-
 async def test_a_stream_is_paced_and_not_broken(clock: StillClock):
     rates = TenantRates(clock)
     for _ in range(5):

@@ -5,7 +5,6 @@ import pytest
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 from judged_server.api.convert.metrics import compute, read_options
-from judged_server.errors import InvalidField
 from judged_server.metrics.measures.names import parse_metrics
 
 METRICS = ["precision@2", "ndcg"]
@@ -51,27 +50,6 @@ def test_labels_correct_every_mean():
         assert not metric.per_query_lower
 
 
-def test_bounds_come_with_per_query_values():
-    for scores in (True, False):
-        table = run(judged(scores=scores, per_query=True))
-        for metric in table.metrics:
-            rows = zip(
-                metric.per_query_lower, metric.per_query, metric.per_query_upper, strict=True
-            )
-            assert all(0 <= lower <= value <= upper <= 1 for lower, value, upper in rows)
-            assert len(metric.per_query_lower) == len(table.query_ids) == 300
-
-
-def test_the_confidence_is_that_of_the_intervals():
-    interval = metrics_pb2.IntervalOptions(confidence=0.8)
-    wide, narrow = run(judged(per_query=True)), run(judged(interval=interval, per_query=True))
-    for a, b in zip(wide.metrics, narrow.metrics, strict=True):
-        assert b.corrected.corrected.interval.confidence == 0.8
-        assert b.interval.confidence == 0.8
-        assert b.corrected.corrected.interval.upper < a.corrected.corrected.interval.upper
-        assert sum(b.per_query_upper) < sum(a.per_query_upper)
-
-
 def test_too_few_labels_leave_the_correction_unset_and_say_so():
     for labelled in ([], [4]):
         for metric in run(judged(labelled=labelled)).metrics:
@@ -79,12 +57,6 @@ def test_too_few_labels_leave_the_correction_unset_and_say_so():
             assert metric.corrected.naive.value == metric.mean
             assert metric.corrected.HasField("labels_only") == bool(labelled)
             assert "a correction needs 2" in metric.corrected.warnings[0]
-
-
-def test_without_labels_nothing_is_corrected():
-    request = judged()
-    request.judged.ClearField("human_labels")
-    assert not any(metric.HasField("corrected") for metric in run(request).metrics)
 
 
 @pytest.mark.parametrize("kind", ["values", "gains", "trec"])
@@ -121,21 +93,6 @@ def test_human_values_correct_any_relevance(kind):
     assert len(metric.per_query_upper) == 50
 
 
-def test_labels_and_human_values_exclude_each_other():
-    request = judged()
-    request.human_values.query_ids.append("q1")
-    with pytest.raises(InvalidField, match="human_values: must be unset"):
-        run(request)
-
-
-def test_an_empty_message_of_human_values_lacks_its_columns():
-    request = judged(labelled=[])
-    request.judged.ClearField("human_labels")
-    request.human_values.SetInParent()
-    with pytest.raises(InvalidField, match=r"human_values\.columns: has 0 entries for 2 metrics"):
-        run(request)
-
-
 def test_equal_probabilities_are_none_and_unequal_ones_weigh():
     plain, equal, unequal = (
         judged(labelled=range(60)),
@@ -148,9 +105,3 @@ def test_equal_probabilities_are_none_and_unequal_ones_weigh():
     assert same.corrected.value == pytest.approx(before.corrected.value, abs=1e-12)
     assert other.labels_only.value != pytest.approx(before.labels_only.value, abs=1e-6)
     assert "|weights:hajek|" in other.corrected.interval.signature
-
-
-def test_what_more_labels_would_buy_is_told():
-    found = run(judged(labelled=range(60))).metrics[0].corrected
-    interval = found.corrected.interval
-    assert 0 < found.half_width_with_more < (interval.upper - interval.lower) / 2

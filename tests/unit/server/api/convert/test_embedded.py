@@ -5,7 +5,7 @@ import pytest
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server.api.convert.embedded import measure_embedded
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.errors import InvalidField
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 
@@ -53,14 +53,3 @@ def test_a_query_without_vectors_to_expect():
     with pytest.raises(InvalidField) as caught:
         measure(["recall"], NEAR, nothing, options=MetricOptions(no_gold=NoGoldPolicy.ERROR))
     assert caught.value.field == "embedded.rankings[1].embeddings.expected"
-
-
-def test_texts_can_not_be_compared_here():
-    with pytest.raises(InvalidField, match="ask for f1_similarity") as caught:
-        measure(["mrr", "f1_exact@3"], NEAR)
-    assert caught.value.field == "metrics[1]"
-
-
-def test_limits_hold():
-    with pytest.raises(LimitExceeded):
-        measure(["recall"], ranking("1", [[1, 0]] * 11, [[1, 0]] * 10))

@@ -69,37 +69,20 @@ def test_without_scores_the_places_are_the_scores():
     assert run.values.tolist() == [0, -1, -2, 0]
 
 
-def test_nothing_was_sent():
-    assert seen(read_run(metrics_pb2.TrecRankings())) == []
-    assert seen(read_run(metrics_pb2.TrecRankings(run_columns=columns()))) == []
-
-
-QRELS = [metrics_pb2.TopicQrels()]
-RUN = [metrics_pb2.TopicRun()]
-
-
 @pytest.mark.parametrize(
-    ("read", "message", "path"),
+    ("run", "path"),
     [
-        (read_qrels, {"qrels": QRELS, "qrels_columns": columns()}, "qrels_columns"),
-        (read_run, {"run": RUN, "run_columns": columns()}, "run_columns"),
-        (read_qrels, {}, "qrels"),
-        (read_qrels, {"qrels_columns": columns()}, "qrels"),
-        (read_qrels, {"qrels_columns": columns("q")}, "qrels_columns.n_documents"),
-        (read_run, {"run_columns": columns("", [1], "a")}, "run_columns.n_documents"),
-        (read_run, {"run_columns": columns("q", [2])}, "run_columns.document_ids"),
-        (read_run, {"run_columns": columns("q", [0], "a")}, "run_columns.document_ids"),
-        (read_run, {"run_columns": columns("q", [2], "a\nb\n")}, "run_columns.document_ids"),
-        (read_run, {"run_columns": columns("q", [2**24], "a")}, "run_columns.document_ids"),
-        (read_run, {"run_columns": columns("q", [1], "a", bytes(9))}, "run_columns.values"),
-        (read_run, {"run_columns": columns("q", [1], "a", [1, 2])}, "run_columns.values"),
-        (read_qrels, {"qrels_columns": columns("q", [1], "a")}, "qrels_columns.values"),
+        (columns("", [1], "a"), "n_documents"),
+        (columns("q", [2]), "document_ids"),
+        (columns("q", [0], "a"), "document_ids"),
+        (columns("q", [2], "a\nb\n"), "document_ids"),
+        (columns("q", [1], "a", bytes(9)), "values"),
     ],
 )
-def test_columns_that_do_not_fit_together_are_refused(read, message, path):
+def test_columns_that_do_not_fit_together_are_refused(run, path):
     with pytest.raises(InvalidField) as caught:
-        read(metrics_pb2.TrecRankings(**message))
-    assert caught.value.field == f"trec.{path}"
+        read_run(metrics_pb2.TrecRankings(run_columns=run))
+    assert caught.value.field == f"trec.run_columns.{path}"
 
 
 @pytest.mark.parametrize("grade", [0.5, NAN, INFINITY, -INFINITY, 2.0**31, -(2.0**31) - 1])

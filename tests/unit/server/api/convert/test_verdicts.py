@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from hypothesis import given
@@ -12,6 +12,7 @@ from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
 from judged_server.api.convert.judging import write_identity
 from judged_server.api.convert.verdicts import (
+    read_verdicts,
     reply_bytes,
     write_counts,
     write_detail,
@@ -92,6 +93,17 @@ def test_the_bytes_are_those_of_the_message(sent: Verdicts):
     )
     assert pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY)) == expected
     assert write_verdicts(sent) == as_message(sent)
+
+
+@given(verdicts())
+def test_columns_come_back_as_they_were_sent(sent: Verdicts):
+    message = verdicts_pb2.VerdictColumns.FromString(write_verdicts(sent).SerializeToString())
+    sizes = [b - a for a, b in pairwise(sent.offsets)]
+    found = read_verdicts(message, sizes, "verdicts")
+    assert found.relevant.tolist() == sent.relevant.tolist()
+    assert found.columns.scores.tolist() == sent.columns.scores.tolist()
+    assert list(found.offsets) == list(sent.offsets)
+    assert found.columns.ok.tolist() == sent.columns.ok.tolist()
 
 
 def test_a_usual_reply_is_written_as_protobuf_writes_it():
