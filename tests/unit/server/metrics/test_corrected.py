@@ -1,7 +1,5 @@
 """Human labels joined with the machine's table: which values meet, and the families of bounds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from judged_server.metrics.compute import compute_judged, merge_values
@@ -9,7 +7,6 @@ from judged_server.metrics.corrected import (
     MAX_STEPS,
     HumanLabels,
     HumanValues,
-    _Thresholds,
     correct_judged,
     correct_values,
 )
@@ -17,7 +14,6 @@ from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_measure
 from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
 from judged_server.statistics.prediction_powered import correct_mean
-from judged_server.statistics.risk_control import shifted_bounds
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]
 DEFAULTS = MetricOptions()
@@ -98,23 +94,6 @@ def test_values_that_the_caller_brings_meet_their_queries():
     assert done.columns[0].query_lower is None
 
 
-def test_values_that_the_caller_brings_have_bounds_where_asked_and_what_is_left_out_is_counted():
-    table = merge_values(MEASURES[:1], [[0.1, 0.9, 0.5, 0.4, 0.8]], 5)
-    table = replace(table, rows=np.array([0, 1, 2, 3, 5]))
-    human = HumanValues(np.array([5, 4, 0]), np.array([[0.7, 0.0, 0.2]]))
-    (column,) = correct_values(table, human, per_query=True).columns
-    places, own = np.array([0, 4]), np.array([0.2, 0.7])
-    expected = correct_mean(column.values, own, places, confidence=0.95)
-    left_out = (
-        "1 labelled queries have no value of the machine (nothing was expected, they are missing, "
-        "or missing verdicts could change them) and were left out"
-    )
-    assert column.corrected == replace(expected, warnings=(*expected.warnings, left_out))
-    bounds = shifted_bounds(column.values[None], own[None], places, 0.95)
-    assert column.query_lower.tolist() == bounds.lower[0].tolist()
-    assert column.query_upper.tolist() == bounds.upper[0].tolist()
-
-
 @pytest.mark.parametrize("with_scores", [True, False])
 def test_bounds_enclose_values_and_most_of_the_truth(with_scores):
     results, scores, truth = world(n=600)
@@ -162,45 +141,6 @@ def test_bounds_of_scores_are_the_metric_under_other_thresholds():
         assert any(np.array_equal(column.query_upper, row) for row in highest)
 
 
-def test_bars_start_next_to_the_judges_own_and_go_in_even_steps_to_the_end():
-    results, scores, _ = world(n=20)
-    rows = np.array([1, 4, 7, 19])
-    contexts = contexts_of(rows)
-    thresholds = _Thresholds.of(MEASURES, results, scores, GREEDY, rows)
-    relevant, known = results.relevant[contexts], scores[contexts]
-
-    def values(verdicts):
-        own = JudgedResults(verdicts, np.full(4, 3), np.full(4, 2))
-        return [
-            column.values.tolist() for column in compute_judged(MEASURES, own, DEFAULTS).columns
-        ]
-
-    falling = np.linspace(known[~relevant].max(), 0, MAX_STEPS)
-    lowered = [made.tolist() for made in thresholds.lowered()]
-    assert lowered == [values(known >= threshold) for threshold in falling]
-    rising = np.linspace(known[relevant].min(), 1, MAX_STEPS)
-    raised = [made.tolist() for made in thresholds.raised()]
-    assert raised == [values(known > threshold) for threshold in rising]
-
-
-def test_there_are_no_bars_beyond_the_ends():
-    two = np.array([2])
-    nothing = JudgedResults(np.array([False, False]), two, np.array([1]))
-    thresholds = _Thresholds.of(MEASURES, nothing, np.array([0.2, -0.0]), GREEDY, np.array([0]))
-    assert len(list(thresholds.raised())) == 1
-    everything = JudgedResults(np.array([True, True]), two, np.array([1]))
-    thresholds = _Thresholds.of(MEASURES, everything, np.array([0.7, 0.9]), GREEDY, np.array([0]))
-    assert len(list(thresholds.lowered())) == 1
-
-
-def test_more_verdicts_get_fewer_thresholds(monkeypatch):
-    results, scores, _ = world(n=20)
-    for most, steps in ((120 * 40, 32), (120 * 9, 9), (1, 4)):
-        monkeypatch.setattr("judged_server.metrics.corrected.STEP_VERDICTS", most)
-        thresholds = _Thresholds.of(MEASURES, results, scores, GREEDY, np.arange(20))
-        assert (len(list(thresholds.lowered())), len(list(thresholds.raised()))) == (steps, steps)
-
-
 def test_scores_that_no_bar_can_cut_give_a_margin():
     results, _, truth = world(n=200)
     exact = results.relevant.astype(np.float64)
@@ -210,28 +150,3 @@ def test_scores_that_no_bar_can_cut_give_a_margin():
     for a, b in zip(by_exact.columns, by_none.columns, strict=True):
         np.testing.assert_array_equal(a.query_upper, b.query_upper)
         np.testing.assert_array_equal(a.query_lower, b.query_lower)
-
-
-def test_no_labels_and_no_queries_are_survived():
-    results, scores, truth = world(n=2)
-    table = corrected(results, scores, truth, np.empty(0, np.int64), per_query=True)
-    for column in table.columns:
-        assert column.corrected.corrected is None
-        assert column.query_lower.tolist() == [0, 0]
-        assert column.query_upper.tolist() == [1, 1]
-    nothing = merge_values(MEASURES[:1], [[]], 0)
-    human = HumanValues(np.empty(0, np.int64), np.empty((1, 0)))
-    assert correct_values(nothing, human, per_query=True).columns[0].corrected.n == 0
-
-
-def test_what_has_no_verdict_is_relevant_under_no_threshold():
-    results, scores, _ = world(n=8)
-    missing = np.arange(48) % 7 == 0
-    results = JudgedResults(
-        results.relevant & ~missing, results.n_retrieved, results.n_expected, missing
-    )
-    thresholds = _Thresholds.of(MEASURES, results, scores, GREEDY, np.arange(8))
-    *_, lowest = thresholds.lowered()
-    everything = JudgedResults(~missing, results.n_retrieved, results.n_expected)
-    expected = compute_judged(MEASURES, everything, DEFAULTS)
-    assert lowest.tolist() == [column.values.tolist() for column in expected.columns]

@@ -91,23 +91,6 @@ def test_maximum_has_the_most_and_the_earliest_hits(groups):
     assert hits_of(rankings)[: len(groups)] == [brute_force_maximum(group) for group in groups]
 
 
-@given(matrices(max_side=5))
-def test_maximum_is_maximum_within_every_prefix(matrix):
-    hits = earliest_hits(matrix)
-    for k in range(1, len(hits) + 1):
-        assert sum(hits[:k]) == sum(brute_force_maximum(matrix[:k]))
-
-
-def test_maximum_never_has_fewer_hits_than_greedy_in_any_prefix():
-    rng = np.random.default_rng(6)
-    groups = [rng.random((30, 20)) < density for density in np.linspace(0.01, 0.3, 30)]
-    greedy = match(judged(groups), MatchingMode.GREEDY_FIRST)
-    maximum = match(judged(groups), MatchingMode.MAXIMUM)
-    for ours, theirs in zip(hits_of(maximum), hits_of(greedy), strict=True):
-        assert np.all(np.cumsum(ours) >= np.cumsum(theirs))
-    assert maximum.gains.sum() > greedy.gains.sum()
-
-
 def test_maximum_walks_long_augmenting_paths():
     # Result r matches expected r and r + 1, but the last one only expected 0: everyone moves up.
     n = 700
@@ -132,27 +115,6 @@ def test_any_pairs_nothing(groups):
         assert rankings.found(k).tolist() == [
             sum(bool(column[:k].any()) for column in group.T) for group in groups
         ]
-
-
-def test_three_results_on_one_expected_text_are_one_hit_but_under_any():
-    results = judged([np.array([[True], [True], [True]])])
-    assert hits_of(match(results, MatchingMode.GREEDY_FIRST)) == [[True, False, False]]
-    assert hits_of(match(results, MatchingMode.MAXIMUM)) == [[True, False, False]]
-    assert hits_of(match(results, MatchingMode.ANY)) == [[True, True, True]]
-
-
-def test_a_missing_verdict_matches_nothing_here():
-    matrix = np.array([[True, True]])
-    results = judged([matrix], missing=np.array([True, True]))
-    for mode in MatchingMode:
-        assert hits_of(match(results, mode)) == [[False]]
-
-
-def test_lengths_must_fit():
-    with pytest.raises(ValueError, match="the groups have 6 verdicts"):
-        JudgedResults(np.zeros(5, np.bool_), np.array([2]), np.array([3]))
-    with pytest.raises(ValueError, match="the groups have 6 verdicts"):
-        JudgedResults(np.zeros(6, np.bool_), np.array([2]), np.array([3]), np.zeros(5, np.bool_))
 
 
 PAIRED = ["precision@2", "recall", "f1@3", "hit_rate@1", "mrr", "ap", "ap(divisor=min)@2", "ndcg@3"]
@@ -218,46 +180,6 @@ def test_the_extremes_enclose_every_completion(mode, results):
             assert max(values) == max(extremes)
 
 
-def test_greedy_can_lose_a_hit_to_a_new_match():
-    # Result 0 matches expected 1 and perhaps 0, result 1 matches expected 0 alone.
-    relevant, missing = np.array([False, True, True, False]), np.array([True, False, False, False])
-    results = JudgedResults(relevant, np.array([2]), np.array([2]), missing)
-    gaps = unsettled(results, MatchingMode.GREEDY_FIRST)
-    recall = parse_measure("recall")
-    assert [recall.values(extreme)[0] for extreme in gaps.extremes] == [1.0, 0.5, 1.0]
-    assert len(unsettled(results, MatchingMode.MAXIMUM).groups) == 0
-
-
-def test_a_gap_that_greedy_never_reaches_settles_nothing_new():
-    # Both expected texts are taken by the time of result 2, and result 0 has its first choice.
-    relevant = np.array([True, False, False, True, False, False])
-    missing = np.array([False, True, False, False, True, True])
-    results = JudgedResults(relevant, np.array([3]), np.array([2]), missing)
-    assert len(unsettled(results, MatchingMode.GREEDY_FIRST).groups) == 0
-
-
-def test_only_groups_with_open_gaps_are_named():
-    relevant = np.array([True, False, True, True, False])
-    missing = np.array([False, True, False, False, True])
-    results = JudgedResults(relevant, np.array([1, 1, 1, 0, 2]), np.array([1, 1, 1, 4, 1]), missing)
-    for mode in MatchingMode:
-        gaps = unsettled(results, mode)
-        # Group 4: its first result may take the only text, and only ANY minds the second one.
-        assert gaps.groups.tolist() == ([1, 4] if mode is MatchingMode.ANY else [1])
-        assert all(extreme.n_queries == len(gaps.groups) for extreme in gaps.extremes)
-
-
-def test_a_gap_that_changes_only_the_pairing_is_settled():
-    relevant, missing = np.array([False, True]), np.array([True, False])
-    results = JudgedResults(relevant, np.array([1]), np.array([2]), missing)
-    assert len(unsettled(results, MatchingMode.GREEDY_FIRST).groups) == 0
-
-
-def test_nothing_is_missing():
-    results = JudgedResults(np.array([True]), np.array([1]), np.array([1]))
-    assert len(unsettled(results, MatchingMode.ANY).groups) == 0
-
-
 GRADED = ["ndcg@3", "ndcg", "ndcg(gain=exponential)@5", "err(max_grade=3)"]
 BY_SCALE = ["rbp(p=0.5)", "context_precision"]
 """They divide grades by the top of the scale, which qrels don't tell."""
@@ -280,13 +202,6 @@ def results_of(grids, missing=None):
 def values(metrics, results, mode=MatchingMode.GREEDY_FIRST):
     table = compute_judged(parse_metrics(metrics), results, MetricOptions(mode))
     return {column.name: column.values.tolist() for column in table.columns}
-
-
-def test_worked_values():
-    # Grades 2, 0, 3 of one expected text, which the first result matches: DCG 2 + 3 / 2, ideal
-    # 3 + 2 / log2(3).
-    [ndcg] = values(["ndcg@3"], results_of([[[2], [0], [3]]]))["ndcg@3"]
-    assert ndcg == pytest.approx(3.5 / (3 + 2 / math.log2(3)))
 
 
 def test_an_expected_text_that_nothing_matches_is_a_document_of_the_highest_grade():
@@ -329,13 +244,6 @@ def test_metrics_that_weigh_no_grades_take_the_threshold():
     results = results_of([[[2], [1], [3]], [[1], [3], [0]]])
     binary = JudgedResults(results.relevant, results.n_retrieved, results.n_expected)
     assert values(BINARY, results) == values(BINARY, binary)
-
-
-def test_the_signature_names_the_scale():
-    table = compute_judged(
-        parse_metrics(["ndcg@3", "mrr"]), results_of([[[2]]]), MetricOptions(MatchingMode.MAXIMUM)
-    )
-    assert [("grades:0-3" in column.signature) for column in table.columns] == [True, False]
 
 
 def test_scores_are_grades_again():

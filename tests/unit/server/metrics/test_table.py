@@ -11,8 +11,7 @@ from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_gains, compute_judged
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions, check_keys, with_intervals_and_slices
-from judged_server.statistics.intervals import mean_intervals
+from judged_server.metrics.table import MetricOptions, with_intervals_and_slices
 
 MEASURES = parse_metrics(["recall", "precision@2"])
 INTERVAL = IntervalOptions(resamples=200)
@@ -43,23 +42,6 @@ def test_a_slice_is_what_its_queries_are_alone():
             assert (ours.mean, ours.n, ours.signature) == (theirs.mean, theirs.n, theirs.signature)
             assert ours.interval == theirs.interval
             assert (ours.interval is None) == (len(rows) < 2)
-
-
-def test_the_table_itself_gets_intervals():
-    plain = table_of(range(5))
-    table = with_intervals_and_slices(plain, MetricOptions(interval=INTERVAL))
-    values = np.stack([column.values for column in plain.columns])
-    assert tuple(c.interval for c in table.columns) == mean_intervals(values, INTERVAL)
-    assert [c.mean for c in table.columns] == [c.mean for c in plain.columns]
-    assert table.slices == ()
-    assert with_intervals_and_slices(plain, MetricOptions()).columns == plain.columns
-
-
-def test_without_metadata_every_query_lacks_the_key():
-    (part,) = with_intervals_and_slices(
-        table_of(range(3)), MetricOptions(slice_by=("type",))
-    ).slices
-    assert (part.key, part.value, part.columns[0].n) == ("type", "", 3)
 
 
 def test_slices_have_the_bounds_of_their_queries():
@@ -94,14 +76,6 @@ def test_a_slice_has_no_part_of_what_was_corrected_over_the_whole():
             assert (column.query_lower, column.query_upper) == (None, None)
 
 
-def test_of_no_queries_there_are_no_slices():
-    table = with_intervals_and_slices(
-        table_of([4]), MetricOptions(interval=INTERVAL, slice_by=("type",))
-    )
-    assert table.slices == ()
-    assert table.columns[0].interval is None
-
-
 def test_slices_have_a_cap():
     n = 700
     table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
@@ -113,27 +87,3 @@ def test_slices_have_a_cap():
     with pytest.raises(InvalidField) as caught:
         with_intervals_and_slices(table, MetricOptions(slice_by=("b", "a", "c")), metadata)
     assert caught.value.field == "options.slice_by[2]"
-
-
-def test_intervals_of_slices_count_as_work():
-    n = 30_000
-    table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
-    options = MetricOptions(interval=IntervalOptions(resamples=20_000), slice_by=tuple("abc"))
-    with pytest.raises(InvalidField) as caught:
-        with_intervals_and_slices(table, options)
-    assert caught.value.field == "options.interval.resamples"
-
-
-@pytest.mark.parametrize(
-    ("keys", "path"),
-    [
-        (["a", ""], "options.slice_by[1]"),
-        (["a", "b", "a"], "options.slice_by[2]"),
-        ([str(i) for i in range(17)], "options.slice_by[16]"),
-    ],
-)
-def test_keys_are_named_once_each_and_few(keys, path):
-    with pytest.raises(InvalidField) as caught:
-        check_keys(keys)
-    assert caught.value.field == path
-    check_keys(keys[: int(path[-2:].strip("[]"))])

@@ -10,9 +10,7 @@ from judged.values.agreement import Rater, RatingLevel, RatingTable
 from judged.values.intervals import IntervalOptions
 from judged_server.statistics.agreement import (
     Ratings,
-    _patterns,
     measure_agreement,
-    rated_units,
     spelling_warnings,
 )
 
@@ -57,24 +55,11 @@ def test_full_agreement_in_a_single_category_is_undefined_and_says_so(level):
         assert any(name in warning and "single category" in warning for warning in found.warnings)
 
 
-def test_items_that_nobody_rated_twice_leave_all_undefined():
-    found = measure([0, -1], [-1, 1])
-    assert found.n_items == 0
-    assert found.observed is None
-    assert "no item has two ratings" in found.warnings[0]
-
-
 def test_fleiss_kappa_without_a_complete_item_is_undefined_and_alpha_is_not():
     found = measure([0, 1, -1, 0], [0, -1, 1, 1], [-1, 1, 1, -1])
     assert found.fleiss_kappa is None
     assert found.krippendorff_alpha.value is not None
     assert any("ratings of all raters" in warning for warning in found.warnings)
-
-
-def test_few_items_carry_a_warning():
-    assert "n_items is 3:" in measure([0, 1, 1], [0, 1, 0]).warnings[0]
-    many = np.tile([0, 1, 1], 40).tolist(), np.tile([0, 1, 0], 40).tolist()
-    assert measure(*many).warnings == ()
 
 
 def test_patterns_and_dealt_groups_have_like_intervals(monkeypatch):
@@ -87,29 +72,6 @@ def test_patterns_and_dealt_groups_have_like_intervals(monkeypatch):
     assert dealt.value == pytest.approx(exact.value, abs=1e-12)
     assert "1024 groups" in dealt.interval.signature
     assert dealt.interval.standard_error == pytest.approx(exact.interval.standard_error, rel=0.1)
-
-
-def test_units_count_like_rows_together():
-    rated = rated_units(np.array([[0, 1], [1, 1], [0, 1]], np.int8), 2, seed=0)
-    assert sorted(rated.units.counts.tolist()) == [1, 2]
-    sums = rated.sums(lambda rows: rows.sum(axis=0).astype(float))
-    assert (rated.units.counts @ sums).tolist() == [1.0, 3.0]
-
-
-def test_many_raters_have_patterns_like_few():
-    codes = np.random.default_rng(0).integers(-1, 4, (3, 40)).astype(np.int8)
-    codes = codes[[0, 1, 0, 2, 0]]
-    rated = rated_units(codes, 4, seed=0)
-    found = dict(zip(map(tuple, rated.codes.tolist()), rated.units.counts.tolist(), strict=True))
-    assert found == {tuple(codes[0]): 3, tuple(codes[1]): 1, tuple(codes[3]): 1}
-
-
-def test_as_many_patterns_as_units_are_not_dealt(monkeypatch):
-    codes = np.array([[0, 1], [1, 1], [0, 0]], np.int8)
-    for most, over in ((3, "items"), (2, "1024 groups of items")):
-        monkeypatch.setattr("judged_server.statistics.agreement.MAX_UNITS", most)
-        monkeypatch.setattr("judged_server.statistics.resampling.MAX_UNITS", most)
-        assert rated_units(codes, 2, seed=0).units.over == over.replace("1024", str(most))
 
 
 TABLES = st.integers(2, 4).flatmap(
@@ -151,19 +113,6 @@ def rated(raters: list[str], categories: list[str], columns: list[list[int]]) ->
     return Ratings.of(RatingTable(categories, [Rater(*each) for each in named]))
 
 
-@pytest.mark.parametrize("raters", [2, 31, 40])
-def test_rows_that_differ_in_one_rating_are_told_apart(raters):
-    """40 raters of three categories have more patterns than an integer has values."""
-    alike = np.zeros((3, raters), np.int8)
-    last = alike[:1].copy()
-    last[0, -1] = 2
-    none = alike[:2].copy()
-    none[:, 0] = -1
-    patterns, counts = _patterns(np.concatenate([alike, last, none]), 3)
-    found = {tuple(row): count for row, count in zip(patterns.tolist(), counts, strict=True)}
-    assert found == {tuple(alike[0]): 3, tuple(last[0]): 1, tuple(none[0]): 2}
-
-
 @pytest.mark.parametrize(
     "pair",
     [
@@ -196,22 +145,3 @@ def test_other_categories_are_not(pair):
     names = [name or "empty" for name in pair]
     ratings = rated(["a", "b"], names, [[0, 1, 1], [1, 1, 0]])
     assert spelling_warnings(ratings) == []
-
-
-def test_categories_that_nobody_gave_are_passed_over():
-    ratings = rated(["a", "b"], ["yes", "no", "Yes"], [[0, 1], [0, 1]])
-    assert spelling_warnings(ratings) == []
-
-
-def test_raters_that_are_one_to_people_are_told():
-    ratings = rated(["judge", "Judge ", "ann"], ["a", "b"], [[0, 1], [0, 1], [0, 1]])
-    (told,) = spelling_warnings(ratings)
-    assert told.startswith("raters 'judge' and 'Judge ' count as different ones")
-
-
-def test_a_rater_who_shares_no_category_is_told():
-    ratings = rated(
-        ["human", "judge", "new"], ["good", "bad", "gut", "schlecht"], [[0, 1], [2, 3], [-1, -1]]
-    )
-    (told,) = spelling_warnings(ratings)
-    assert told.startswith("'human' gives no category that another rater gives")

@@ -9,9 +9,6 @@ from hypothesis import strategies as some
 from judged_server.statistics.intervals import (
     beta_cdf,
     noncentral_t_cdf,
-    normal_cdf,
-    normal_quantile,
-    root_between,
     t_cdf,
     t_quantile,
 )
@@ -25,20 +22,6 @@ def close(value, expected, relative=1e-9):
     return value == pytest.approx(expected, rel=relative, abs=1e-290)
 
 
-class TestNormal:
-    @given(some.floats(-37, 8))
-    def test_equals_scipy(self, x):
-        assert close(normal_cdf(x), stats.norm.cdf(x), 1e-12)
-
-    @given(some.floats(1e-300, 1 - 1e-10))
-    def test_quantile_undoes_the_probability(self, p):
-        assert close(normal_cdf(normal_quantile(p)), p, 1e-9)
-
-    def test_ends(self):
-        assert (normal_quantile(0.0), normal_quantile(1.0)) == (-math.inf, math.inf)
-        assert (normal_cdf(-math.inf), normal_cdf(math.inf)) == (0.0, 1.0)
-
-
 class TestBeta:
     @given(some.floats(1e-9, 1 - 1e-9), some.integers(1, 40), some.integers(0, 40))
     def test_of_whole_shapes_is_a_sum_of_binomials(self, x, successes, failures):
@@ -48,14 +31,6 @@ class TestBeta:
         )
         assert close(beta_cdf(x, successes, failures + 1), expected, 1e-11)
 
-    def test_ends(self):
-        assert (beta_cdf(0.0, 2, 3), beta_cdf(1.0, 2, 3)) == (0.0, 1.0)
-        assert (beta_cdf(-1.0, 2, 3), beta_cdf(2.0, 2, 3)) == (0.0, 1.0)
-        assert beta_cdf(5e-324, 1, 2) == 1e-323
-
-    def test_large_shapes_keep_their_digits(self):
-        assert beta_cdf(0.5, 1e7, 1e7) == pytest.approx(0.5, abs=1e-11)
-
 
 class TestT:
     @given(some.one_of(some.floats(-40, 40), some.floats(-1e-6, 1e-6)))
@@ -63,21 +38,12 @@ class TestT:
         assert t_cdf(x, 1) == pytest.approx(0.5 + math.atan(x) / math.pi, abs=1e-10)
         assert t_cdf(x, 2) == pytest.approx(0.5 + x / math.sqrt(8 + 4 * x * x), rel=1e-11)
 
-    @given(some.floats(-40, 40), freedoms)
-    def test_equals_scipys_at_no_noncentrality(self, x, df):
-        assert t_cdf(x, df) == pytest.approx(special.stdtr(df, x), rel=1e-9, abs=1e-8)
-
     @given(tails, freedoms)
     def test_quantile_undoes_the_probability(self, p, df):
         x = t_quantile(p, df)
         assert close(t_cdf(x, df), p)
         if p > 1e-3:
             assert t_quantile(1 - p, df) == pytest.approx(-x, rel=1e-9)
-
-    def test_infinite_freedom_is_the_normal(self):
-        assert t_cdf(-1.3, math.inf) == normal_cdf(-1.3)
-        assert t_quantile(0.2, math.inf) == normal_quantile(0.2)
-        assert t_quantile(0.975, 1e15) == pytest.approx(normal_quantile(0.975), rel=1e-12)
 
     def test_ends(self):
         assert (t_quantile(0.0, 4), t_quantile(1.0, 4)) == (-math.inf, math.inf)
@@ -103,10 +69,6 @@ class TestNoncentralT:
                 mean = float(special.ndtr(x * s - nc) @ weights)
                 assert noncentral_t_cdf(x, df, nc) == pytest.approx(mean, abs=1e-9), (x, nc)
 
-    @given(some.floats(-10, 10), some.integers(1, 100_000))
-    def test_is_students_t_without_noncentrality(self, x, df):
-        assert noncentral_t_cdf(x, df, 0.0) == pytest.approx(t_cdf(x, df), abs=1e-8)
-
     def test_two_queries_at_the_highest_confidence(self):
         """Integrated with 30 digits."""
         assert noncentral_t_cdf(100.0, 1, 90.0) == pytest.approx(0.368144197054950, abs=1e-12)
@@ -119,8 +81,3 @@ class TestNoncentralT:
         assert noncentral_t_cdf(-7.0, 2, 8.0) == pytest.approx(0.0, abs=1e-12)
         assert noncentral_t_cdf(1e12, 5, 2.0) == pytest.approx(1.0)
         assert noncentral_t_cdf(2.0, 10**12, 2.0) == pytest.approx(0.5, abs=1e-6)
-
-
-def test_the_root_of_a_steep_and_a_flat_function_is_found():
-    assert root_between(lambda x: x**9 - 2, 0, 1e6) == pytest.approx(2 ** (1 / 9), rel=1e-14)
-    assert root_between(lambda x: math.atan(x - 3), -1e6, 1e9) == pytest.approx(3, rel=1e-14)

@@ -36,27 +36,6 @@ def test_labels_of_one_kind_leave_what_needs_both_undefined():
     assert any("no label is irrelevant" in warning for warning in found.warnings)
 
 
-def test_a_judge_that_finds_nothing_has_no_precision():
-    found = quality([0.1, 0.2], [1, 0])
-    assert found.precision is None
-    assert found.recall.value == 0.0
-    assert any(warning.startswith("precision: undefined") for warning in found.warnings)
-
-
-def test_all_alike_leave_kappa_undefined():
-    found = quality([0.9, 0.8], [1, 1])
-    assert found.cohen_kappa is None
-    assert found.accuracy.value == 1.0
-
-
-def test_few_labels_carry_warnings():
-    rng = np.random.default_rng(0)
-    assert any("only 9 labels:" in w for w in quality(rng.random(9), rng.random(9) < 0.5).warnings)
-    few = quality(rng.random(100), np.arange(100) < 4).warnings
-    assert any("only 4 labels are relevant" in warning for warning in few)
-    assert quality(rng.random(100), np.arange(100) < 40).warnings == ()
-
-
 def test_the_calibration_error_is_the_gap_of_each_bin_by_its_weight():
     # Bin [.2, .3): mean score .25, 1 of 2 relevant; bin [.9, 1]: mean .95, all 2 relevant.
     found = quality([0.2, 0.3 - 1e-6, 0.9, 1.0], [1, 0, 1, 1]).expected_calibration_error.value
@@ -79,16 +58,6 @@ def test_wins_are_those_of_all_pairs_however_they_are_counted(
     monkeypatch.setattr("judged_server.statistics.quality._STRETCH", stretch)
     monkeypatch.setattr("judged_server.statistics.quality._STRETCHES", stretches)
     assert np.array_equal(_wins(items, unit_of, 7), expected)
-
-
-def test_clusters_widen_the_intervals():
-    rng = np.random.default_rng(3)
-    labels = np.repeat(rng.random(60) < 0.5, 10)
-    scores = np.repeat(rng.random(60), 10)
-    alone = quality(scores, labels).auc.interval
-    together = quality(scores, labels, clusters=np.repeat(np.arange(60), 10)).auc.interval
-    assert together.standard_error > 2 * alone.standard_error
-    assert together.signature.endswith("over:clusters")
 
 
 ITEMS = st.lists(

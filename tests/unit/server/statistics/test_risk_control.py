@@ -73,27 +73,6 @@ def test_too_few_labels_leave_the_whole_range(kind):
     assert (bounds_of(kind, machine, human, 39).lower > 0).any()
 
 
-def test_a_family_that_never_reaches_the_labels_leaves_the_whole_range():
-    machine, human = np.full((1, 50), 0.5), np.full((1, 50), 0.9)
-    bounds = chosen_bounds(
-        machine, human, np.arange(50), 0.95, falling=[machine - 0.1], rising=[machine + 0.1]
-    )
-    assert (bounds.upper == 1).all()
-    assert (bounds.lower == 0.5).all()  # the first step, the values themselves, misses nobody
-
-
-def test_no_step_is_asked_for_that_is_not_needed():
-    machine = np.full((2, 100), 0.5)
-    human = np.array([[0.5] * 100, [0.6] * 100])
-
-    def steps():
-        yield machine + 0.2
-        raise AssertionError("one step was enough")
-
-    bounds = chosen_bounds(machine, human, np.arange(100), 0.95, falling=steps(), rising=steps())
-    assert bounds.upper[:, 0].tolist() == [0.5, 0.7]
-
-
 @given(st.integers(0, 120), st.integers(0, 2**32), st.sampled_from(["shifted", "chosen"]))
 @settings(max_examples=60)
 def test_bounds_enclose_the_machine_and_miss_as_few_as_they_may(labels, seed, kind):

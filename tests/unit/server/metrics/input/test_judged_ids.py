@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_judged, compute_trec
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MatchingMode, MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -121,23 +120,3 @@ def test_parts_join_to_what_they_are_together():
     expected = results_of(*whole).judged_ids
     for name in ("graded", "offsets", "grades", "places"):
         assert getattr(joined, name).tolist() == getattr(expected, name).tolist()
-
-
-def test_pooled_metrics_need_groups_that_are_all_matched_by_id():
-    ids = JudgedIds.of([(["a"], ("a",), {}), ([""], (), {})])
-    mixed = JudgedResults(np.array([True]), np.array([1, 1]), np.array([0, 1]), judged_ids=ids)
-    with pytest.raises(InvalidField, match="needs qrels or gains"):
-        compute_judged(parse_metrics(["bpref"]), mixed, MetricOptions())
-    with pytest.raises(InvalidField, match="not defined for verdicts"):
-        options = MetricOptions(MatchingMode.ANY)
-        compute_judged(parse_metrics(["bpref"]), results_of((["a"], ("a",), {})), options)
-
-
-def test_nothing_relevant_is_judged_gold_under_every_policy():
-    for policy in NoGoldPolicy:
-        table = compute_judged(
-            parse_metrics(["ndcg"]),
-            results_of((["a"], (), {"a": 0})),
-            MetricOptions(no_gold=policy),
-        )
-        assert (table.columns[0].mean, table.counts.evaluated) == (0.0, 1)

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.errors import InvalidField
-from judged_server.metrics.input import trec as topics
-from judged_server.metrics.input.trec import LARGEST_SINGLE, MAX_ID_BYTES, Ids, Topics
+from judged_server.metrics.input.trec import MAX_ID_BYTES, Ids, Topics
 
 from tests.trec import Topic, run_of
 
-NAN, INFINITY = float("nan"), float("inf")
 NAMES = st.text(st.sampled_from("ab\0\x7fé€😀\n\r\x85\u2028"), max_size=9) | st.text(max_size=40)
 
 
@@ -51,10 +48,6 @@ def test_ids_of_any_length_and_letters(names):
     assert first_alike(names, names) == defined([names, names])
 
 
-def test_the_same_id_in_another_topic_is_another_document():
-    assert first_alike(["a", "b"], ["b", "a"]) == [0, 1, 2, 3]
-
-
 @given(st.lists(st.lists(st.tuples(NAMES, st.floats(-9, 9)), max_size=4), max_size=6))
 def test_both_forms_hold_what_was_sent(pairs):
     sent = [
@@ -75,52 +68,3 @@ def test_both_forms_hold_what_was_sent(pairs):
             list(map(len, pairs)),
             [topic.query_id for topic in sent[:1]],
         )
-
-
-def test_without_scores_they_are_the_places():
-    columns = ["q", "r"], np.array([3, 1]), "a\nb\nc\nd", None, ("f", "g"), "scores"
-    assert Topics.of_columns(*columns).values.tolist() == [0, -1, -2, 0]
-    assert run_of([Topic("q", "abc"), Topic("r", "d")]).values.tolist() == [0, -1, -2, 0]
-
-
-@pytest.mark.parametrize(
-    ("ids", "counts", "text", "values", "refusal"),
-    [
-        (["q"], [1, 2], "a", [1], "g.n_documents: has 2 entries for 1 topics"),
-        (["q"], [2], "a", [1], "g.document_ids: must have the 2 ids that n_documents add up to"),
-        (["q"], [0], "a", [1], "g.document_ids: must have the 0 ids that n_documents add up to"),
-        (["q"], [1], "\n", [1], "g.document_ids: must have the 1 ids that n_documents add up to"),
-        (["q"], [2], "a\nb", [1], "g.values: has 1 entries for 2 documents"),
-    ],
-)
-def test_columns_that_do_not_fit_together_are_refused(ids, counts, text, values, refusal):
-    columns = ids, np.array(counts, np.int64), text, np.array(values, np.float64)
-    with pytest.raises(InvalidField) as caught:
-        Topics.of_columns(*columns, ("f", "g"), "grades")
-    assert caught.value.message.startswith(refusal)
-
-
-def test_as_many_unscored_documents_as_single_precision_counts_are_fine(monkeypatch):
-    assert np.float32(topics.MAX_UNSCORED - 1) != np.float32(topics.MAX_UNSCORED)
-    monkeypatch.setattr(topics, "MAX_UNSCORED", 3)
-    assert len(run_of([Topic("q", "abc")]).values) == 3
-    columns = ["p", "q"], np.array([1, 4]), "a\na\nb\nc\nd", None, ("trec.run", "g"), "scores"
-    for read in (
-        lambda: run_of([Topic("p", "a"), Topic("q", "abcd")]),
-        lambda: Topics.of_columns(*columns),
-    ):
-        with pytest.raises(InvalidField) as caught:
-            read()
-        assert caught.value.message == (
-            "trec.run[1].document_ids: holds 4 documents without scores; give scores, or 3 at most"
-        )
-
-
-@pytest.mark.parametrize("number", [NAN, INFINITY, -INFINITY, 2 * LARGEST_SINGLE, -3.5e38])
-def test_the_first_number_beyond_single_precision_is_named(number):
-    run = run_of([Topic("q", "a", [-LARGEST_SINGLE]), Topic("r", "abc", [0, number, number])])
-    with pytest.raises(InvalidField) as caught:
-        run.check_values()
-    assert caught.value.message == (
-        "trec.run[1].scores[1]: must be a finite number within single precision, +-3.4e38"
-    )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.metrics.compute import compute_trec
-from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of, unjudged_extremes
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions, UnjudgedPolicy
 
@@ -41,22 +39,6 @@ def test_condensed_rankings_leave_unjudged_documents_out():
     assert found.columns[0].lower is None
     # A document with a grade below 0 is in the qrels.
     assert table(qrels, ["pooled", "a"], ["mrr"], CONDENSED).columns[0].mean == 0.5
-
-
-def test_a_topic_of_unjudged_documents_alone_is_empty_when_condensed():
-    qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1])]
-    run = [Topic("1", ["x", "a"]), Topic("2", ["x", "y"])]
-    (column,) = compute_trec(
-        parse_metrics(["mrr"]), qrels_of(qrels), run_of(run), CONDENSED
-    ).columns
-    assert column.values.tolist() == [1.0, 0.0]
-
-
-def test_the_default_is_silent_and_counts():
-    found = table({"a": 1}, "xa", ["mrr"], MetricOptions())
-    assert found.columns[0].signature == "mrr|source:trec|v1"
-    assert found.counts.unjudged == 1
-    assert (found.columns[0].mean, found.columns[0].lower) == (0.5, None)
 
 
 def test_bounds_by_hand():
@@ -111,32 +93,3 @@ def test_bounds_hold_the_value_and_stay_in_range(qrels, run):
         assert 0 <= column.lower <= column.values[0] <= column.upper <= 1, column.name
         if all(document in qrels for document in run):
             assert column.lower == column.upper == pytest.approx(column.values[0])
-
-
-def test_bounds_of_the_mean_are_means_of_the_bounds():
-    qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1]), Topic("3", ["a"], [1])]
-    run = [Topic("1", ["a"]), Topic("2", ["x", "a"]), Topic("3", ["x"])]
-    (column,) = compute_trec(parse_metrics(["mrr"]), qrels_of(qrels), run_of(run), BOUNDS).columns
-    assert column.bounds is not None
-    assert column.bounds.rows.tolist() == [0, 1, 2]
-    assert column.bounds.lowest.tolist() == [1.0, 0.5, 0.0]
-    assert column.bounds.highest.tolist() == [1.0, 1.0, 1.0]
-    assert (column.lower, column.mean, column.upper) == (0.5, 0.5, 1.0)
-    assert np.array_equal(column.values, column.bounds.lowest)
-
-
-def test_the_extremes_say_what_was_judged_and_how_much_is_not_relevant():
-    """What is unjudged is judged in all of them, and not relevant in the first and the third."""
-    known = np.array([True, False, False, True, False])
-    sampled = np.array([False, False, True, False, False])
-    rankings = Rankings(
-        offsets_of(np.array([3, 2])),
-        np.array([1.0, 0.0, 0.0, 0.0, 0.0]),
-        offsets_of(np.array([2, 1])),
-        np.ones(3),
-        known_pool=Pool(known, sampled, np.array([4, 7])),
-    )
-    pools = [case.pool for case in unjudged_extremes(rankings)]
-    assert [pool.judged.tolist() for pool in pools] == [[True, True, False, True, True]] * 4
-    counts = [pool.n_nonrelevant.tolist() for pool in pools]
-    assert counts == [[5, 8], [4, 7], [5, 8], [4, 7]]

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.errors import InvalidField
-from judged_server.metrics.compute import check_modes
 from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.input.trec import rank_run
-from judged_server.metrics.measures.names import parse_measure, parse_metrics
-from judged_server.metrics.table import MatchingMode
+from judged_server.metrics.measures.names import parse_measure
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -89,31 +86,9 @@ def test_worked_values():
     assert value("judged@100", retrieved) == pytest.approx(5 / 6)
 
 
-@pytest.mark.parametrize("name", ["bpref", "infap"])
-def test_an_unjudged_document_behind_the_last_hit_changes_nothing(name):
-    assert value(name, ["n", "x", "y"]) == value(name, ["n", "x", "y", "u", "v"])
-
-
-def test_bpref_ignores_unjudged_documents_wherever_they_are():
-    assert value("bpref", ["u", "n", "v", "x", "neg", "y"]) == value("bpref", ["n", "x", "y"])
-
-
-def test_nothing_retrieved_is_zero():
-    assert [value(name, []) for name in NAMES] == [0.0] * len(NAMES)
-
-
 def test_of_gains_everything_retrieved_is_judged():
     rankings = rank_gains([[1, 0, 0, 1], [0], []], [[1, 1], [], [1]], "f")
     assert parse_measure("judged@9").values(rankings).tolist() == [1.0, 1.0, 0.0]
     assert parse_measure("bpref").values(rankings).tolist() == [0.5, 0.0, 0.0]
     infap = parse_measure("infap").values(rankings)
     assert infap == pytest.approx(parse_measure("ap").values(rankings), abs=1e-5)
-
-
-@pytest.mark.parametrize("mode", MatchingMode)
-@pytest.mark.parametrize("name", ["bpref", "judged@10", "infap"])
-def test_verdicts_do_not_define_them(mode, name):
-    with pytest.raises(InvalidField) as caught:
-        check_modes(parse_metrics(["recall", name]), mode)
-    assert caught.value.field == "metrics[1]"
-    assert caught.value.rule.endswith("is not defined for verdicts; it needs qrels or gains")

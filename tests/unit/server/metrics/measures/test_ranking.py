@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.input.rankings import Rankings, rank_gains
+from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.measures.formulas import METRICS
 from judged_server.metrics.measures.names import parse_measure
 
@@ -107,15 +107,6 @@ def test_queries_do_not_touch_each_other(some, name, random):
     assert measure.values(ranked(some).take(rows)).tolist() == values[order].tolist()
 
 
-@given(st.lists(queries(), max_size=4))
-def test_recall_and_hits_grow_with_k(some):
-    rankings = ranked(some)
-    for name in ("recall", "hit_rate", "mrr", "ap", "r_precision", "err", "rbp"):
-        values = [parse_measure(f"{name}@{k}").values(rankings) for k in range(1, 12)]
-        assert np.all(np.diff(values, axis=0) >= 0)
-        assert values[-1].tolist() == parse_measure(name).values(rankings).tolist()
-
-
 @given(queries(), st.sampled_from(ZERO_OF_NOTHING), st.integers(0, 7))
 def test_a_hit_that_moves_up_never_lowers_a_value(query, name, place):
     gains, relevant = query
@@ -140,33 +131,12 @@ def test_the_order_of_worthless_results_between_hits_does_not_matter(query, name
     assert values[0] == values[1]
 
 
-UNTOUCHED_BY_THE_END = [
-    *("recall", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)", "r_precision"),
-    *("err", "rbp", "infap"),
-]
-
-
-@given(st.lists(queries(), max_size=4), st.integers(1, 5))
-def test_worthless_results_at_the_end_change_little(some, extra):
-    longer = [(gains + [0] * extra, relevant) for gains, relevant in some]
-    for name in UNTOUCHED_BY_THE_END:
-        measure = parse_measure(name)
-        assert measure.values(ranked(longer)).tolist() == measure.values(ranked(some)).tolist()
-    precision = parse_measure("precision")
-    assert np.all(precision.values(ranked(longer)) <= precision.values(ranked(some)))
-
-
 @pytest.mark.parametrize("name", ZERO_OF_NOTHING)
 def test_nothing_retrieved_and_nothing_to_find_are_zero(name):
     rankings = ranked([([], [1, 2]), ([], []), ([0, 0], []), ([1], [1])])
     values = parse_measure(name).values(rankings).tolist()
     assert values[:3] == [0.0, 0.0, 0.0]
     assert values[3] > 0
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_no_queries_give_no_values(name):
-    assert parse_measure(name).values(ranked([])).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -188,16 +158,3 @@ def test_a_huge_gain_leaves_other_queries_alone():
         alone = measure.values(ranked([plain]))[0]
         beside = measure.values(ranked([plain, ([1e300], [1e300])]))[0]
         assert beside == pytest.approx(alone, abs=1e-12)
-
-
-def test_exponential_gains_near_the_switch_agree():
-    below, above = ([499.0, 500.0], [499.0, 500.0]), ([500.0, 501.0], [500.0, 501.0])
-    measure = parse_measure("ndcg(gain=exponential)")
-    assert measure.values(ranked([below]))[0] == pytest.approx(measure.values(ranked([above]))[0])
-
-
-def test_the_rounding_clamp_lets_nan_through():
-    # Such rankings can't be built from input; the clamp must not make them look perfect.
-    broken = Rankings(np.array([0, 1]), np.array([np.inf]), np.array([0, 1]), np.array([np.inf]))
-    with np.errstate(invalid="ignore"):
-        assert np.isnan(parse_measure("ndcg").values(broken)[0])

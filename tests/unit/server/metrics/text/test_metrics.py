@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,14 +101,6 @@ def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
     assert measure_texts(items, parse_text_metrics(["rouge1"]), most_pairs=5)
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_merged_means_are_those_of_the_values(values):
-    bleu = parse_text_metrics(["bleu"])
-    (column,) = merge_text_values(bleu, [values])
-    assert column.mean == math.fsum(values) / len(values)
-    assert column.signature == "bleu|source:values|v2"
-
-
 def test_items_without_a_value_are_in_no_mean():
     bleu = parse_text_metrics(["bleu"])
     (column,) = merge_text_values(bleu, [[1.0, math.nan, 0.5]])
@@ -149,63 +140,3 @@ def test_what_a_metric_does_not_read_has_no_value(hypothesis, references, values
     got = [found[name].values[0] for name in names]
     assert got == pytest.approx(expected, abs=1e-4, nan_ok=True)
     assert {name for name in names if found[name].unread} == unread
-
-
-def test_merged_whole_numbers_are_floats():
-    (column,) = merge_text_values(parse_text_metrics(["bleu"]), [[1, 0]])
-    assert column.values.dtype == np.float64
-    assert (column.precision, column.recall) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("columns", "field"),
-    [
-        ([], "values"),
-        ([[]], "values[0].values"),
-        ([[0.0, math.inf]], "values[0].values[1]"),
-        ([[1.1]], "values[0].values[0]"),
-    ],
-)
-def test_bad_values_are_named(columns, field):
-    with pytest.raises(errors.InvalidField) as caught:
-        merge_text_values(parse_text_metrics(["bleu"]), columns)
-    assert caught.value.field == field
-
-
-def test_names_are_those_of_the_contract():
-    assert list(TEXT_METRICS) == ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
-    assert all(metric.description and metric.reference for metric in TEXT_METRICS.values())
-
-
-def test_metrics_come_in_the_order_asked_for():
-    names = ["rougeL", "bleu"]
-    assert [metric.name for metric in parse_text_metrics(names)] == names
-
-
-@pytest.mark.parametrize(
-    ("names", "field", "words"),
-    [
-        ([], "metrics", "at least one"),
-        (["bleu", "rougel"], "metrics[1]", "did you mean rougeL?"),
-        (["f1"], "metrics[0]", "this server has bleu"),
-        (["x" * 5000], "metrics[0]", "no text metric"),
-        (["bleu", "rouge1", "bleu"], "metrics[2]", "again, as in metrics[0]"),
-        (["bleu"] * 101, "metrics", "101 metrics"),
-    ],
-)
-def test_bad_names_are_refused_with_their_place(names, field, words):
-    with pytest.raises(errors.InvalidField) as caught:
-        parse_text_metrics(names)
-    assert caught.value.field == field
-    assert words in caught.value.message
-    assert len(caught.value.message) < 300
-
-
-def test_an_unknown_name_is_cut_at_forty_letters_and_the_nearest_is_proposed():
-    name = "x" * 45
-    with pytest.raises(errors.InvalidField) as caught:
-        parse_text_metrics([name])
-    known = ", ".join(TEXT_METRICS)
-    assert caught.value.rule == f"no text metric is called '{'x' * 40}' (this server has {known})"
-    with pytest.raises(errors.InvalidField, match=r"did you mean rouge2\?"):
-        parse_text_metrics(["rouge_2"])

@@ -38,13 +38,6 @@ def test_cutting_a_text_changes_nothing(form, text):
         assert split(text, form) == whole
 
 
-def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(tokens, "MAX_KEPT_WORDS", 3)
-    store = tokens.TokenStore(THIRTEEN_A)
-    assert store.of("a b c d e") == ["a", "b", "c", "d", "e"]
-    assert len(store) <= 3
-
-
 PAIRS = """caresses caress  ponies poni  ties tie  cats cat  feed feed  agreed agre
     plastered plaster
     motoring motor  sing sing  conflated conflat  troubled troubl  sized size  hopping hop

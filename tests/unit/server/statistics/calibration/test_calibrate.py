@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged.values.intervals import IntervalOptions
-from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,
     ScoredItems,
@@ -61,43 +60,11 @@ def test_every_part_is_made_with_the_options_of_the_call(clustered):
     )
 
 
-def test_quality_is_over_labels_and_carries_all_warnings():
-    found = calibrate(made(labelled=30)[0], FEW)
-    assert found.quality.n == 30
-    assert any("only 30 labels" in warning for warning in found.quality.warnings)
-    assert any("safe to accept" in warning for warning in found.quality.warnings)
-
-
 def test_the_signature_says_how_the_numbers_were_made():
     assert calibrate(made()[0], CalibrationOptions()).signature == (
         "calibrate|min_score:0.5|precision_floor:0.9|folds:5|max_error:0.05|"
         "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
     )
-
-
-@pytest.mark.parametrize(
-    ("scores", "labelled", "labels", "clusters", "field"),
-    [
-        ([], [], [], [], "scores"),
-        ([0.5, 1.5], [0], [True], [], "scores[1]"),
-        ([float("nan")], [0], [True], [], "scores[0]"),
-        ([0.5], [], [], [], "labelled"),
-        ([0.5], [1], [True], [], "labelled[0]"),
-        ([0.5, 0.5], [1, 1], [True, True], [], "labelled[1]"),
-        ([0.5, 0.5], [1, 0], [True, True], [], "labelled[1]"),
-        ([0.5], [0], [], [], "labels"),
-        ([0.5], [0], [True], [1, 2], "clusters"),
-    ],
-)
-def test_bad_items_are_named(scores, labelled, labels, clusters, field):
-    with pytest.raises(InvalidField) as caught:
-        ScoredItems.build(scores, labelled, labels, clusters)
-    assert caught.value.field == field
-
-
-def test_too_many_scores_exceed_the_limit():
-    with pytest.raises(LimitExceeded):
-        ScoredItems.build([0.5] * 1_000_001, [0], [True])
 
 
 def test_clusters_are_any_numbers():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.calibration.cascade import count_labels, upper_bound
 from judged_server.statistics.calibration.frontier import (
     FrontierOptions,
@@ -13,7 +12,6 @@ from judged_server.statistics.calibration.frontier import (
     frontier,
     run,
 )
-from judged_server.statistics.calibration.reliability import Platt
 from scipy import stats
 
 N = 2_000
@@ -52,24 +50,6 @@ class TestFrontier:
         assert best.stages[-1].share == pytest.approx(best.cost)
         costs = [each.cost for each in found.points]
         assert costs == sorted(costs)
-
-    def test_the_order_of_the_judges_given_does_not_matter(self):
-        cheap, dear, labels = population()
-        found = frontier(items_of(dear, cheap, labels=labels), FrontierOptions(0.1))
-        again = frontier(items_of(cheap, dear, labels=labels), FrontierOptions(0.1))
-        assert [point.cost for point in found.points] == [point.cost for point in again.points]
-        assert found.points[-1].stages[0].place == 1
-
-    def test_labels_that_test_a_cascade_do_not_change_it(self):
-        cheap, dear, labels = population()
-        items = items_of(cheap, dear, labels=labels)
-        found = frontier(items, FrontierOptions(0.1))
-        untested = frontier(items, FrontierOptions(0.1, confidence=0.99))
-        assert [point.stages for point in found.points] == [p.stages for p in untested.points]
-        assert all(
-            strict.upper >= point.upper
-            for strict, point in zip(untested.points, found.points, strict=True)
-        )
 
     def test_a_later_stage_is_calibrated_on_what_the_earlier_ones_leave(self):
         cheap, dear, labels = population()
@@ -116,13 +96,6 @@ class TestFrontier:
         alone = frontier(items_of(lost, labels=labels), FrontierOptions(0.45))
         assert alone.points[-1].settled == pytest.approx(0.8)
 
-    def test_few_labels_leave_the_shipped_calibration(self):
-        cheap, _, labels = population(n=80)
-        shipped = ScoredStage("cheap", cheap.scores, 0.0, Platt(2.0, 0.5))
-        found = frontier(items_of(shipped, labels=labels), FrontierOptions(0.4))
-        assert {stage.platt for p in found.points for stage in p.stages} == {Platt(2.0, 0.5)}
-        assert any("not calibrated on these labels: cheap" in each for each in found.warnings)
-
     def test_the_promise_is_kept_over_draws(self):
         cheap, dear, labels = population(seed=5, n=20_000)
         clusters = np.arange(20_000) // 4
@@ -146,33 +119,3 @@ def test_the_bound_is_that_of_clopper_and_pearson(wrong, n):
     counted = count_labels(np.arange(n), verdicts)
     expected = stats.beta.ppf(0.95, wrong + 1, n - wrong)
     assert upper_bound(wrong / n, counted, 0.05) == pytest.approx(expected, abs=1e-9)
-
-
-class TestStagedItems:
-    @pytest.mark.parametrize(
-        ("change", "field"),
-        [
-            ({"labels": []}, "labels"),
-            ({"stages": []}, "stages"),
-            ({"stages": [ScoredStage("a", np.zeros(3), 0.0)]}, "stages[0].scores"),
-            ({"stages": [ScoredStage("a", np.full(8, 2.0), 0.0)]}, "stages[0].scores[0]"),
-            ({"stages": [ScoredStage("a", np.zeros(8), -1.0)]}, "stages[0].cost"),
-            ({"clusters": [1]}, "clusters"),
-        ],
-    )
-    def test_refuses_by_field(self, change, field):
-        stages = [ScoredStage("a", np.zeros(8), 0.0)]
-        given = {"stages": stages, "labels": [True] * 8, "clusters": list(range(8)), **change}
-        with pytest.raises(InvalidField) as caught:
-            StagedItems.build(**given)
-        assert caught.value.field == field
-
-    def test_refuses_too_many(self):
-        stages = [ScoredStage("a", np.zeros(20_001), 0.0)]
-        with pytest.raises(LimitExceeded):
-            StagedItems.build(stages, [True] * 20_001, [])
-
-    def test_needs_queries_for_both_halves(self):
-        items = StagedItems.build([ScoredStage("a", np.zeros(8), 0.0)], [True] * 8, [1] * 8)
-        with pytest.raises(InvalidField, match="label items of 4 queries"):
-            frontier(items, FrontierOptions())

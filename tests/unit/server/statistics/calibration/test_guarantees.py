@@ -47,12 +47,6 @@ def test_without_errors_enough_to_tell_a_cluster_counts_as_one_label(n_errors: i
     assert counted(sure) == pytest.approx(20)
 
 
-def test_without_clusters_each_label_counts() -> None:
-    items = drawn(np.random.default_rng(4), 60, 0.0)
-    alone = LabelledScores(items.scores, items.labels)
-    assert cascade_bounds(alone, alone.scores, ERROR, CONFIDENCE)[0].design_effect == 1
-
-
 def test_what_nothing_vouches_for_is_offered_under_its_name() -> None:
     rng = np.random.default_rng(5)
     items = drawn(rng, 6, 0.5)

@@ -26,14 +26,6 @@ def drawn(n: int, slope: float, intercept: float, per_cluster: int = 4) -> Label
     return LabelledScores(scores, labels, np.arange(n) // per_cluster)
 
 
-def test_a_fit_finds_what_labels_follow() -> None:
-    items = drawn(20_000, 0.5, -1.0)
-    found = fit(items.scores, items.labels)
-    assert found is not None
-    assert found.slope == pytest.approx(0.5, abs=0.05)
-    assert found.intercept == pytest.approx(-1.0, abs=0.1)
-
-
 def test_a_fit_is_that_of_scikit_learn_on_platts_targets() -> None:
     items = drawn(300, 1.4, 0.3)
     n_yes = int(items.labels.sum())
@@ -51,18 +43,6 @@ def test_a_fit_is_that_of_scikit_learn_on_platts_targets() -> None:
 
 class TestTowardsTheShippedCalibration:
     """Labels that do not contradict it leave the fit near, those that do are followed."""
-
-    def test_few_labels_depart_less_than_by_themselves(self) -> None:
-        near = alone = 0.0
-        shipped = Platt(0.8, -0.5)
-        for n in range(200, 230):
-            items = drawn(n, 0.8, -0.5)
-            found, plain = fit(items.scores, items.labels, shipped), fit(items.scores, items.labels)
-            assert found is not None
-            assert plain is not None
-            near += abs(found.intercept + 0.5)
-            alone += abs(plain.intercept + 0.5)
-        assert near < 0.7 * alone
 
     def test_the_fit_is_the_most_likely_one_under_the_priors(self) -> None:
         items, shipped = drawn(300, 1.0, 0.1), Platt(1.1, 0.2)
@@ -88,13 +68,6 @@ class TestTowardsTheShippedCalibration:
         assert plain is not None
         assert found.intercept == pytest.approx(plain.intercept, abs=0.25)
         assert found.intercept > 1.5
-
-    def test_many_labels_say_it_all(self) -> None:
-        items = drawn(20_000, 0.7, 0.2)
-        found = fit(items.scores, items.labels, Platt())
-        assert found is not None
-        assert found.slope == pytest.approx(0.7, abs=0.05)
-        assert found.intercept == pytest.approx(0.2, abs=0.05)
 
 
 @pytest.mark.parametrize("labels", ["all", "none", "reversed", "one score"])
@@ -134,29 +107,6 @@ def test_a_calibration_mends_scores_that_say_too_much() -> None:
         assert each.lower <= each.relevant <= each.upper
 
 
-@pytest.mark.parametrize(
-    ("items", "said"),
-    [
-        (drawn(MIN_LABELS - 1, 1.0, 0.0), "30 labels, and there are 29"),
-        (drawn(400, 0.1, 30.0), "none is irrelevant"),
-        (drawn(400, 0.1, -30.0), "none is relevant"),
-    ],
-)
-def test_too_few_labels_leave_what_was_shipped(items: LabelledScores, said: str) -> None:
-    shipped = Platt(0.9, -0.2)
-    found = reliability(items, shipped, 5, OPTIONS)
-    assert not found.fitted
-    assert said in found.calibrator.not_fitted
-    assert Platt.of(found.calibrator) == shipped
-    (warning,) = found.warnings
-    assert "shipped" in warning
-    assert said in warning
-    bare = reliability(items, None, 5, OPTIONS)
-    assert Platt.of(bare.calibrator) == Platt()
-    assert "the score itself" in bare.warnings[0]
-    np.testing.assert_allclose(Platt().probabilities(items.scores), items.scores, atol=1e-9)
-
-
 class TestFewLabels:
     """They move the judge's own threshold as far as they clearly say so."""
 
@@ -175,22 +125,6 @@ class TestFewLabels:
             assert Platt.of(found.calibrator).threshold == pytest.approx(0.3, abs=0.2)
             assert found.accuracy.value is not None
             assert found.accuracy.value > np.mean((items.scores >= 0.9) == items.labels) + 0.1
-
-    @pytest.mark.parametrize("per_cluster", [1, 5, 60])
-    def test_of_few_queries_make_a_fit_too(self, per_cluster: int) -> None:
-        found = reliability(drawn(60, 1.0, 0.0, per_cluster), None, 5, OPTIONS)
-        assert found.fitted
-        assert found.n_clusters == 60 // per_cluster
-
-    @pytest.mark.parametrize("min_score", [0.0, 0.5, 1.0])
-    def test_a_threshold_at_the_end_binds_nobody(self, min_score: float) -> None:
-        found = reliability(drawn(60, 1.0, 0.0), None, 5, OPTIONS, min_score=min_score)
-        assert Platt.of(found.calibrator).threshold == pytest.approx(0.5, abs=0.25)
-
-    def test_where_one_side_never_comes_the_threshold_is_an_end(self) -> None:
-        assert Platt(0.1, 3.0).threshold == 0.0
-        assert Platt(0.1, -3.0).threshold == 1.0
-        assert Platt(2.0, 0.0).threshold == 0.5
 
 
 def test_no_label_judges_what_it_taught() -> None:

@@ -47,20 +47,6 @@ def test_neighbouring_candidates_that_are_equally_good_are_one_plateau():
     )  # 0 to .7
 
 
-def test_no_bar_keeps_a_precision_that_the_labels_do_not_have():
-    assert best_threshold(items([0.9, 0.5], [0, 1]), Criterion.PRECISION_FLOOR, 0.9) is None
-
-
-def test_labels_of_one_kind_have_no_best_threshold():
-    assert best_threshold(items([0.9, 0.5], [1, 1]), Criterion.BALANCED_ACCURACY, 0.9) is None
-
-
-@pytest.mark.parametrize("scores", [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0 - 1e-10]])
-def test_scores_at_the_ends_have_bars_within_them(scores):
-    threshold = best_threshold(items(scores, [0, 1]), Criterion.BALANCED_ACCURACY, 0.9)
-    assert 0 <= threshold <= 1
-
-
 @pytest.mark.parametrize(("gap", "above"), [(2.5, True), (1.5, False)])
 def test_a_bar_above_the_highest_score_needs_room_below_one(gap, above):
     highest = 1 - gap * TIE_TOLERANCE
@@ -97,12 +83,6 @@ def test_no_bar_is_better_than_the_best(pairs, criterion, floor):
         assert value_at(found, threshold, criterion, floor) == pytest.approx(np.nanmax(tried))
 
 
-def noisy(n=400, seed=0):
-    rng = np.random.default_rng(seed)
-    labels = rng.random(n) < 0.5
-    return np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1), labels
-
-
 def test_values_of_random_scores_are_flattered_by_fitting_and_not_by_cross_validation():
     rng = np.random.default_rng(1)
     random = items(rng.random(60), rng.random(60) < 0.5)
@@ -120,23 +100,3 @@ def test_folds_keep_clusters_whole():
     clusters = np.repeat(np.arange(80), 5)
     thresholds, _ = choose_thresholds(items(scores, labels, clusters), 0.9, 5, FEW)
     assert thresholds[0].cross_validated.interval.signature.endswith("over:clusters")
-
-
-def test_one_cluster_is_not_cross_validated():
-    scores, labels = noisy(50)
-    thresholds, warnings = choose_thresholds(items(scores, labels, np.zeros(50, int)), 0.9, 5, FEW)
-    assert all(threshold.cross_validated is None for threshold in thresholds)
-    assert "not cross-validated" in warnings[0]
-
-
-def test_a_floor_that_is_not_kept_on_other_labels_carries_a_warning():
-    warnings = []
-    for seed in range(20):
-        found = items(*noisy(60, seed))
-        warnings += choose_thresholds(found, 0.95, 5, FEW)[1]
-    assert any("on labels that did not choose them" in warning for warning in warnings)
-
-
-def test_the_same_seed_gives_the_same_folds():
-    found = items(*noisy())
-    assert choose_thresholds(found, 0.9, 5, FEW) == choose_thresholds(found, 0.9, 5, FEW)

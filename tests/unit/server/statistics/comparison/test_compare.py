@@ -1,12 +1,9 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from judged.values.comparison import CompareOptions
 from judged.values.intervals import IntervalMethod, IntervalOptions
-from judged_server.errors import InvalidField
 from judged_server.statistics import comparison as comparing
 from judged_server.statistics.comparison import RunValues, compare
 from judged_server.statistics.intervals import mean_intervals
@@ -78,21 +75,6 @@ class TestWhichQueriesCount:
         assert (found.baseline_mean, found.run_mean) == (0.25, 0.65)
         assert "2 queries left out" in found.warnings[0]
 
-    def test_fewer_than_two_are_refused(self):
-        with pytest.raises(InvalidField, match="shares 1 evaluated queries") as caught:
-            compare(
-                [run("a", [0.1, 0.2]), run("b", [0.1, 0.3]), run("c", [0.1], ids=["q0"])],
-                FEW,
-                T,
-                ["m"],
-            )
-        assert caught.value.field == "runs[2]"
-
-    def test_values_whose_squares_overflow_are_refused(self):
-        with pytest.raises(InvalidField, match="rescale") as caught:
-            compare([run("a", [0.1, 0.2]), run("b", [0.1, 1e200])], FEW, T, ["m"])
-        assert caught.value.field == "runs[1]"
-
 
 class TestDegenerate:
     def test_no_difference(self):
@@ -114,13 +96,6 @@ class TestDegenerate:
 class TestManyRuns:
     runs = tuple(run(f"r{i}", *np.random.default_rng(i).random((2, 40))) for i in range(4))
 
-    def test_comparisons_are_by_metric_then_run(self):
-        found = compare(self.runs, FEW, T, ["m", "n"])
-        assert [(made.metric, made.run) for made in found] == [
-            *(("m", "r1"), ("m", "r2"), ("m", "r3")),
-            *(("n", "r1"), ("n", "r2"), ("n", "r3")),
-        ]
-
     def test_p_values_are_corrected_over_all_of_them(self):
         from statsmodels.stats.multitest import multipletests
 
@@ -134,14 +109,6 @@ class TestManyRuns:
             assert [test.p_benjamini_hochberg for test in tests] == pytest.approx(
                 multipletests(raw, method="fdr_bh")[1]
             )
-
-    def test_each_test_belongs_to_its_own_comparison(self):
-        found = compare(self.runs, FEW, T, ["m", "n"])
-        for made in found:
-            row = "mn".index(made.metric)
-            d = self.runs[int(made.run[1])].values[row] - self.runs[0].values[row]
-            assert made.t_test.p_value == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
-            assert made.permutation.statistic == pytest.approx(d.mean())
 
     @pytest.mark.parametrize("most_means", [1, 500, 8_000_000])
     def test_intervals_are_those_of_each_pair_alone(self, monkeypatch, most_means):
@@ -157,10 +124,3 @@ class TestManyRuns:
             expected = mean_intervals(other.values - shared, options)
             made = tuple(c.difference.interval for c in found if c.run == f"r{j - 1}")
             assert made == expected
-
-
-def test_the_largest_value_is_allowed():
-    rows = [1e100, 0.0, 1.0, 2.0], [0.0, 1e100, 2.0, 1.0]
-    assert one(*rows).t_test.p_value > 0.05
-    with pytest.raises(InvalidField, match="beyond"):
-        one(np.nextafter(1e100, math.inf) * np.ones(4), rows[1])

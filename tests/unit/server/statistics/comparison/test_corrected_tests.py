@@ -24,12 +24,3 @@ def test_equal_statsmodels(values):
     p = np.array(values)
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], abs=1e-12)
     assert benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1], abs=1e-12)
-
-
-def test_one_test_needs_no_correction():
-    assert holm(np.array([0.03])).tolist() == [0.03]
-    assert benjamini_hochberg(np.array([0.03])).tolist() == [0.03]
-
-
-def test_no_tests_give_none():
-    assert len(holm(np.array([]))) == len(benjamini_hochberg(np.array([]))) == 0

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from judged_server.errors import InvalidField
 from judged_server.statistics import paired_tests as sign_flips
-from judged_server.statistics.paired_tests import check_flips, sign_flip_p_values
+from judged_server.statistics.paired_tests import sign_flip_p_values
 from scipy import stats
 
 small = some.lists(some.integers(-20, 20), min_size=1, max_size=9)
@@ -40,32 +39,12 @@ def test_equals_scipys_exact_test():
     assert sign_flip_p_values(d[None], 128, 5)[0] == pytest.approx(expected.pvalue, abs=1e-12)
 
 
-def test_exactly_as_many_flips_as_permutations_are_counted_out():
-    d = np.ones((1, 7))
-    assert sign_flip_p_values(d, 128, 0)[0] == 2 / 128
-    assert sign_flip_p_values(d, 127, 0)[0] >= 1 / 128
-
-
 def test_random_flips_come_close_to_the_exact_p_value():
     d = np.random.default_rng(7).normal(0.2, 1, (1, 15))
     exact = sign_flip_p_values(d, 1 << 15, 0)[0]
     drawn = sign_flip_p_values(d, (1 << 15) - 1, 0)[0]
     assert drawn != exact
     assert drawn == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / (1 << 15)))
-
-
-def test_many_queries_come_close_to_the_t_test():
-    d = np.random.default_rng(1).normal(0.05, 1, (3, 900))
-    expected = stats.ttest_1samp(d, 0, axis=1).pvalue
-    assert sign_flip_p_values(d, 50_000, 0) == pytest.approx(expected, abs=0.012)
-
-
-def test_is_never_zero():
-    assert sign_flip_p_values(np.ones((1, 300)), 999, 0)[0] == 1 / 1000
-
-
-def test_nothing_that_differs_has_p_1():
-    assert sign_flip_p_values(np.zeros((2, 4)), 100, 0).tolist() == [1.0, 1.0]
 
 
 def test_depends_on_the_seed_and_nothing_else(monkeypatch):
@@ -77,23 +56,6 @@ def test_depends_on_the_seed_and_nothing_else(monkeypatch):
     assert sign_flip_p_values(d[::-1], 5000, 4)[::-1].tolist() == first.tolist()
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e-6, 1e90])
-def test_does_not_depend_on_the_unit(scale):
-    d = np.random.default_rng(3).normal(0.1, 1, (1, 130))
-    assert sign_flip_p_values(d * scale, 2000, 0)[0] == pytest.approx(
-        sign_flip_p_values(d, 2000, 0)[0], abs=1e-3
-    )
-
-
 def test_rounding_does_not_untie():
     d = np.array([[0.3 - 0.2, 0.1, 0.2 - 0.1, -0.1, 0.7 - 0.6]])
     assert sign_flip_p_values(d, 100, 0)[0] == by_hand([1, 1, 1, -1, 1])
-
-
-def test_too_much_work_is_refused_with_what_would_do():
-    check_flips(5000, 16, 100_000)
-    with pytest.raises(InvalidField, match=r"ask for at most 20000\b") as caught:
-        check_flips(100_000, 1, 100_000)
-    assert caught.value.field == "comparison.permutations"
-    with pytest.raises(InvalidField, match="compare fewer runs"):
-        check_flips(10**8, 1, 100)
