@@ -27,16 +27,6 @@ class TestJudges:
 
 
 class TestServers:
-    def test_prefers_the_target_to_the_variable(self, folder, server_address):
-        done = run_in(folder, "judges", "--target", server_address, JUDGED_TARGET="x:1")
-        assert done.returncode == 0
-
-    def test_says_that_nobody_answers(self, folder):
-        done = run_in(folder, "judges", JUDGED_TARGET="127.0.0.1:1")
-        assert done.returncode == 2
-        assert done.stderr.startswith("judged: can't reach 127.0.0.1:1: ")
-        assert done.stderr.count("\n") == 1
-
     def test_starts_a_private_server_and_leaves_nothing_behind(self, folder):
         scratch = folder / "tmp"
         scratch.mkdir()
@@ -114,10 +104,3 @@ class TestUsage:
         assert done.returncode == 2
         assert "--help" in done.stderr
         assert "Traceback" not in done.stderr
-
-    @pytest.mark.parametrize("command", ["judge", "evaluate", "metrics", "judges"])
-    def test_has_help(self, folder, command):
-        done = run_in(folder, command, "--help")
-        assert done.returncode == 0
-        assert "--target" in done.stdout
-        assert "--json" in done.stdout

@@ -36,18 +36,6 @@ class TestEvaluate:
         assert document["signature"] == "exact|profile:verbatim|min_score:0.5|v1"
         assert document["warnings"] == []
 
-    def test_prints_the_document_instead_of_the_table(self, judged):
-        done = judged(*self.command, "-m", "mrr", "--json", "-")
-        assert json.loads(done.stdout)["metrics"]["mrr"]["mean"] == 0.75
-
-    def test_shows_every_query_on_request(self, judged):
-        done = judged(*self.command, "-m", "mrr", "--per-query")
-        assert ["q1", "0.5000"] in [line.split() for line in done.stdout.splitlines()]
-
-    def test_takes_a_matching(self, judged):
-        done = judged(*self.command, "-m", "mrr", "--matching", "ANY", "--json", "-")
-        assert "matching:any" in json.loads(done.stdout)["metrics"]["mrr"]["signature"]
-
     def test_shows_intervals_and_slices(self, judged, folder):
         first, second = DATASET["queries"]
         queries = [{**first, "metadata": {"type": "fact"}}, second]
@@ -217,11 +205,3 @@ class TestEvaluate:
         done = judged(*self.command, "-m", "ap")
         assert done.returncode == 2
         assert "judged: query 'q1', result 2: 2097152 bytes" in done.stderr
-
-    @pytest.mark.parametrize("missing", ["--metric", "--results"])
-    def test_must_have_metrics_and_results(self, judged, missing):
-        given = {"--metric": "ap", "--results": "results.jsonl"}
-        del given[missing]
-        done = judged("evaluate", "dataset.json", *next(iter(given.items())))
-        assert done.returncode == 2
-        assert f"Missing option '{missing}'" in done.stderr

@@ -65,13 +65,6 @@ class TestJudge:
         assert "contexts.jsonl:4: has the id 'again' of line 3" in done.stderr
         assert not (folder / "out.jsonl").exists()
 
-    def test_prints_the_document_instead_of_the_lines(self, judged):
-        done = judged("judge", "contexts.jsonl", "--judge", "exact", "--json", "-")
-        assert [line["id"] for line in json.loads(done.stdout)["verdicts"]] == [1, 2]
-
-    def test_uses_the_default_judge_when_none_is_named(self, judged):
-        assert "token_overlap|profile:classic" in judged("judge", "contexts.jsonl").stderr
-
     def test_ends_with_2_where_every_verdict_failed(self, judged, folder):
         long, short = (
             {"query": "", "expected_text": "a", "retrieved_text": "a " * n} for n in (600, 1)

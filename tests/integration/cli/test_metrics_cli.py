@@ -57,13 +57,6 @@ class TestMetrics:
         done = judged("compare", "--qrels", "qrels.txt", "run.txt", "run.txt", "-m", "mrr")
         assert f"warning: run.txt: in 2 of 2 topics {said}" in done.stderr
 
-    def test_prints_a_table_with_every_query_on_request(self, judged):
-        done = judged(*self.command, "-m", "ndcg@10", "--per-query")
-        rows = [line.split() for line in done.stdout.splitlines()]
-        assert ["query", "ndcg@10"] in rows
-        assert ["metric", "mean", "n"] in rows
-        assert "1 of 2 queries, 3 results" in done.stdout
-
     def test_takes_a_level_of_relevance_and_a_largest_number_of_documents(self, judged, folder):
         (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 2\n1 0 c 2\n")
         (folder / "run.txt").write_text("1 Q0 a 1 3 t\n1 Q0 b 2 2 t\n1 Q0 c 3 1 t\n")
@@ -123,26 +116,7 @@ class TestMetrics:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"judged: {message}")
 
-    def test_refuses_a_seed_that_no_message_holds(self, judged):
-        done = judged(*self.command, "-m", "ap", "--seed", str(2**64))
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "'--seed'" in done.stderr
-
     def test_warns_where_an_interval_can_not_be(self, judged, folder):
         (folder / "qrels.txt").write_text("301 0 d1 1\n")
         done = judged(*self.command, "-m", "ap", "--interval", "t")
         assert "interval: there is none where fewer than two queries" in done.stderr
-
-    @pytest.mark.parametrize(
-        ("metric", "ours"),
-        [("map_cut_5", "ap"), ("P_10", "precision"), ("recip_rank", "mrr"), ("success@1", "hit")],
-    )
-    def test_knows_what_trec_eval_calls_a_metric(self, judged, metric, ours):
-        done = judged(*self.command, "-m", metric)
-        assert done.returncode == 2
-        assert f"; did you mean {ours}" in done.stderr
-
-    def test_names_a_file_that_is_not_there(self, judged):
-        done = judged("metrics", "--qrels", "nowhere", "--run", "run.txt", "-m", "ap")
-        assert done.returncode == 2
-        assert done.stderr == "judged: nowhere: there is no such file\n"

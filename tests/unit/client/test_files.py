@@ -1,7 +1,6 @@
 """Lines and JSON from files, and the errors that name file and line."""
 
 import gzip
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +11,6 @@ from judged import Flag, Status
 from judged._files import (
     FileError,
     Record,
-    number_lines,
     parse_json,
     read_bytes,
     read_lines,
@@ -25,11 +23,6 @@ def record(**fields):
 
 
 class TestReading:
-    def test_numbers_lines_and_passes_over_blank_ones(self, tmp_path):
-        path = tmp_path / "f"
-        path.write_bytes(b"a\n\n  \nb")
-        assert list(read_lines(path)) == [(1, b"a\n"), (4, b"b")]
-
     def test_reads_gzip_by_content_not_by_name(self, tmp_path):
         path = tmp_path / "f.txt"
         path.write_bytes(gzip.compress(b"a\nb\n"))
@@ -40,17 +33,6 @@ class TestReading:
         path.write_bytes(b"\xef\xbb\xbf{}\n{}")
         assert list(read_lines(path)) == [(1, b"{}\n"), (2, b"{}")]
         assert read_bytes(path).startswith(b"{}")
-
-    def test_numbers_the_lines_of_an_open_file(self):
-        assert list(number_lines(io.BytesIO(b"\nx\n"), "f")) == [(2, b"x\n")]
-
-    def test_says_that_there_is_no_such_file(self, tmp_path):
-        with pytest.raises(FileError, match="nowhere: there is no such file"):
-            list(read_lines(tmp_path / "nowhere"))
-
-    def test_says_that_a_folder_can_not_be_read(self, tmp_path):
-        with pytest.raises(FileError, match="is a folder; name a file in it"):
-            read_bytes(tmp_path)
 
     @pytest.mark.parametrize("cut", [3, 12, 25])
     def test_says_that_a_gzip_file_is_cut(self, tmp_path, cut):
@@ -79,10 +61,6 @@ class TestParseJson:
             parse_json(raw, "f.jsonl", 7)
         assert str(caught.value).startswith(f"f.jsonl:7: {problem}")
         assert (caught.value.name, caught.value.line) == ("f.jsonl", 7)
-
-    def test_names_the_line_inside_a_whole_document(self):
-        with pytest.raises(FileError, match=r"^f\.json: is not JSON: .* at line 2 column 1$"):
-            parse_json(b"[1\n2]", "f.json", None)
 
     def test_reads_whole_pairs_of_surrogates(self):
         assert parse_json(b'"\\ud83d\\ude00"', "f", 1) == "\U0001f600"
@@ -189,11 +167,6 @@ def test_json_that_python_or_a_writer_would_trip_over_is_refused(raw: bytes, pro
 def test_a_whole_file_of_another_format_is_told(raw: bytes, problem: str) -> None:
     with pytest.raises(FileError, match=problem):
         parse_json(raw, "whole.json", None)
-
-
-def test_an_unfinished_text_is_told_in_one_at() -> None:
-    with pytest.raises(FileError, match="starting at column"):
-        parse_json(b'{"a": "b', "lines.jsonl", 1)
 
 
 def test_a_null_is_called_null_and_a_known_field_is_no_misspelling() -> None:

@@ -10,26 +10,21 @@ from judged import (
     AnswerItem,
     Asking,
     AsyncClient,
-    CalibrateOptions,
     Client,
-    CompareOptions,
     Context,
     DocumentRankings,
     Embeddings,
     GainRanking,
     GainRankings,
     HumanLabels,
-    IntervalOptions,
     InvalidArgument,
     Judge,
     JudgedRanking,
     JudgedRankings,
     LabelledScores,
     MetricOptions,
-    PanelMember,
     PerQueryValues,
     QueryGroup,
-    Rubric,
     ScoredDocuments,
     Span,
     Spans,
@@ -38,9 +33,9 @@ from judged import (
 )
 from judged._batching.chunks import fold
 from judged._batching.metric_parts import Given
-from judged._convert.groups import as_groups, write_group
+from judged._convert.groups import write_group
 from judged._convert.metrics import write_metrics
-from judged._inputs import as_metrics, by_ids
+from judged._inputs import by_ids
 from judged.errors import WrongType
 from judged.evaluation import (
     Answer,
@@ -53,7 +48,6 @@ from judged.evaluation import (
     Retrieved,
     evaluate_answers,
 )
-from judged.values import CascadeOptions, StagedLabels
 
 
 @Integral.register
@@ -187,12 +181,6 @@ class TestOnce:
                 ["1", "2"],
             )
 
-    def test_groups_contexts_and_metrics_are_read_once(self):
-        assert len(fold(once(QueryGroup("q", ["e"], ["x"])))) == 1
-        assert len(fold(once(Context("q", "e", "x"), Context("q", "e", "y")))) == 1
-        assert [group.query for group in as_groups(once(QueryGroup("q")))] == ["q"]
-        assert as_metrics(once("ap")) == ["ap"]
-
 
 class TestWrongTypes:
     @pytest.mark.parametrize(
@@ -221,25 +209,6 @@ class TestWrongTypes:
         assert isinstance(caught.value, InvalidArgument)
         assert caught.value.field == field
 
-    def test_of_what_is_to_be_measured(self):
-        def refused(field, make):
-            with pytest.raises(WrongType) as caught:
-                make()
-            assert caught.value.field == field
-
-        rankings = TrecRankings({}, {})
-        refused("metrics", lambda: write_metrics("ndcg@10", rankings, MetricOptions()))
-        refused("metrics[0]", lambda: write_metrics([None], rankings, MetricOptions()))
-        refused("relevance", lambda: write_metrics(["ap"], {"q": {}}, MetricOptions()))
-        refused("qrels", lambda: TrecRankings([("q", "d", 1)], {}))
-        refused("run['q']", lambda: TrecRankings({}, dict.fromkeys("q", 3)))
-        refused("queries[0]", lambda: Dataset([{"query_id": "q"}]))
-        refused("queries", lambda: Dataset(Query("q", "x")))
-        refused("text", lambda: Query("q", None))
-        refused("text", lambda: Retrieved("d", None, b"text"))
-        refused("results", lambda: Results.of([Retrieved("d")]))
-        refused("results['q'][0]", lambda: Results.of({"q": [("d", 1.0)]}))
-
     def test_a_document_id_that_is_missing_is_known_before_anything_is_sent(self):
         with pytest.raises(InvalidArgument, match="1 ids for 2 retrieved") as caught:
             fold([QueryGroup("q", ["e"], ["x", "y"], document_ids=["d"])])
@@ -254,85 +223,23 @@ class TestMisuse:
     @pytest.mark.parametrize(
         ("field", "call"),
         [
-            ("groups", lambda c, g: c.judge({"query": "q"})),
-            ("groups", lambda c, g: c.judge(g)),
-            ("groups", lambda c, g: c.estimate(None)),
             ("groups[0].spans", lambda c, g: c.judge([QueryGroup("q", spans=[1])])),
-            ("groups[0].embeddings", lambda c, g: c.judge([QueryGroup("q", embeddings=[1])])),
             ("groups[0].metadata", lambda c, g: c.evaluate([QueryGroup(metadata=None)], ["mrr"])),
             ("judge", lambda c, g: c.judge([g], 3)),
             ("judge.members", lambda c, g: c.judge([g], Judge("panel", members="exact"))),
-            ("judge.parameters", lambda c, g: c.judge([g], Judge("exact", parameters=["a"]))),
-            ("asking", lambda c, g: c.judge([g], asking="only")),
-            ("groups", lambda c, g: c.evaluate(g, ["mrr"])),
+            ("judge.min_score", lambda c, g: c.judge([g], Judge("semantic", min_score="0.7"))),
+            ("asking.max_cost", lambda c, g: c.judge([g], asking=Asking(max_cost="1"))),
             ("metrics", lambda c, g: c.evaluate([g], "mrr")),
             ("options", lambda c, g: c.evaluate([g], ["mrr"], None, {"per_query": True})),
-            ("chunks", lambda c, g: list(c.judge_stream(g))),
+            ("options.matching", lambda c, g: c.evaluate([g], ["mrr"], None, MetricOptions("any"))),
             ("timeout", lambda c, g: c.judge([g], timeout="3")),
-            ("metrics", lambda c, g: c.compute_metrics("mrr", TrecRankings({}, {}))),
             ("relevance", lambda c, g: c.compute_metrics(["mrr"], {})),
-            ("human_values", lambda c, g: c.compute_metrics([], NOTHING, human_values=1)),
-            ("metadata", lambda c, g: c.compute_metrics([], NOTHING, metadata=["q"])),
             ("runs", lambda c, g: c.compare_runs(["mrr"], [{}])),
-            ("metrics", lambda c, g: c.compute_text_metrics("bleu", [])),
-            ("items[0]", lambda c, g: c.compute_text_metrics(["bleu"], [("h", ["r"])])),
-            ("items", lambda c, g: c.calibrate([(0.5, True)])),
-            ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], ["yes"]))),
             ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], [float("nan")]))),
             ("items", lambda c, g: c.score_answers(AnswerItem("i"), ["r"])),
-            ("items[0]", lambda c, g: c.score_answers([("i", "q")], ["r"])),
-            ("rubrics[0]", lambda c, g: c.score_answers([AnswerItem("i")], [{"rubric": "r"}])),
-            ("rankings[0]", lambda c, g: JudgedRankings([("q", 1, 1)], [True])),
-            ("gains", lambda c, g: GainRanking("q", None, [])),
-            ("columns[0]", lambda c, g: PerQueryValues(["q"], [0.5])),
             ("run['q']", lambda c, g: TrecRankings({}, dict.fromkeys("q", frozenset("a")))),
-            ("qrels['q']", lambda c, g: TrecRankings(dict.fromkeys("q", ("d",)), {})),
-            ("runs['a']", lambda c, g: c.compare_runs(["mrr"], {"a": {"q": ["d"]}}, qrels={})),
             ("retrieved", lambda c, g: QueryGroup("q", ["e"], {"x", "y"})),
-            ("document_ids", lambda c, g: QueryGroup("q", document_ids={1: "x"}.keys())),
-            ("judge.min_score", lambda c, g: c.judge([g], Judge("semantic", min_score="0.7"))),
-            (
-                "rubrics[0].min_score",
-                lambda c, g: c.score_answers([AnswerItem("i")], [Rubric("f", "0.7")]),
-            ),
-            (
-                "judge.members[0].weight",
-                lambda c, g: c.judge([g], Judge("panel", members=[PanelMember("exact", "3")])),
-            ),
-            ("asking.max_cost", lambda c, g: c.judge([g], asking=Asking(max_cost="1"))),
-            ("asking.cache", lambda c, g: c.judge([g], asking=Asking("only"))),
-            ("options.matching", lambda c, g: c.evaluate([g], ["mrr"], None, MetricOptions("any"))),
-            (
-                "options.interval",
-                lambda c, g: c.evaluate([g], ["mrr"], None, MetricOptions(interval="bca")),
-            ),
-            ("interval", lambda c, g: c.compute_text_metrics(["bleu"], [], interval="bca")),
-            (
-                "comparison.difference",
-                lambda c, g: c.compare_runs(
-                    ["mrr"], {}, qrels={}, comparison=CompareOptions(difference="0.05")
-                ),
-            ),
-            (
-                "criterion",
-                lambda c, g: c.calibrate(
-                    LabelledScores([0.5], [True]), CalibrateOptions(criterion="kappa")
-                ),
-            ),
-            (
-                "max_share",
-                lambda c, g: c.calibrate_cascade(
-                    StagedLabels([], []), CascadeOptions(max_share=[0.1])
-                ),
-            ),
-            ("score", lambda c, g: Retrieved("d", "0.5")),
-            ("target", lambda c, g: Client(8470)),
             ("credentials", lambda c, g: Client("127.0.0.1:1", credentials="token")),
-            ("expected[0]", lambda c, g: Embeddings.from_rows([1.0], [])),
-            ("expected[0]", lambda c, g: Spans([("f", 0, 1)])),
-            ("client", lambda c, g: Evaluator("127.0.0.1:1")),
-            ("groups[0]", lambda c, g: Evaluator(c).evaluate_groups([{}], ["mrr"])),
-            ("items", lambda c, g: evaluate_answers(Question("i", "q"), len, ["r"], client=c)),
             ("system", lambda c, g: evaluate_answers([Question("i", "q")], "s", ["r"], client=c)),
         ],
     )
@@ -345,9 +252,6 @@ class TestMisuse:
         half = pytest.importorskip("numpy").float32(0.5)
         assert Judge("exact", min_score=half).min_score == 0.5
         assert type(Retrieved("d", half).score) is float
-
-    def test_choices_may_be_those_of_the_contract(self):
-        assert MetricOptions(interval=IntervalOptions()).interval == IntervalOptions()
 
     async def test_the_evaluator_takes_no_asynchronous_client(self):
         async with AsyncClient("127.0.0.1:1") as client:

@@ -10,7 +10,6 @@ import pytest
 from judged import (
     Embeddings,
     Evaluation,
-    Flag,
     GainRanking,
     GainRankings,
     JudgedRanking,
@@ -24,8 +23,6 @@ from judged import (
     TrecRankings,
     Verdicts,
 )
-from judged._batching.chunks import cut
-from judged._batching.judging import Assembly
 from judged._views import Booleans, Texts
 from judged.evaluation import (
     AnsweredQuestion,
@@ -65,7 +62,6 @@ from judged.values import (
     TextMetricResult,
     Usage,
     VerdictCounts,
-    VerdictError,
 )
 
 JUDGE = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
@@ -192,27 +188,6 @@ class TestVerdicts:
         assert rows[1] | {"group": 0} == rows[1]
         assert (rows[0]["status"], rows[0]["relevant"], rows[0]["score"]) == ("OK", True, 0.25)
 
-    def test_rows_without_groups_tell_no_query(self):
-        rows = verdicts_of(3, GROUPS, [0, 2, 3]).to_rows()  # the first group has four verdicts
-        assert [(row["group"], row["query_id"]) for row in rows] == [
-            (0, None),
-            (0, None),
-            (1, "q2"),
-        ]
-
-    def test_a_batch_keeps_its_groups(self):
-        assembly = Assembly(GROUPS)
-        (chunk,) = cut(GROUPS)
-        assembly.add(chunk, verdicts_of(5, (), [0, 4, 5]))
-        assert [row["query_id"] for row in assembly.verdicts().to_rows()] == ["q1"] * 4 + ["q2"]
-
-    def test_what_is_missing_says_why(self):
-        error = VerdictError(0, "OUT", "no model", False)
-        flags = int(Flag.TRUNCATED | Flag.FALLBACK)
-        (row,) = Verdicts([False], [0.0], [2], [1], [flags], [0, 1], {0: error}, JUDGE).to_rows()
-        assert (row["score"], row["error"]) == (None, "OUT: no model")
-        assert row["flags"] == "TRUNCATED, FALLBACK"
-
     @pytest.mark.parametrize("sequence", [verdicts_of(3), scored(3)])
     def test_places_are_those_of_a_list(self, sequence):
         items = list(sequence)
@@ -228,9 +203,6 @@ class TestVerdicts:
 
 
 class TestTables:
-    def test_answers_show_how_many_failed_beside_their_means(self):
-        assert repr(answers()) == "AnswerEvaluation(2 questions, 1 failed, r=0.7500)"
-
     def test_a_comparison_tells_what_its_interval_leaves_unsure(self):
         unsure = Estimate(0.5, replace(INTERVAL, warnings=("it is wide",)))
         (row,) = replace(compared().comparisons[0], difference=unsure).to_rows()

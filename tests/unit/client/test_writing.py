@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from judged import Calibrator
-from judged._writing import replace_text, replacing, replacing_text
+from judged._writing import replace_text, replacing_text
 from judged.evaluation import Dataset, Document, Query, Results, Retrieved
 from judged.labelling import Item, write_csv
 
@@ -89,13 +89,6 @@ def test_a_file_that_can_be_written_and_not_replaced_is_written(tmp_path, monkey
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(IsADirectoryError):
-        replace_text(tmp_path, "x")
-    with pytest.raises(FileNotFoundError):
-        replace_text(tmp_path / "none" / "a.txt", "x")
-
-
 WRITERS = {
     "a.json": DATASET.save,
     "a.jsonl": DATASET.save,
@@ -137,12 +130,3 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, name: str):
     assert "File too large" in ran.stdout
     assert held(path) == before
     assert all(not left.startswith(".judged") for left in names(tmp_path))
-
-
-def test_two_outputs_at_once_are_each_whole(tmp_path):
-    path = tmp_path / "a.txt"
-    with replacing(path) as first, replacing(path) as second:
-        first.write_text("first")
-        second.write_text("second")
-    assert path.read_text() == "first"
-    assert names(tmp_path) == ["a.txt"]

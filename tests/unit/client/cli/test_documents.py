@@ -1,25 +1,8 @@
 import json
 
 import pytest
-from judged import MetricTable
 from judged.cli.documents import read_report, run_names
 from judged.evaluation import FileError
-from judged.values import MetricCounts, MetricResult
-
-
-def test_reads_what_the_commands_write(tmp_path):
-    table = MetricTable(
-        [MetricResult("ap", 0.25, 2, None, None, "ap|v1", [0.0, 0.5])], ["q1", "q2"], MetricCounts()
-    )
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps({**table.to_dict(), "signature": "exact|v1"}))
-    report = read_report(path)
-    assert (report.metric("ap").mean, report.metric("ap").n, report.signature) == (
-        0.25,
-        2,
-        "exact|v1",
-    )
-    assert report.column("ap") == [0.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -53,13 +36,13 @@ def test_a_query_without_the_metric_is_named(tmp_path):
         read_report(path).column("ap")
 
 
-def test_runs_are_called_by_their_stems():
-    assert run_names(["out/bm25.run", "dense.txt.gz"]) == ["bm25", "dense"]
-
-
-def test_stems_that_repeat_give_way_to_paths():
-    assert run_names(["a/x.run", "b/x.run", "y.run"]) == ["a/x.run", "b/x.run", "y"]
-
-
-def test_a_file_named_twice_is_two_runs():
-    assert run_names(["x.run", "x.run", "x.run"]) == ["x.run", "x.run#2", "x.run#3"]
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["out/bm25.run", "dense.txt.gz"], ["bm25", "dense"]),
+        (["a/x.run", "b/x.run", "y.run"], ["a/x.run", "b/x.run", "y"]),
+        (["x.run", "x.run", "x.run"], ["x.run", "x.run#2", "x.run#3"]),
+    ],
+)
+def test_runs_are_called_by_their_stems_and_each_once(paths, names):
+    assert run_names(paths) == names

@@ -1,14 +1,11 @@
 """Lines of contexts, and the verdicts of their alternatives."""
 
-import io
 import json
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import AnswerItem, Context, InvalidArgument, Source, Status, Verdicts
-from judged._batching.chunks import fold
 from judged.cli.inputs import (
     Line,
     fold_lines,
@@ -29,31 +26,6 @@ class TestReadContexts:
         (line,) = read_contexts(str(path))
         assert (line.number, line.contexts, line.fields["n"]) == (2, [Context("", "e", "r")], 1)
 
-    def test_reads_standard_input(self, monkeypatch):
-        raw = b'{"query": "q", "expected_text": "e", "retrieved_text": "r"}'
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        assert len(list(read_contexts("-"))) == 1
-
-    @pytest.mark.parametrize(
-        ("text", "problem"),
-        [
-            ("", ": holds nothing to judge; write lines of {query, expected_text, retrieved_text}"),
-            ("[]", ":1: must be an object"),
-            ('{"queries": []}', ":1: is a data set, for judged evaluate; lines of {query, exp"),
-            ('{"query": "q", "expected_text": "e"}', ":1: has no 'retrieved_text'"),
-            (
-                '{"query": "q", "expected_text": ["e"], "retrieved_text": "r"}',
-                ":1: has 'expected_text' that is not text but a list",
-            ),
-        ],
-    )
-    def test_names_the_line_that_is_wrong(self, tmp_path, text, problem):
-        path = tmp_path / "c.jsonl"
-        path.write_text(text)
-        with pytest.raises(FileError) as caught:
-            list(read_contexts(str(path)))
-        assert str(caught.value).startswith(f"{path}{problem}")
-
     @pytest.mark.parametrize(
         ("fields", "expected"),
         [
@@ -68,12 +40,6 @@ class TestReadContexts:
         path.write_text(json.dumps({"query": "q", "retrieved_text": "r", **fields}))
         (line,) = read_contexts(str(path))
         assert line.contexts == [Context("q", text, "r") for text in expected]
-
-    def test_a_line_without_any_expected_text_is_refused(self, tmp_path):
-        path = tmp_path / "c.jsonl"
-        path.write_text('{"query": "q", "retrieved_text": "r", "expected_alternatives": []}')
-        with pytest.raises(FileError, match="has no 'expected_text'"):
-            list(read_contexts(str(path)))
 
 
 OK, ERROR = int(Status.OK), int(Status.ERROR)
@@ -147,17 +113,6 @@ def place(field, places):
 
 
 class TestPlaces:
-    def test_finds_the_line_of_a_field(self):
-        texts = [("q", "e0", "r0"), ("q", "e1", "r0"), ("q", "e0", "r1"), ("q", "e1", "r1")]
-        contexts = [Context(*t) for t in [("first", "e", "r"), *texts]]
-        groups = fold(contexts)
-        assert len(groups) == 2
-        lines = [Line(10 + i, {}, [context]) for i, context in enumerate(contexts)]
-        places = places_of_lines("f", lines, groups)
-        assert place("groups[0].query", places) == "f:10: 'query'"
-        assert place("groups[1].expected[1]", places) == "f:12: 'expected_text'"
-        assert place("groups[1].retrieved[1]", places) == "f:13: 'retrieved_text'"
-
     def test_counts_alternatives_with_their_line(self):
         lines = [
             Line(3, {}, [Context("q", "a", "r"), Context("q", "b", "r")]),

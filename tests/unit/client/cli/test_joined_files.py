@@ -9,7 +9,7 @@ import warnings
 import pytest
 from judged._files import UnknownField
 from judged.cli.inputs import ReadQueries
-from judged.evaluation.datasets.joined_files import IdIndex, JoinedFiles, ReadWhole
+from judged.evaluation.datasets.joined_files import JoinedFiles, ReadWhole
 
 
 def write(folder, queries, lines, documents=None):
@@ -136,13 +136,3 @@ def test_misspellings_are_told_once_however_often_files_are_read(tmp_path):
         joined = JoinedFiles(*paths, by_spans=None)
         assert len([*joined, *joined]) == 2
     assert [warning.category for warning in caught] == [UnknownField] * 3
-
-
-def test_an_index_keeps_the_first_of_an_id():
-    index = IdIndex()
-    assert index.add("a", 5)
-    assert index.add("", 3)
-    assert not index.add("a", 9)
-    assert (index.find("a"), index.find(""), index.find("b")) == (5, 3, None)
-    assert len(index) == 2
-    assert (index.at(3), index.at(9)) == ("", None)

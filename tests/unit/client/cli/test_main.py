@@ -3,7 +3,6 @@
 import builtins
 import subprocess
 import sys
-from importlib import metadata
 
 import click
 import judged.cli
@@ -75,11 +74,6 @@ def test_an_option_of_one_value_is_refused_where_it_is_there_twice(command: str)
                 COMMANDS[command].make_context(command, [*once[0], *once[1]])
 
 
-def test_an_option_of_several_values_may_be_there_twice(capsys):
-    assert run(["metrics", "--qrels", "a", "--run", "none.run", "-m", "map", "-m", "mrr"]) == 2
-    assert "a: there is no such file" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["click", "rich"])
 def test_says_what_to_install(without, capsys, name):
     without(name)
@@ -89,11 +83,3 @@ def test_says_what_to_install(without, capsys, name):
     assert capsys.readouterr().err == (
         "judged: the command line is not installed; run: pip install 'judged[cli]'\n"
     )
-
-
-def test_the_version_is_told(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["judged", "--version"])
-    with pytest.raises(SystemExit) as left:
-        entry.main()
-    assert left.value.code == 0
-    assert capsys.readouterr().out == f"judged {metadata.version('judged')}\n"

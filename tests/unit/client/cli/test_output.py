@@ -9,57 +9,24 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import ScoredAnswers, Status
 from judged.cli import output as writer
-from judged.cli.commands.score import items_table, rubrics_table
 from judged.cli.output import (
     Exit,
     Items,
     Output,
     check_apart,
-    check_writable,
     document_texts,
     fitting,
     new_table,
-    open_output,
     progress_bar,
     say,
 )
 from judged.cli.problems import Problem
-from judged.values import AnswerScore, RubricSummary, ScoreCounts, Usage
 from rich.cells import cell_len
 from rich.console import Console
 
 
 class TestOutput:
-    def test_writes_the_document_to_a_file(self, tmp_path, capsys):
-        path = tmp_path / "out.json"
-        out = Output(str(path))
-        out.show("table")
-        out.write_json({"a": "ä"})
-        assert path.read_text(encoding="utf-8") == '{\n  "a": "ä"\n}\n'
-        assert capsys.readouterr() == ("table\n", "")
-
-    def test_prints_the_document_instead_of_the_table(self, capsys):
-        out = Output("-")
-        assert out.takes_stdout
-        out.show("table")
-        out.write_json({"a": 1})
-        assert json.loads(capsys.readouterr().out) == {"a": 1}
-
-    def test_writes_no_document_unless_asked(self, capsys):
-        Output(None).write_json({"a": 1})
-        assert capsys.readouterr().out == ""
-
-    def test_prints_tables_without_blanks_at_line_ends(self, capsys):
-        table = new_table("name", "n")
-        table.add_row("[red]x" * 40, "1")
-        Output(None).show(table, "", "line")
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[2] == "[red]x" * 40 + "   1"
-        assert lines[3:] == ["", "line"]
-        assert all(line == line.rstrip() for line in lines)
-
     @pytest.mark.parametrize("terminal", [True, False])
     @pytest.mark.parametrize(
         "evil", ["\x1b[31mred", "\x1b]0;title\x07", "a\rb", "\x9b2J", "\x08\x08", "\x7f"]
@@ -84,25 +51,6 @@ class TestOutput:
         assert "EVIL" not in plain
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", plain)
 
-    def test_warns_on_standard_error(self, capsys):
-        out = Output(None)
-        out.warn("careful")
-        assert capsys.readouterr().err == "judged: warning: careful\n"
-        assert out.warnings == ["careful"]
-
-    def test_ends_with_1_when_strict_and_warned(self):
-        strict = Output(None, strict=True)
-        strict.finish()
-        strict.warn("careful")
-        with pytest.raises(Exit) as left:
-            strict.finish()
-        assert left.value.exit_code == 1
-
-    def test_ends_well_with_warnings_when_not_strict(self):
-        out = Output(None)
-        out.warn("careful")
-        out.finish()
-
     @pytest.mark.parametrize(
         ("failed", "total", "fell_short", "status"),
         [
@@ -126,30 +74,7 @@ class TestOutput:
         assert ("every verdict failed" in capsys.readouterr().err) == (status == 2)
 
 
-class TestCheckWritable:
-    def test_refuses_folders_and_missing_folders(self, tmp_path):
-        with pytest.raises(Problem, match=r"--json .* is a folder"):
-            check_writable(str(tmp_path), "--json")
-        with pytest.raises(Problem, match=r"there is no folder .*nowhere; create it first"):
-            check_writable(str(tmp_path / "nowhere" / "f"), "--output")
-
-    def test_refuses_what_nobody_may_write(self, tmp_path, monkeypatch):
-        # Asked of the system, since whoever runs tests as root may write anywhere.
-        monkeypatch.setattr("os.access", lambda path, mode: False)
-        with pytest.raises(Problem, match=r"--json .*: can't be written here; name a file in"):
-            check_writable(str(tmp_path / "new"), "--json")
-
-    def test_takes_standard_output_and_new_files(self, tmp_path):
-        check_writable("-", "--output")
-        check_writable(str(tmp_path / "new"), "--output")
-
-
 class TestCheckApart:
-    def test_refuses_one_file_for_two_outputs(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(Problem, match=r"^--trace .*/a: is the file of --json too"):
-            check_apart({}, [("--output", "b"), ("--json", "a"), ("--trace", str(tmp_path / "a"))])
-
     def test_refuses_to_replace_what_is_read(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         Path("answers").write_text("{}", encoding="utf-8")
@@ -157,37 +82,12 @@ class TestCheckApart:
         with pytest.raises(Problem, match=r"^--output link: is the file of ANSWERS.jsonl too"):
             check_apart({"ANSWERS.jsonl": "answers"}, [("--output", "link")])
 
-    def test_takes_an_input_twice(self):
-        check_apart({"--qrels": "a", "--run": "a"}, [("--json", "b")])
-        check_apart({"ANSWERS.jsonl": "-"}, [("--json", "-")])
-
     def test_takes_what_is_no_file_twice(self):
         check_apart({}, [("--output", "-"), ("--json", "-")])
         check_apart({}, [("--output", "/dev/null"), ("--json", "/dev/null")])
 
 
-class TestStandardOutput:
-    def test_that_is_closed_is_a_problem(self, monkeypatch):
-        monkeypatch.setattr("sys.stdout", None)
-        with pytest.raises(Problem, match="standard output is closed"):
-            Output(None).show("table")
-
-
-class TestOpenOutput:
-    def test_says_why_a_file_can_not_be_written(self, tmp_path):
-        with (
-            pytest.raises(Problem, match=r"--output .*: can't be written: Is a directory"),
-            open_output(str(tmp_path), "--output"),
-        ):
-            pass
-
-
 class TestProgressBar:
-    def test_is_quiet_where_nobody_watches(self, capsys):
-        with progress_bar("judging", 7) as report:
-            assert report is None
-        assert capsys.readouterr().err == ""
-
     def test_what_takes_long_is_told_where_no_bar_is_shown(self, monkeypatch):
         told: Queue[str] = Queue()
         monkeypatch.setattr(writer, "_LONG_S", 0.001)
@@ -195,20 +95,7 @@ class TestProgressBar:
         with progress_bar("judging", 7):
             assert told.get(timeout=60).startswith("still judging, 7 in all, after ")
 
-    @pytest.mark.parametrize(("seconds", "shown"), [(0.9, False), (1.1, True)])
-    def test_appears_on_a_terminal_after_a_second(self, monkeypatch, capsys, seconds, shown):
-        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-        monkeypatch.setenv("FORCE_COLOR", "1")
-        clock = iter([10.0, *[10.0 + seconds] * 9])
-        monkeypatch.setattr(writer, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-        with progress_bar("judging", 7) as report:
-            report(3, 7)
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        assert ("judging" in printed.err) is shown
 
-
-RUBRICS = ["faithfulness", "answer_relevance", "context_relevance", "answer_quality", "helpfulness"]
 _WORDS = st.text("abcdef-é漢", min_size=1, max_size=30)
 
 
@@ -241,38 +128,6 @@ class TestFitting:
                 assert str(cell) in printed or cell_len(str(cell)) > width // 2 - 3
         characters = {one for column in view.columns for cell in column.cells for one in str(cell)}
         assert characters <= set(printed)
-
-    def test_a_table_that_fits_stays_whole(self):
-        view = new_table("metric", *(f"column {i}" for i in range(8)))
-        view.add_row("ap", *("0.1234" for _ in range(8)))
-        assert len(fitting(view, 80)) == 2
-        assert fitting(view, 200) == [view]
-
-    def test_names_stand_before_each_part(self):
-        view = new_table("metric", "run", *(f"column {i}" for i in range(12)), names=2)
-        view.add_row("ap", "bm25", *(str(i) for i in range(12)))
-        parts = fitting(view, 60)
-        assert len(parts) > 1
-        assert all([c.header for c in part.columns[:2]] == ["metric", "run"] for part in parts)
-        assert [c.header for part in parts for c in part.columns[2:]] == [
-            f"column {i}" for i in range(12)
-        ]
-
-    def test_ids_that_are_too_long_fold(self):
-        view = new_table("query", "recall@5")
-        view.add_row("q" * 200, "0.5000")
-        printed = _printed(view, 80)
-        assert printed.count("q") == 201
-        assert max(map(len, printed.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("table", [rubrics_table, items_table])
-def test_scores_fit_80_columns(table):
-    scores = [AnswerScore("i1", rubric, Status.OK, 0.25, passed=False) for rubric in RUBRICS]
-    summaries = [RubricSummary(rubric, 0.25, ScoreCounts(ok=1)) for rubric in RUBRICS]
-    view = table(ScoredAnswers(scores, summaries, Usage()))
-    assert len(fitting(view, 80)) > 1
-    assert max(map(len, _printed(view, 80).splitlines())) <= 80
 
 
 def test_a_terminal_folds_and_a_file_does_not(monkeypatch, capsys):
@@ -329,8 +184,3 @@ def test_items_are_read_as_they_are_written():
         if text.strip(" \n[,").isdigit():
             assert int(text.strip(" \n[,")) == read[-1]
     assert read == [0, 1, 2]
-
-
-def test_refuses_numbers_that_json_lacks():
-    with pytest.raises(ValueError, match="JSON"):
-        list(document_texts({"a": Items([float("nan")])}))

@@ -2,7 +2,7 @@
 
 import pytest
 from judged import DeadlineExceeded, InternalError, InvalidArgument, NotFound, Unavailable
-from judged.cli.problems import Problem, explain, explained, of_metrics
+from judged.cli.problems import explain, of_metrics
 
 
 def invalid(field, rule="rule"):
@@ -27,10 +27,6 @@ class TestExplain:
     def test_names_the_flag_of_a_field(self, field, flag):
         assert explain(invalid(field), of_metrics(["ndcg", "ap@x"])) == f"{flag}: rule"
 
-    def test_asks_where_a_field_comes_from(self):
-        where = {r"groups\[(\d)\]\.query": lambda place: f"f.jsonl:{place}"}
-        assert explain(invalid("groups[0].query"), where) == "f.jsonl:0: rule"
-
     @pytest.mark.parametrize("field", ["groups[0].query", "metrics[7]"])
     def test_keeps_paths_it_does_not_know(self, field):
         assert explain(invalid(field), {}) == f"{field}: rule"
@@ -41,20 +37,6 @@ class TestExplain:
         assert "--timeout" in explain(DeadlineExceeded("no answer within 3 s"), {})
         assert explain(Unavailable("can't reach x"), {}) == "can't reach x"
         assert "request id 77" in explain(InternalError("internal error", request_id="77"), {})
-
-
-class TestExplained:
-    def test_turns_errors_of_calls_into_problems(self):
-        with (
-            pytest.raises(Problem, match="--metric ap: rule") as caught,
-            explained(of_metrics(["ap"])),
-        ):
-            raise invalid("metrics[0]")
-        assert isinstance(caught.value.__cause__, InvalidArgument)
-
-    def test_leaves_other_errors_alone(self):
-        with pytest.raises(KeyError), explained():
-            raise KeyError
 
 
 class TestRules:
@@ -68,11 +50,6 @@ class TestRules:
         assert explain(use, of_metrics(["recall_exact"])).endswith(
             ": use judged evaluate, or ask for recall"
         )
-
-    def test_speak_of_files_and_keep_places_that_nobody_knows(self):
-        few = invalid("runs[1]", "shares nothing with runs[0], see rows[3]")
-        found = explain(few, {r"runs\[(\d)\]": lambda n: f"{'ab'[int(n)]}.run"})
-        assert found == "b.run: shares nothing with a.run, see rows[3]"
 
     @pytest.mark.parametrize(
         ("metric", "told"),

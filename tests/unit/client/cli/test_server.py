@@ -3,13 +3,11 @@
 import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from judged.cli import server as local_server
 from judged.cli.problems import Problem
 from judged.cli.server import as_private, private_server
-from judged.values import ChatModelInfo, JudgeInfo, ServerInfo
 
 
 @pytest.fixture
@@ -74,14 +72,6 @@ class TestPrivateServer:
         with pytest.raises(Problem, match=both), private_server():
             pass
 
-    def test_takes_a_port_where_the_path_is_too_long_for_a_socket(self, monkeypatch):
-        commands = []
-        monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
-        local_server._start(Path("/run/x"), 1)
-        local_server._start(Path("/run") / ("d" * 120), 1)
-        assert "unix:/run/x/judged.sock" in commands[0]
-        assert "127.0.0.1:0" in commands[1]
-
 
 class TestWords:
     """A private server has no flags, and starts anew with every command."""
@@ -101,14 +91,6 @@ class TestWords:
     )
     def test_are_of_its_settings(self, said, meant):
         assert as_private(said) == meant
-
-    def test_are_those_of_what_it_offers(self):
-        judge = JudgeInfo("llm", "", "", 0.5, [], "", "set K, and start the server again")
-        chat = ChatModelInfo("m", "p", "m", True, "set K, and start the server again")
-        info = local_server._info_as_private(
-            ServerInfo("", None, "", [judge], [], [], chat_models=[chat])
-        )
-        assert (info.judges[0].unavailable, info.chat_models[0].unavailable) == ("set K", "set K")
 
 
 @pytest.mark.parametrize(
