@@ -83,8 +83,8 @@ def drop(tmp_path):
         (gates(coverage=1.0), missing(6, 2), None, [False], 1),
         (gates(f"{M}=0", coverage=0.0), missing(0, 3, 0.0, 0.0), None, [True, True], 2),
         # Verdicts on negatives that are missing count as matches.
-        (gates(most=2), table(), negatives(2), [True], 0),
-        (gates(most=2), table(), negatives(3), [False], 1),
+        (gates(most=2), table(), negatives(2), [True, True], 0),
+        (gates(most=2), table(), negatives(3), [False, True], 1),
         (gates(most=2, coverage=0.5), table(), negatives(1, error=1), [True, True], 0),
         (gates(most=2, coverage=0.5), table(), negatives(1, error=2), [False, True], 1),
         (gates(most=9), table(), negatives(0, error=1), [True, False], 1),
