@@ -18,7 +18,6 @@ from tests.fakes.providers.prompt_attacks import (
     ATTACKS,
     CORPUS,
     FAMILIES,
-    Attack,
     blocks,
     naive_model,
 )
@@ -44,11 +43,6 @@ def test_the_corpus_is_large_and_has_every_family():
     assert set(families) == set(FAMILIES)
     assert min(families.values()) >= 30
     assert len({attack.language for attack in CORPUS}) >= 10
-
-
-def test_an_attack_follows_a_text_or_replaces_it():
-    assert Attack("i", "f", "append", "en", "b").on("a") == "a\nb"
-    assert Attack("i", "f", "alone", "en", "b").on("a") == "b"
 
 
 @pytest.mark.parametrize("rubric", ASKED, ids=lambda rubric: rubric.id)

@@ -94,13 +94,6 @@ class TestCache:
         assert second.usage == Usage(cached=1)
         assert second.usage.cost == 0
 
-    async def test_each_sample_is_a_question_of_its_own(self):
-        model_caller, model = keeping(), Model()
-        for _ in range(2):
-            for number in range(3):
-                await model_caller.ask(model, asked(number=number), call_options())
-        assert len(model.asked) == 3
-
     @pytest.mark.parametrize(
         "bad",
         [
@@ -123,12 +116,6 @@ class TestCache:
         assert len(model.asked) == 2 * tries
         missed = await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
         assert missed.parsed.reason is Reason.NOT_CACHED
-
-    async def test_the_second_try_of_a_broken_reply_is_kept(self):
-        model_caller, model = keeping(), Model(says('{"verdict": "maybe"}'), says(YES))
-        await model_caller.ask(model, asked(), call_options())
-        assert (await model_caller.ask(model, asked(), call_options())).source is Source.CACHE
-        assert len(model.asked) == 2
 
     async def test_the_reply_of_a_fallback_is_not_kept(self):
         model_caller, model = keeping(), Model()
@@ -161,11 +148,6 @@ class TestCache:
         ).source is Source.CACHE
         assert len(model.asked) == 1
 
-    async def test_without_a_cache_only_says_that_nothing_is_kept(self):
-        missed = await ModelCaller().ask(Model(), asked(), call_options(CacheMode.ONLY))
-        assert missed.parsed.reason is Reason.NOT_CACHED
-        assert "--llm-cache" in missed.parsed.message
-
     async def test_a_bar_that_changed_is_applied_to_what_was_kept(self):
         rubric = next(r for r in load_builtin().values() if r.form == "score")
         fields = dict.fromkeys(rubric.fields, "text")
@@ -176,37 +158,6 @@ class TestCache:
             answer = await model_caller.ask(model, question, call_options())
             assert (answer.parsed.score, answer.parsed.yes) == (0.6, yes)
         assert len(model.asked) == 1
-
-
-async def test_a_reply_without_a_count_counts_by_estimate():
-    uncounted = says(YES)._replace(usage=TokenUsage())
-    answer = await ModelCaller().ask(Model(uncounted), asked(), call_options())
-    assert (answer.usage.calls, answer.usage.estimated) == (1, 1)
-    assert answer.usage.cost is not None
-    assert answer.usage.cost > 0
-
-
-class TestUnreadable:
-    UNREADABLE = ChatReply("", FinishReason.UNTOLD, TokenUsage(10, 2), "", unreadable="it is odd")
-
-    async def test_is_asked_once_more_and_paid_twice(self):
-        model = Model(self.UNREADABLE)
-        answer = await ModelCaller().ask(model, asked(), call_options())
-        assert (answer.parsed.status, answer.parsed.reason) == (Status.ERROR, Reason.PROVIDER_ERROR)
-        assert (answer.parsed.message, answer.parsed.retryable) == ("it is odd", False)
-        assert (len(model.asked), answer.usage.calls, answer.usage.input_tokens) == (2, 2, 20)
-
-    async def test_and_a_good_one_after_it_counts(self):
-        model = Model(self.UNREADABLE, says(YES))
-        answer = await ModelCaller().ask(model, asked(), call_options())
-        assert (answer.parsed.status, len(model.asked)) == (Status.OK, 2)
-
-    @pytest.mark.parametrize("wrong_first", [True, False])
-    async def test_two_are_all_where_the_other_is_in_a_wrong_form(self, wrong_first):
-        both = [says("no JSON"), self.UNREADABLE]
-        model = Model(*(both if wrong_first else reversed(both)))
-        await ModelCaller().ask(model, asked(), call_options())
-        assert len(model.asked) == 2
 
 
 class TestForms:
@@ -228,29 +179,6 @@ class TestForms:
         assert "could not be used" in second.user
         assert "depends" not in second.user
         assert answer.usage.calls == 2
-
-    @pytest.mark.parametrize("bad", [REFUSED, says("I'm sorry, but I can't help with that.")])
-    async def test_a_refusal_is_not(self, bad):
-        model = Model(bad)
-        answer = await ModelCaller().ask(model, asked(), call_options())
-        assert answer.parsed.reason is Reason.REFUSED
-        assert len(model.asked) == 1
-
-    async def test_one_that_mostly_keeps_its_form_is_asked_once_more_all_the_same(self):
-        prose = says("Well, that depends.")
-        model = Model(*[says(YES)] * 9, prose, prose, says(YES))
-        model_caller = ModelCaller()
-        for number in range(10):
-            answer = await model_caller.ask(model, asked(f"r{number}"), call_options())
-        assert answer.parsed.status is Status.ABSTAINED
-        assert len(model.asked) == 11
-
-    async def test_a_model_that_never_does_costs_two_requests_an_item(self):
-        model, model_caller = Model(says("Well, that depends.")), ModelCaller()
-        for number in range(10):
-            answer = await model_caller.ask(model, asked(f"r{number}"), call_options())
-            assert answer.parsed.reason is Reason.UNPARSABLE
-        assert len(model.asked) == 20
 
     async def test_what_was_wrong_is_told_when_the_time_ends(self):
         out_of_time = ProviderFault(Reason.TIMEOUT, "late", retryable=True)
@@ -341,29 +269,6 @@ class TestSharing:
         assert model.timeouts[1] > 50
         assert len(model.asked) == 2
 
-    async def test_one_without_more_time_shares_the_time_out(self):
-        gate = asyncio.get_running_loop().create_future()
-        model_caller, model = keeping(), Model(gate)
-        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
-        await turns()
-        hasty = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=59)))
-        await turns()
-        gate.set_result(ProviderFault(Reason.TIMEOUT, "too slow", retryable=True))
-        for task in (leader, hasty):
-            assert (await task).parsed.reason is Reason.TIMEOUT
-        assert len(model.asked) == 1
-
-    async def test_one_in_a_hurry_is_answered_in_time_and_the_question_goes_on(self):
-        gate = asyncio.get_running_loop().create_future()
-        model_caller, model = keeping(), Model(gate)
-        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
-        await turns()
-        hurried = await model_caller.ask(model, asked(), call_options(seconds=0.01))
-        assert hurried.parsed.reason is Reason.TIMEOUT
-        assert hurried.parsed.retryable
-        gate.set_result(says(YES))
-        assert (await leader).parsed.yes
-
     async def test_a_fault_of_the_provider_is_shared_and_not_asked_again(self):
         gate = asyncio.get_running_loop().create_future()
         model_caller, model = keeping(), Model(gate)
@@ -376,19 +281,6 @@ class TestSharing:
         assert {answer.parsed.reason for answer in answers} == {Reason.PROVIDER_ERROR}
         assert len(model.asked) == 1
         assert sum((answer.usage for answer in answers), Usage()).attempts == 1
-
-    async def test_refreshing_callers_share_what_is_asked_just_now(self):
-        gate = asyncio.get_running_loop().create_future()
-        model_caller, model = keeping(), Model(says(YES), gate)
-        await model_caller.ask(model, asked(), call_options())
-        asking = [
-            asyncio.create_task(model_caller.ask(model, asked(), call_options(CacheMode.REFRESH)))
-            for _ in range(5)
-        ]
-        await turns()
-        gate.set_result(says(YES))
-        await asyncio.gather(*asking)
-        assert len(model.asked) == 2
 
     async def test_a_bug_is_raised_to_all_who_wait(self):
         gate = asyncio.get_running_loop().create_future()

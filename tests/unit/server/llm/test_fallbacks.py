@@ -21,7 +21,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configuration import chain_of
 from judged_server.llm.config.configured import ModelConfiguration
-from judged_server.llm.models import FallbackModel, passes_on, with_chain
+from judged_server.llm.models import FallbackModel, with_chain
 
 from tests.fakes.still_clock import StillClock
 
@@ -69,14 +69,6 @@ def chain(clock: StillClock, *models: Scripted) -> FallbackModel:
     return FallbackModel(models[0].card, models, clock)
 
 
-async def test_the_first_answers_when_it_can():
-    clock = StillClock()
-    first, second = Scripted("a", clock, "yes"), Scripted("b", clock, "no")
-    done = await chain(clock, first, second).complete(QUESTION, 10.0)
-    assert (done.reply.text, done.attempts, done.answered_by) == ("yes", 2, None)
-    assert second.left_s == []
-
-
 @pytest.mark.parametrize(
     "reason",
     [
@@ -99,16 +91,6 @@ async def test_the_next_answers_in_the_time_that_is_left(reason):
     assert (first.left_s, second.left_s) == ([5.0], [6.0])
 
 
-async def test_the_next_answers_where_a_firewall_did():
-    clock = StillClock()
-    page = fault(Reason.PROVIDER_ERROR, retryable=False)
-    page.unsent = True
-    done = await chain(clock, Scripted("a", clock, page), Scripted("b", clock, "no")).complete(
-        QUESTION, 10.0
-    )
-    assert done.reply.text == "no"
-
-
 class Hanging(Scripted):
     """A model that takes all the time it gets."""
 
@@ -127,16 +109,6 @@ async def test_models_that_hang_leave_time_to_the_next(hanging: int, left_s: lis
     assert [model.left_s for model in models] == [[left] for left in left_s]
 
 
-async def test_no_time_is_left_to_a_model_that_is_not_asked():
-    clock = StillClock()
-    first = Hanging("a", clock, fault(Reason.TIMEOUT), logprobs=True)
-    without = Scripted("b", clock, "no")
-    asked = ChatRequest("s", "u", None, 9, 0.0, logprobs=True)
-    with pytest.raises(ProviderFault):
-        await chain(clock, first, without).complete(asked, 10.0)
-    assert (first.left_s, without.left_s) == ([10.0], [])
-
-
 async def test_a_question_that_was_turned_down_as_such_goes_no_further():
     clock = StillClock()
     first = Scripted("a", clock, fault(Reason.PROVIDER_ERROR, retryable=False))
@@ -144,16 +116,6 @@ async def test_a_question_that_was_turned_down_as_such_goes_no_further():
     with pytest.raises(ProviderFault) as caught:
         await chain(clock, first, second).complete(QUESTION, 10.0)
     assert caught.value.attempts == 1
-    assert second.left_s == []
-
-
-async def test_without_time_nobody_else_is_asked():
-    clock = StillClock()
-    first = Scripted("a", clock, fault(Reason.TIMEOUT), 10.0)
-    second = Scripted("b", clock, "no")
-    with pytest.raises(ProviderFault) as caught:
-        await chain(clock, first, second).complete(QUESTION, 10.0)
-    assert caught.value.reason is Reason.TIMEOUT
     assert second.left_s == []
 
 
@@ -193,12 +155,6 @@ async def test_a_cancel_is_not_passed_on():
     assert second.left_s == []
 
 
-@pytest.mark.parametrize("reason", [Reason.PROVIDER_ERROR, Reason.RATE_LIMITED])
-def test_what_passes_on(reason):
-    assert passes_on(fault(reason, retryable=True))
-    assert passes_on(fault(reason, retryable=False)) is (reason is Reason.RATE_LIMITED)
-
-
 def test_the_chain_enters_the_conditions_of_the_card():
     alone = card("a")
     assert with_chain(alone, []) is alone
@@ -214,12 +170,6 @@ def configured(**fallbacks: list[str]) -> dict[str, ModelConfiguration]:
         name: ModelConfiguration(name, "p", "x", fallback=tuple(others))
         for name, others in fallbacks.items()
     }
-
-
-def test_the_chain_of_a_fallback_is_followed_in_order_and_each_model_asked_once():
-    models = configured(a=["b", "c"], b=["d"], c=["d", "e"], d=[], e=[])
-    assert chain_of("a", models) == ("b", "d", "c", "e")
-    assert chain_of("e", models) == ()
 
 
 NAMES = "abcdef"

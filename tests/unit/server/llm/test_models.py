@@ -6,22 +6,16 @@ import pytest
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import (
     ChatRequest,
-    FinishReason,
-    Prices,
     ProviderFault,
-    Reason,
     ReplySchema,
-    TokenUsage,
 )
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.settings import SettingsError
 
 from tests.fakes.providers.recording_http import Noted, recording_http
 from tests.fakes.providers.scripted_provider import (
     Asked,
     Failure,
-    ScriptedProvider,
     scripted_provider,
 )
 from tests.fakes.still_clock import StillClock
@@ -31,44 +25,6 @@ SCHEMA = ReplySchema("verdict", {"type": "object", "properties": {"verdict": {"t
 
 def question(user: str = "?", **changes: Any) -> ChatRequest:
     return ChatRequest("judge", user, SCHEMA, 20, 0.0, **changes)
-
-
-def models_of(provider: ScriptedProvider, clock: Any = None, **keys: Any) -> ChatModels:
-    document = provider.configuration()
-    document["providers"][0] |= keys
-    return ChatModels(parse_configuration(document, "f"), {"KEY": "k"}, clock)
-
-
-@pytest.mark.parametrize("structured", ["json_schema", "json_object", "tool", "none"])
-async def test_a_question_and_its_answer(structured):
-    async with scripted_provider(lambda asked: {"verdict": asked.user}) as provider:
-        document = provider.configuration(
-            structured=structured, input_per_million=1, output_per_million=2
-        )
-        models = ChatModels(parse_configuration(document, "f"), {})
-        model = models.get("scripted")
-        done = await model.complete(question("yes"), 10.0)
-        await models.close()
-    assert done.reply.text == '{"verdict": "yes"}'
-    assert done.reply.finish_reason is FinishReason.STOP
-    assert done.reply.model == "scripted-1-2024-07-18"
-    assert done.reply.usage == TokenUsage(3, 5)
-    assert done.attempts == 1
-    assert 0 < done.latency_s < 10
-    assert model.card.structured is (structured != "none")
-    assert model.card.prices == Prices(1.0, 2.0)
-
-
-async def test_a_key_opens_the_door_and_another_does_not():
-    async with scripted_provider(lambda _: "{}", key="k") as provider:
-        good = models_of(provider, key_env="KEY")
-        assert (await good.get("").complete(question(), 10.0)).reply.text == "{}"
-        await good.close()
-        without = models_of(provider)
-        with pytest.raises(ProviderFault) as caught:
-            await without.get("").complete(question(), 10.0)
-        assert caught.value.reason is Reason.PROVIDER_REFUSED_KEY
-        await without.close()
 
 
 async def test_a_model_whose_key_is_refused_is_listed_as_such_unless_others_stand_behind_it():
@@ -112,34 +68,6 @@ async def test_models_are_listed_the_default_first_and_found_by_name():
     await models.close()
 
 
-async def test_a_ca_file_that_holds_none_stops_the_start(tmp_path):
-    (tmp_path / "ca.pem").write_text("no certificate")
-    for name in ("ca.pem", "none.pem"):
-        provider = {"name": "p", "base_url": "https://p.test/v1", "ca_file": str(tmp_path / name)}
-        named = [{"name": "m", "provider": "p", "model": "x"}]
-        document = parse_configuration({"providers": [provider], "models": named}, "f")
-        with pytest.raises(SettingsError, match=r"provider p: ca_file .* holds no certificates"):
-            ChatModels(document, {})
-
-
-async def test_models_of_a_file(tmp_path):
-    path = tmp_path / "llm.toml"
-    path.write_text(
-        '[[providers]]\nname = "p"\nbase_url = "http://localhost:1/v1"\n'
-        '[[models]]\nname = "m"\nprovider = "p"\nmodel = "x"\n'
-    )
-    models = ChatModels.load(path, {})
-    assert models.get("").card.model == "x"
-    assert models.configuration.currency == "USD"
-    await models.close()
-
-
-ANTHROPIC = {
-    "content": [{"type": "tool_use", "id": "t", "name": "verdict", "input": {"verdict": "yes"}}],
-    "stop_reason": "tool_use",
-    "model": "claude-x-1",
-    "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5},
-}
 GEMINI = {
     "candidates": [
         {"content": {"parts": [{"text": '{"verdict":"yes"}'}]}, "finishReason": "STOP"},
@@ -147,35 +75,6 @@ GEMINI = {
     "modelVersion": "gemini-x-1",
     "usageMetadata": {"promptTokenCount": 8, "candidatesTokenCount": 1, "thoughtsTokenCount": 3},
 }
-
-
-@pytest.mark.parametrize(
-    ("dialect", "reply", "path", "key"),
-    [
-        ("anthropic", ANTHROPIC, "/v1/messages", ("x-api-key", "k")),
-        ("gemini", GEMINI, "/v1/models/x:generateContent", ("x-goog-api-key", "k")),
-    ],
-)
-async def test_other_dialects(dialect, reply, path, key):
-    async with recording_http(lambda _: (200, reply)) as server:
-        models = models_at(server.url, dialect=dialect, key_env="KEY")
-        done = await models.get("").complete(question(), 10.0)
-        await models.close()
-    assert done.reply.text == '{"verdict":"yes"}'
-    assert done.reply.usage == TokenUsage(8, 4)
-    assert done.reply.model.endswith("-x-1")
-    [noted] = server.noted
-    assert noted.path == path
-    assert noted.headers[key[0]] == key[1]
-    assert models.get("").card.dialect == dialect
-
-
-def models_at(url: str, **provider: Any) -> ChatModels:
-    whole = {
-        "providers": [{"name": "p", "base_url": f"{url}/v1", **provider}],
-        "models": [{"name": "m", "provider": "p", "model": "x"}],
-    }
-    return ChatModels(parse_configuration(whole, "f"), {"KEY": "k"}, StillClock())
 
 
 async def test_a_body_may_say_how_long_to_wait():
@@ -239,21 +138,6 @@ def fake_files(folder: Any, *replies: str) -> dict[str, Any]:
             for place in range(len(replies))
         ],
     }
-
-
-async def test_a_file_answers_and_its_content_is_a_condition(tmp_path):
-    whole = fake_files(tmp_path, '{"reply": "1"}', '{"reply": "2"}')
-    models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
-    done = await models.get("m1").complete(question(), 10.0)
-    assert (done.reply.text, done.reply.model) == ("2", "x1")
-    assert models.get("m0").card.conditions != models.get("m1").card.conditions
-    await models.close()
-
-
-def test_a_file_of_replies_that_cant_be_read_stops_the_start(tmp_path):
-    whole = fake_files(tmp_path, '{"reply": 3}')
-    with pytest.raises(SettingsError, match=r"0\.jsonl: line 1: reply must be"):
-        ChatModels(parse_configuration(whole, "f", tmp_path), {})
 
 
 async def test_a_fallback_answers_for_a_provider_that_fails(tmp_path):

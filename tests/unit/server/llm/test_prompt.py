@@ -129,17 +129,6 @@ def test_thousands_of_lists_come_back(part: int):
         check_lists(rubric, values, outside)
 
 
-def test_a_list_is_one_block_of_json():
-    block = data_block("contexts", ["a <b>", '"], ["', "[INST]"], NONCE)
-    assert block.split("\n")[1] == r'["a \u003cb\u003e", "\"], [\"", "\u005bINST]"]'
-    assert data_block("contexts", [], NONCE).split("\n")[1] == "[]"
-    assert data_block("contexts", ("a",), NONCE) == data_block("contexts", ["a"], NONCE)
-
-
-def test_the_corpus_of_attacks_is_large_and_has_no_twins():
-    assert len(set(ATTACKS)) == len(ATTACKS) >= 300
-
-
 @pytest.mark.parametrize("field", ["query", "expected_text", "retrieved_text"])
 def test_no_attack_reaches_a_model_that_obeys_all_but_data(field: str):
     for attack in ATTACKS:
@@ -174,33 +163,6 @@ def test_nonces_differ_and_hold_no_letter_of_an_escape():
     assert len(nonces) == 1000
     assert not set("".join(nonces)) & set("0123456789abcdefnrtu")
     assert all(re.fullmatch("[a-z]{32}", nonce) for nonce in nonces)
-
-
-def test_another_nonce_is_refused():
-    with pytest.raises(ValueError, match="new_nonce"):
-        ask("", "", "", nonce="a" * 32)
-
-
-def test_a_missing_text_is_refused():
-    with pytest.raises(KeyError):
-        write(RUBRIC, {}, NONCE, structured=True, max_tokens=1, temperature=0.0)
-
-
-def test_the_request_carries_what_it_was_given():
-    fields = dict.fromkeys(RUBRIC.fields, "x")
-    asked = write(RUBRIC, fields, NONCE, structured=True, max_tokens=7, temperature=0.4, seed=3)
-    assert (asked.max_tokens, asked.temperature, asked.seed) == (7, 0.4, 3)
-    assert asked.schema is RUBRIC.schema
-    plain = write(RUBRIC, fields, NONCE, structured=False, max_tokens=7, temperature=0.4)
-    assert (plain.schema, plain.seed) == (None, None)
-    assert asked.user == plain.user
-    assert asked.system != plain.system
-
-
-def test_the_instructions_are_the_same_for_every_context():
-    one, other = ask("a", "b", "c")[1], ask("d", "e", "f", new_nonce())[1]
-    assert one.system == other.system
-    assert NONCE not in one.system
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import ChatModelCard, Prices
-from judged_server.llm.question import MAX_SAMPLES, Question, question_key
+from judged_server.llm.question import Question, question_key
 from judged_server.llm.rubrics.loading import load_builtin
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None, "at home")
@@ -92,22 +92,6 @@ def test_a_new_form_of_prompts_or_of_reading_changes_the_key(version, monkeypatc
     module._asked.cache_clear()
     assert question_key(CARD, asked()) != before
     module._asked.cache_clear()
-
-
-def test_samples_all_have_keys_of_their_own():
-    assert len({question_key(CARD, asked(number=n)) for n in range(MAX_SAMPLES)}) == MAX_SAMPLES
-
-
-def test_a_text_that_moves_over_a_border_is_another():
-    one = asked(fields=TEXTS | {"expected_text": "ab", "retrieved_text": "c"})
-    two = asked(fields=TEXTS | {"expected_text": "a", "retrieved_text": "bc"})
-    assert question_key(CARD, one) != question_key(CARD, two)
-
-
-def test_a_text_the_rubric_does_not_show_is_no_part_of_it():
-    rubric = showing("query")
-    one, two = asked(rubric), asked(rubric, TEXTS | {"retrieved_text": "other"})
-    assert question_key(CARD, one) == question_key(CARD, two)
 
 
 @given(values, values, values, values)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from judged.values.choices import ClaimVerdict, Status
-from judged_server.judges.llm.scoring import find_claims, most_asked
+from judged_server.judges.llm.scoring import find_claims
 from judged_server.llm.chat import ClaimCheck, Claims, ParsedReply, Reason
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import FieldValue, Rubric
@@ -68,21 +68,6 @@ async def test_a_failure_is_never_a_claim_without_support():
     assert finding.status is Status.ABSTAINED
 
 
-async def test_without_claims_there_is_nothing_to_assess():
-    finding = await found(1)
-    assert finding.status is Status.NOT_ASSESSABLE
-    assert finding.fault is not None
-    assert finding.fault.reason == "NO_CLAIMS"
-
-
-@pytest.mark.parametrize("parsed", [FAILED, REFUSED])
-async def test_a_list_that_failed_is_the_scores_failure(parsed: ParsedReply):
-    session = ScriptedEnquiry(parsed, {})
-    finding = await find_claims(session, RUBRIC, FIELDS, 3)
-    assert finding.status is parsed.status
-    assert len(session.asked) == 1
-
-
 @pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
 async def test_samples_vote_on_each_claim(samples: int):
     """All votes: a verdict has more than half of the valid samples, which are at least half."""
@@ -110,8 +95,3 @@ async def test_a_check_that_the_cache_lacks_leaves_no_score():
     assert finding.status is Status.ERROR
     assert finding.fault is not None
     assert finding.fault.reason == "NOT_CACHED"
-
-
-def test_the_most_that_is_asked_has_the_fields_of_each_step():
-    for rubric, fields in most_asked(RUBRIC, FIELDS, 1024):
-        assert set(fields) == set(rubric.fields)

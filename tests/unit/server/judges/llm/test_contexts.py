@@ -98,39 +98,8 @@ class TestToColumns:
         ]
         assert columns.faults[0].message == "too late"
 
-    def test_a_price_that_is_not_known_leaves_no_cost(self):
-        made = ContextVotes(1, Usage(cost=None), keep_replies=False)
-        made.put(0, Answer(YES, None, Usage()))
-        assert to_columns([made], np.array([0]), Usage(cost=None)).usage == Usage(cost=None)
-
-    def test_a_missing_sample_is_a_bug(self):
-        with pytest.raises(RuntimeError, match="missing"):
-            to_columns([ContextVotes(1, Usage(), keep_replies=False)], np.array([0]), Usage())
-
-    def test_no_context_is_no_verdict(self):
-        columns = to_columns([], np.zeros(0, np.int64), Usage())
-        assert (len(columns.scores), columns.usage) == (0, Usage())
-
 
 class TestDetails:
-    def test_tells_samples_and_the_reasoning_that_agrees(self):
-        columns = to_columns([context_votes(YES, NO, NO, replies=True)], np.array([0, 0]), Usage())
-        first, second = columns.details
-        assert (first.index, second.index) == (0, 1)
-        assert first.rationale == "it does not"
-        assert [sample.raw_reply for sample in first.samples] == ["reply 0", "reply 1", "reply 2"]
-        assert [sample.relevant for sample in first.samples] == [True, False, False]
-        assert (first.model, first.system_fingerprint) == ("m-1", "fp")
-        assert first.usage == Usage(3, 6, 9, 12, 1.5, 0.75)
-
-    def test_a_failure_has_no_rationale(self):
-        made = ContextVotes(1, Usage(), keep_replies=True)
-        made.put(0, Answer(LATE, None, Usage()))
-        (detail,) = to_columns([made], np.array([0]), Usage()).details
-        assert (detail.rationale, detail.model) == ("", "")
-        assert detail.samples[0].reason == "TIMEOUT"
-        assert detail.samples[0].raw_reply == ""
-
     @pytest.mark.parametrize("text", ["é" * 40_000, "x" * 70_000, "\ud800"])
     def test_raw_replies_are_cut_between_characters(self, text):
         made = ContextVotes(1, Usage(), keep_replies=True)
@@ -141,19 +110,6 @@ class TestDetails:
 
 
 class TestFlags:
-    def test_are_those_of_texts_with_reserved_tokens(self):
-        group = QueryGroup("", "q", ["e", "[INST]"], ["r", "<|im_end|>"])
-        contexts, places = number_contexts([group, group])
-        found = flags_of(contexts, [context_votes() for _ in contexts], places)
-        assert found is not None
-        assert found.dtype == np.uint8
-        assert found.tolist() == [0, *[Flag.RESERVED_TOKENS] * 3] * 2
-
-    def test_are_none_without_any(self):
-        for groups in ([QueryGroup("", "q", ["e"], ["<b>r</b> [1]"])], []):
-            contexts, places = number_contexts(groups)
-            assert flags_of(contexts, [context_votes() for _ in contexts], places) is None
-
     def test_say_where_another_model_answered(self):
         contexts, places = number_contexts([QueryGroup("", "q", ["e"], ["[INST]", "r", "r", "s"])])
         all_votes = [ContextVotes(2, Usage(), keep_replies=True) for _ in contexts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 
 import pytest
@@ -103,65 +102,6 @@ class TestRubrics:
         assert judge.identity.min_score == (0.6 if min_score is None else min_score)
         assert (columns.scores.tolist(), verdicts.relevant.tolist()) == ([0.55], [relevant])
 
-    @pytest.mark.parametrize(
-        "rubric", sorted(set(load_builtin()) - {"graded_relevance", "retrieval_match"})
-    )
-    async def test_rubrics_for_answers_are_refused(self, rubric):
-        async with provider_and_models(by_text) as (_, models):
-            with pytest.raises(errors.InvalidField, match=r"rubric.*retrieval_match"):
-                judge_over(models, rubric=rubric)
-
-
-class TestVerdicts:
-    async def test_every_reply_has_its_outcome(self):
-        expected = {
-            "yes": (1, True, None),
-            "no": (1, False, None),
-            "refuse": (3, False, "REFUSED"),
-            "prose": (3, False, "UNPARSABLE"),
-            "broken": (2, False, "SCHEMA"),
-            "cut": (2, False, "REPLY_TRUNCATED"),
-            "error": (2, False, "PROVIDER_ERROR"),
-        }
-        async with provider_and_models(by_text) as (_, models):
-            judge = judge_over(models)
-            together = outcomes(await judge.judge([group(*expected)], PATIENT))
-            assert dict(zip(expected, together, strict=True)) == expected
-            for text, outcome in expected.items():
-                assert outcomes(await judge.judge([group(text)], PATIENT)) == [outcome]
-
-    async def test_a_reply_that_breaks_its_form_is_asked_for_once_more(self):
-        replies: list[Said] = ['{"verdict": ', verdict("yes")]
-        async with provider_and_models(lambda _: replies.pop(0)) as (provider, models):
-            columns = await judge_over(models).judge([group("r")], PATIENT)
-        assert outcomes(columns) == [(1, True, None)]
-        assert columns.usage is not None
-        assert columns.usage.calls == 2
-        assert len({asked.body["seed"] for asked in provider.asked}) == 2
-
-    async def test_a_refusal_is_not_asked_for_again_and_prose_is(self):
-        async with provider_and_models(by_text) as (provider, models):
-            await judge_over(models).judge([group("refuse")], PATIENT)
-            assert provider.requests == 1
-            await judge_over(models).judge([group("prose")], PATIENT)
-        assert provider.requests == 3
-
-    async def test_a_provider_that_refuses_the_key_is_a_fault_of_each_item(self):
-        async with provider_and_models(by_text) as (_, models):
-            columns = await judge_over(models).judge([group("key")], PATIENT)
-        (fault,) = columns.faults
-        assert (fault.reason, fault.retryable) == ("PROVIDER_REFUSED_KEY", False)
-
-    async def test_plain_replies_of_a_model_without_structure(self):
-        async with provider_and_models(lambda _: "**YES**", structured="none") as (
-            provider,
-            models,
-        ):
-            judge = judge_over(models)
-            assert outcomes(await judge.judge([group("r")], PATIENT)) == [(1, True, None)]
-        assert "response_format" not in provider.asked[0].body
-        assert "|structured:false|" in judge.identity.signature
-
 
 class TestAsking:
     async def test_the_same_context_is_asked_once(self):
@@ -203,27 +143,6 @@ class TestAsking:
         assert columns.agreements.tolist() == pytest.approx([2 / 3])
         assert outcomes(tie) == [(3, False, "NO_QUORUM")]
 
-    async def test_usage_has_a_cost_where_there_is_a_price(self):
-        async with provider_and_models(by_text, input_per_million=1.0, output_per_million=10.0) as (
-            _,
-            models,
-        ):
-            usage = (await judge_over(models).judge([group("yes", "no")], PATIENT)).usage
-        assert usage is not None
-        assert usage.cost == pytest.approx((usage.input_tokens + 10 * usage.output_tokens) / 1e6)
-        assert (usage.calls, usage.attempts) == (2, 2)
-        assert usage.latency_s > 0
-
-    async def test_details_only_when_asked_for(self):
-        async with provider_and_models(by_text) as (_, models):
-            judge = judge_over(models, samples=2)
-            assert (await judge.judge([group("yes")], PATIENT)).details == ()
-            (detail,) = (await judge.judge([group("yes")], Caller(wants_details=True))).details
-        assert detail.rationale == "so it is"
-        assert json.loads(detail.samples[1].raw_reply) == verdict("yes")
-        assert detail.model == "scripted-1-2024-07-18"
-        assert detail.system_fingerprint == "fp_scripted"
-
     async def test_tasks_are_bounded_however_many_contexts_there_are(self):
         most = 0
 
@@ -240,32 +159,6 @@ class TestAsking:
         # A worker and its question are two. The provider and the connections have tasks as well,
         # but none for each context.
         assert most < before + 2.5 * MAX_IN_WORK
-
-
-class TestDeadline:
-    async def test_what_is_slow_is_a_fault_and_the_rest_is_answered_in_time(self):
-        def script(asked: Asked) -> Said:
-            slow = texts_of(asked)["retrieved_text"] == "slow"
-            return Answer(json.dumps(verdict("yes")), delay_s=600 if slow else 0)
-
-        async with provider_and_models(script) as (_, models):
-            judge = judge_over(models)
-            started = asyncio.get_running_loop().time()
-            caller = Caller(started + 3.0)
-            columns = await judge.judge([group("slow", "quick")], caller)
-            took = asyncio.get_running_loop().time() - started
-        assert took < 60  # a tenth of what the slow one takes
-        assert outcomes(columns) == [(2, False, "TIMEOUT"), (1, True, None)]
-        assert columns.faults[0].retryable
-
-    async def test_nothing_is_asked_once_the_time_is_up(self):
-        async with provider_and_models(by_text) as (provider, models):
-            caller = Caller(asyncio.get_running_loop().time() + 0.01)
-            columns = await judge_over(models).judge([group("yes", "no")], caller)
-        assert provider.requests == 0
-        assert [reason for _, _, reason in outcomes(columns)] == ["TIMEOUT"] * 2
-        assert columns.usage is not None
-        assert columns.usage.attempts == 0
 
 
 class TestCancelling:
@@ -302,29 +195,8 @@ class TestCancelling:
             columns = await asyncio.wait_for(judge_over(models).judge([group()], PATIENT), 10)
             assert len(columns.scores) == 0
 
-    async def test_the_provider_sees_the_end(self):
-        async def script(_: Asked) -> Said:
-            await asyncio.sleep(600)
-            return verdict("yes")
-
-        async with provider_and_models(script) as (provider, models):
-            asking = asyncio.create_task(judge_over(models).judge([group(*"abcd")], PATIENT))
-            await until(lambda: provider.in_flight == 4)
-            asking.cancel()
-            await until(lambda: provider.in_flight == 0)
-
 
 class TestSpec:
-    def test_without_a_model_the_next_step_is_named(self):
-        with pytest.raises(errors.ModelNotConfigured, match="--llm-config") as caught:
-            judge_over(None)
-        assert caught.value.reason == "PROVIDER_NOT_CONFIGURED"
-
-    async def test_an_unknown_model_is_answered_with_those_on_offer(self):
-        async with provider_and_models(by_text) as (_, models):
-            with pytest.raises(errors.ModelNotConfigured, match="scripted"):
-                judge_over(models, model="gpt")
-
     async def test_the_signature_is_one_stable_line(self):
         async with provider_and_models(by_text) as (_, models):
             signature = judge_over(models, temperature=0.5).identity.signature

@@ -39,25 +39,12 @@ def test_every_outcome_of_n_samples(n: int):
             assert samples[vote.decisive] is (YES if yes_votes > noes else NO)
 
 
-def test_two_of_three_agree_by_two_thirds():
-    assert round(count([YES, YES, NO]).agreement, 2) == 0.67
-
-
-def test_a_unanimous_no_agrees_fully_and_scores_nothing():
-    vote = count([NO, NO, NO])
-    assert (vote.yes, vote.score, vote.agreement) == (False, 0.0, 1.0)
-
-
 def test_the_score_is_the_mean_of_the_valid_samples():
     sure, unsure = (
         ParsedReply(Status.OK, yes=True, score=0.9),
         ParsedReply(Status.OK, yes=True, score=0.6),
     )
     assert isclose(count([sure, FAILED, unsure]).score, 0.75)
-
-
-def test_a_failure_counts_before_an_abstention():
-    assert count([ABSTAINED, FAILED]).status is Status.ERROR
 
 
 def test_a_sample_that_the_cache_lacks_leaves_no_verdict():
@@ -68,8 +55,3 @@ def test_a_sample_that_the_cache_lacks_leaves_no_verdict():
             vote = count([*others[:place], lacks, *others[place:]])
             assert (vote.status, vote.reason) == (Status.ERROR, Reason.NOT_CACHED)
             assert vote.decisive == place
-
-
-def test_no_samples_are_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        count([])

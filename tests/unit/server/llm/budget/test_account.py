@@ -9,9 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets, default_ledger
+from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets
 from judged_server.llm.transport.clock import Clock
-from judged_server.settings import SettingsError
 from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
 from judged_server.tenant import TENANT, Tenant
 
@@ -97,12 +96,6 @@ async def test_what_was_spent_is_there_after_a_restart(file, process):
     assert await take(again, 550) is not None
 
 
-async def test_what_was_settled_is_written_before_it_is_answered(file, process):
-    killed = process(1000)  # and never closed
-    assert await spend(killed, 600, 450)
-    assert rows(file) == {"2026-03-01": 450}
-
-
 async def test_what_a_killed_process_held_is_free_again_after_its_lease(process, calendar):
     killed, other = process(1000), process(1000)
     assert await take(killed, 300) is not None
@@ -173,12 +166,6 @@ async def test_more_than_was_reserved_is_told_truthfully(file, process):
     assert await take(account, 1) is None
     assert rows(file)["2026-03-01"] == 5000
     assert account.left() == 0
-
-
-async def test_currencies_are_apart(ledgers, calendar):
-    ledger = ledgers()
-    assert await take(BudgetAccount(ledger, "USD", 100, calendar), 100) is not None
-    assert await take(BudgetAccount(ledger, "EUR", 100, calendar), 100) is not None
 
 
 async def test_tenants_and_their_days_and_months_are_apart(ledgers, calendar):
@@ -263,17 +250,3 @@ async def test_what_is_drawn_for_a_caller_who_leaves_is_there_for_the_next(file,
     other.execute("ROLLBACK")
     other.close()
     assert await take(account, 100) is not None
-
-
-def test_a_file_that_is_none_of_ours_stops_the_start(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("no database " * 500)
-    with pytest.raises(SettingsError, match=r"notes.txt can't be used.*move it away"):
-        Ledger(path)
-    with pytest.raises(SettingsError, match="budget file"):
-        Ledger(path / "below")
-
-
-def test_the_usual_place():
-    assert default_ledger({"XDG_STATE_HOME": "/state"}) == Path("/state/judged/spending.sqlite")
-    assert default_ledger({"XDG_STATE_HOME": "relative"}).is_relative_to(Path.home())

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain.usage import CostTracker
-from judged_server.errors import BudgetExhausted
 from judged_server.llm.budget.account import BudgetAccount
-from judged_server.llm.budget.budgets import Budgets, refuse_if_nothing_asked
+from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -120,13 +119,6 @@ async def test_huge_usage_is_told_truthfully_and_ends_the_budget():
     assert cost_tracker.spent == 4 * 3 * 10**12
 
 
-async def test_a_reply_without_a_count_costs_the_most():
-    budgets, model, cost_tracker = Budgets("USD"), Model(TokenUsage()), CostTracker()
-    model.go.set()
-    await budgets.complete(model, REQUEST, 9, cost_tracker)
-    assert cost_tracker.spent == MOST
-
-
 @pytest.mark.parametrize(
     ("sends", "turned_down", "spent"), [(1, False, MOST), (3, False, 3 * MOST), (3, True, 0)]
 )
@@ -158,21 +150,6 @@ async def test_cancelled_calls_count_only_when_they_were_sent(sends, spent):
     assert (cost_tracker.spent, cost_tracker.held) == (spent, 0)
 
 
-async def test_whoever_waits_for_room_may_leave():
-    budgets, model, cost_tracker = Budgets("USD"), Model(), money(MOST)
-    calls = [
-        asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker)) for _ in range(50)
-    ]
-    await asyncio.sleep(0)
-    assert model.under_way == 1
-    for call in calls[1:]:
-        call.cancel()
-    model.go.set()
-    await asyncio.gather(*calls, return_exceptions=True)
-    assert (cost_tracker.spent, cost_tracker.held, cost_tracker.granted) == (20_000, 0, 1)
-    await asyncio.wait_for(budgets.complete(model, REQUEST, 9, money(MOST)), 60)
-
-
 async def test_without_time_to_wait_the_reason_is_time():
     budgets, model, cost_tracker = Budgets("USD"), Model(), money(MOST)
     first = asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker))
@@ -182,29 +159,6 @@ async def test_without_time_to_wait_the_reason_is_time():
     assert (caught.value.reason, caught.value.retryable) == (Reason.TIMEOUT, True)
     model.go.set()
     await first
-
-
-@pytest.mark.parametrize(
-    ("budgets", "cost_tracker", "says"),
-    [
-        (
-            Budgets("USD"),
-            CostTracker(0.0001),
-            "max_cost of 0.0001 USD does not cover the most that the question may cost",
-        ),
-        (
-            Budgets("USD", 0.0001),
-            CostTracker(),
-            "left of what one request may cost on this server,",
-        ),
-        (Budgets("USD", 0.0001), CostTracker(1.0), "ask the operator to raise per_request"),
-    ],
-)
-async def test_messages_name_the_budget_and_the_next_step(budgets, cost_tracker, says):
-    with pytest.raises(ModelFault) as caught:
-        await budgets.complete(Model(), REQUEST, 9, cost_tracker)
-    assert says in caught.value.message
-    assert not caught.value.retryable
 
 
 class SlowToTell(Ledger):
@@ -248,17 +202,6 @@ async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
         assert (await other).amount == 2 * MOST
     assert second.refused_by_day == 0
     ledger.close()
-
-
-def test_a_call_is_refused_as_a_whole_only_if_the_day_kept_all_of_it_back():
-    cost_tracker = CostTracker()
-    refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET])
-    cost_tracker.refused_by_day = 2
-    refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET, None])
-    with pytest.raises(BudgetExhausted, match=r"a day is used up.*raise per_day"):
-        refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET, Reason.BUDGET])
-    cost_tracker.granted = 1
-    refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET])
 
 
 STEPS = st.lists(

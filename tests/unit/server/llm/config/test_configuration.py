@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.config.configuration import parse_configuration, read_configuration
-from judged_server.llm.providers import CAPABILITIES, DIALECTS
+from judged_server.llm.providers import CAPABILITIES
 from judged_server.settings import SettingsError
 
 
@@ -89,13 +89,6 @@ def test_what_is_refused(whole, says):
     assert "canary" not in str(caught.value)
 
 
-def test_a_provider_that_is_nearly_right_is_named():
-    whole = document(models=[{"name": "m", "provider": "opnai", "model": "x"}])
-    whole["providers"][0]["name"] = "openai"
-    with pytest.raises(SettingsError, match=r"did you mean openai\?"):
-        parse_configuration(whole, "f")
-
-
 def of_dialect(dialect: str, **keys: Any) -> dict[str, Any]:
     """A document of one provider and one model; `keys` are the model's."""
     return with_model(**keys) | {"providers": [{**document()["providers"][0], "dialect": dialect}]}
@@ -141,19 +134,6 @@ def test_what_a_dialect_lacks_is_refused(dialect, model, says):
     assert "canary" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - {"openai"}))
-@pytest.mark.parametrize("key", ["organization", "project"])
-def test_what_only_openai_has_is_refused(dialect, key):
-    whole = with_provider(dialect=dialect, **{key: "x"})
-    with pytest.raises(SettingsError, match=f'{key} is not for dialect = "{dialect}"'):
-        parse_configuration(whole, "f")
-
-
-def test_a_key_goes_only_into_headers_that_the_dialect_has():
-    with pytest.raises(SettingsError, match="auth must be one of x-api-key, bearer"):
-        parse_configuration(with_provider(dialect="anthropic", auth="api-key"), "f")
-
-
 class TestFake:
     def test_is_a_file_beside_the_configuration(self, tmp_path):
         path = tmp_path / "llm.toml"
@@ -196,10 +176,6 @@ def with_fallbacks(**fallbacks: list[str]) -> dict[str, Any]:
 
 
 class TestFallbacks:
-    def test_are_kept_in_order(self):
-        whole = with_fallbacks(a=["c", "b"], b=[], c=["b"])
-        assert parse_configuration(whole, "f").models[0].fallback == ("c", "b")
-
     @pytest.mark.parametrize(
         ("whole", "says"),
         [
@@ -214,12 +190,6 @@ class TestFallbacks:
     )
     def test_that_lead_nowhere_or_round_are_refused(self, whole, says):
         with pytest.raises(SettingsError, match=says):
-            parse_configuration(whole, "f")
-
-    def test_answer_in_the_same_form(self):
-        whole = with_fallbacks(a=["b"], b=[])
-        whole["models"][1]["structured"] = "none"
-        with pytest.raises(SettingsError, match="names b; both must take a schema, or neither"):
             parse_configuration(whole, "f")
 
 

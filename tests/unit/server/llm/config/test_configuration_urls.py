@@ -102,8 +102,3 @@ def test_numbers_that_are_no_usual_address_are_refused(scheme, host):
 def test_other_hosts_with_numbers_are_not(host):
     url = f"https://{host}/v1"
     assert parse_configuration(with_provider(base_url=url), "f").providers[0].base_url == url
-
-
-def test_plain_http_where_the_operator_allows_it():
-    whole = with_provider(base_url="http://10.0.0.1/v1", allow_http=True)
-    assert parse_configuration(whole, "f").providers[0].base_url == "http://10.0.0.1/v1"

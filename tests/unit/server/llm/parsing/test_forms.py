@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -67,14 +66,6 @@ def said(found: ParsedReply) -> object:
             return [verdict.name, evidence]
         case None:
             return found.score
-
-
-def test_the_corpus_is_large_and_covers_every_outcome():
-    assert len(CORPUS) >= 200
-    outcomes = Counter((case["rubric"], case["reason"]) for case in CORPUS)
-    for rubric in FORMS[:4]:
-        for reason in (None, "UNPARSABLE", "SCHEMA", "REFUSED", "REPLY_TRUNCATED"):
-            assert outcomes[rubric.id, reason] >= 1, (rubric.id, reason)
 
 
 @pytest.mark.parametrize("rubric", sorted({case["rubric"] for case in CORPUS}))
@@ -158,7 +149,6 @@ def is_sound(found: ParsedReply, rubric: Rubric) -> bool:
 
 
 rubrics = st.sampled_from(FORMS)
-finishes = st.sampled_from(FinishReason)
 shapes = st.sampled_from(
     ["yes", "score", "Score:", "score: 0.8", "0.8", "1", "\n", " ", "-", ",", "/10", "%", "```",
      "{", "}", "[", "]", '"', ":", '"claims"', '"verdict"', '"SUPPORTED"', '"evidence"', '"score"',
@@ -168,11 +158,6 @@ shapes = st.sampled_from(
 texts = st.one_of(
     st.text(), st.lists(st.one_of(shapes, st.text(max_size=3)), max_size=12).map("".join)
 )
-
-
-@given(texts, rubrics, st.booleans(), finishes)
-def test_any_text_is_read(text, rubric, structured, finish):
-    assert is_sound(parsed(text, rubric, structured, finish), rubric)
 
 
 keys = st.sampled_from(sorted({key for rubric in FORMS for key in rubric.properties} | {"x"}))
@@ -232,32 +217,6 @@ def good(held: dict[str, Any]) -> st.SearchStrategy[object]:
     return text if held["type"] == "string" else st.lists(text, max_size=3)
 
 
-@given(texts, st.booleans())
-def test_no_words_become_dimensions_or_claims(text, structured):
-    if "{" not in text:
-        for rubric in FORMS[1:4]:
-            assert parsed(text, rubric, structured).status is not Status.OK
-
-
-@given(st.text(), st.booleans())
-def test_no_score_comes_from_a_text_without_a_number_in_range(text, structured):
-    if "0" not in text and "1" not in text and "." not in text:
-        assert parsed(text, SCORE, structured).status is not Status.OK
-
-
-@given(st.floats(0, 1).map(lambda score: f"{score:.4f}"), st.text(max_size=30))
-def test_no_words_before_a_score_change_it(score, words):
-    found = parsed(f"{words}\nScore: {score}", SCORE, structured=False)
-    assert found.status is not Status.OK or found.score == float(score)
-
-
-@pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.form)
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 50_000 + "]" * 50_000])
-def test_deep_nesting_is_an_error(text, rubric):
-    found = parsed(text, rubric)
-    assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
-
-
 @pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.form)
 def test_json_cut_at_any_place_is_an_error(rubric):
     whole = json.dumps({key: example(value) for key, value in rubric.properties.items()})
@@ -280,11 +239,3 @@ def example(held: dict[str, Any]) -> object:
         case {"type": "number"}:
             return 0.75
     return ["It opened in 1932.", "It is in Sydney."]
-
-
-def test_messages_quote_nothing_of_a_reply():
-    canary = "canary-5f2c"
-    for case in CORPUS:
-        for text in (case["reply"] + canary, canary + case["reply"]):
-            found = parsed(text, ASKED[case["rubric"]], case["structured"])
-            assert canary not in found.message

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, Reason, TokenUsage
-from judged_server.llm.parsing import plain_reply, reply
+from judged_server.llm.chat import ParsedReply, Reason
+from judged_server.llm.parsing import plain_reply
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.rubrics.loading import load_builtin
 
@@ -18,26 +18,6 @@ RUBRIC = load_builtin()["retrieval_match"]
 
 def read(text: str, *, cut: bool = False) -> ParsedReply:
     return plain_reply.read(text, RUBRIC, cut=cut)
-
-
-@given(
-    st.sampled_from(["YES", "No"]),
-    st.sampled_from(["", "Answer: ", "**Verdict:** ", "> ", "VERDICT: ", "__", "## Verdict\n\n"]),
-    st.sampled_from(["", ".", "!", "**", "\n", "."]),
-)
-def test_a_bare_word_needs_no_reasoning(word, before, after):
-    found = read(before + word + after)
-    assert (found.status, found.yes, found.reasoning) == (Status.OK, word == "YES", "")
-
-
-def test_what_explains_the_verdict_is_its_reasoning():
-    for text in ("NO\nIt names another year.", "It names another year.\nVERDICT: NO"):
-        assert (read(text).yes, read(text).reasoning) == (False, text)
-
-
-@given(st.from_regex(r"\A[a-z]{1,5}\Z"), st.sampled_from(["yes", "no", "VERDICT: yes"]))
-def test_a_word_that_only_begins_like_one_is_none(rest, start):
-    assert read(start + rest).status is Status.ABSTAINED
 
 
 @given(st.text(max_size=60), st.sampled_from(["YES", "NO"]))
@@ -50,23 +30,6 @@ def test_words_before_the_last_line_never_turn_it(words, verdict):
 def test_words_behind_a_bare_one_never_turn_it(words, verdict):
     found = read(f"{verdict}\nx {words}")
     assert found.status is not Status.OK or found.yes is (verdict == "YES")
-
-
-@given(st.lists(st.sampled_from(["it", "is", "not", "relevant", "a match", "does", "."])))
-def test_no_sentence_decides(words):
-    assert read(" ".join(words)).status is Status.ABSTAINED
-
-
-def test_the_message_says_what_was_wanted():
-    found = read("It is relevant.")
-    assert found.reason is Reason.UNPARSABLE
-    assert "VERDICT: YES or VERDICT: NO" in found.message
-
-
-def test_the_length_is_bounded():
-    short = "a" * (plain_reply.MAX_CHARACTERS - 14) + ".\nVERDICT: YES"
-    assert read(short).yes
-    assert read("a" + short).status is Status.ABSTAINED
 
 
 @pytest.mark.parametrize("text", ["NO", "no.", "answer: no", "NO\nIt", "It is.\nVERDICT: NO"])
@@ -92,26 +55,9 @@ def test_of_scores_a_bare_line_needs_no_reasoning(score, before, after):
     assert (found.status, found.score, found.reasoning) == (Status.OK, float(score), "")
 
 
-def test_of_scores_prose_is_kept_as_reasoning():
-    found = read_score("It helps.\nScore: 0.8")
-    assert found.reasoning == "It helps.\nScore: 0.8"
-    assert found.yes
-
-
 @given(st.floats(allow_nan=False).filter(lambda score: not 0 <= score <= 1))
 def test_of_scores_no_score_out_of_range_is_read(score):
     assert read_score(f"Score: {score:f}").status is not Status.OK
-
-
-def test_of_scores_a_cut_reply_has_no_score():
-    assert read_score("Score: 0.8", cut=True).status is Status.ERROR
-
-
-def test_of_scores_the_length_is_bounded():
-    line = ".\nScore: 0.8"
-    short = "a" * (MAX_CHARACTERS - len(line)) + line
-    assert read_score(short).status is Status.OK
-    assert read_score("a" + short).status is Status.ABSTAINED
 
 
 @pytest.mark.parametrize("unit", ["score", "score:", "score.", "score is ", "0", ".", "* ", "\n0."])
@@ -126,33 +72,10 @@ def test_of_scores_a_long_reply_is_read_in_time(unit):
 
 
 GRADED = load_builtin()["graded_relevance"]
-PREFERENCE = load_builtin()["answer_preference"]
 
 
 def read_grade(text: str, rubric=GRADED, cut: bool = False):
     return plain_reply.read(text, rubric, cut=cut)
-
-
-@given(
-    st.sampled_from(PREFERENCE.grades),
-    st.sampled_from(["Grade: ", "**Grade:** ", "- grade = ", "The final grade: ", "", "**"]),
-    st.sampled_from(["", ".", "**", " "]),
-    st.booleans(),
-)
-def test_of_grades_a_bare_line_needs_no_reasoning(word, before, after, upper):
-    text = f"{before}{word.upper() if upper else word}{after}"
-    found = read_grade(text, PREFERENCE)
-    score = {"second": 0.0, "tie": 0.5, "first": 1.0}[word]
-    assert (found.status, found.score, found.reasoning) == (Status.OK, score, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [("It answers.\nGrade: 3", 1.0), ("Partly, on page 7.\n\n**Grade: 2**", 2 / 3)],
-)
-def test_of_grades_prose_before_the_last_line_is_reasoning(text, score):
-    found = read_grade(text)
-    assert (found.status, found.score, found.reasoning) == (Status.OK, score, text)
 
 
 @pytest.mark.parametrize(
@@ -182,15 +105,6 @@ def test_of_grades_a_refusal_and_a_cut_reply_are_no_grades():
     assert read_grade("I'm sorry, but I can't help with that.").reason is Reason.REFUSED
     assert read_grade("It is\nGrade: 2", cut=True).reason is Reason.REPLY_TRUNCATED
     assert read_grade("a" * MAX_CHARACTERS + "\nGrade: 2").status is Status.ABSTAINED
-
-
-def test_of_grades_where_json_was_asked_for_only_a_bare_grade_counts():
-    def parsed(text):
-        said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
-        return reply.read(said, GRADED, structured=True)
-
-    assert parsed("Grade: 2").score == pytest.approx(2 / 3)
-    assert parsed("It answers.\nGrade: 2").reason is Reason.UNPARSABLE
 
 
 @given(st.text(max_size=60))

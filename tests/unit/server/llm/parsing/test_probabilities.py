@@ -52,22 +52,9 @@ class TestPlain:
         spoken = reply(place(token, top), *([place(rest)] if rest else []))
         assert probability_of_yes(spoken, "Y" in token) == pytest.approx(expected)
 
-    def test_the_token_that_begins_the_word_counts(self):
-        spoken = reply(place("Answer"), place(":"), place(" YES", {" YES": 0.3, " NO": 0.1}))
-        assert probability_of_yes(spoken, True) == pytest.approx(0.75)
-
-    def test_what_follows_may_say_the_word_again(self):
-        spoken = reply(place("Yes", {"Yes": 0.6, "No": 0.4}), place("\nBoth say: "), place("Yes"))
-        assert probability_of_yes(spoken, True) == pytest.approx(0.6)
-
     def test_the_last_line_counts_whatever_is_said_before(self):
         before = [place(token) for token in ("Is it so? ", "yes", ", no", ".\n", "VERDICT:")]
         spoken = reply(*before, place(" NO", {" NO": 0.3, " YES": 0.1}))
-        assert probability_of_yes(spoken, False) == pytest.approx(0.25)
-
-    def test_reasoning_is_passed_over(self):
-        before = [place(token) for token in ("<think>", "YES", "</think>\n")]
-        spoken = reply(*before, place("NO", {"NO": 0.3, "YES": 0.1}))
         assert probability_of_yes(spoken, False) == pytest.approx(0.25)
 
     def test_the_space_before_may_be_taken_off_the_text(self):
@@ -98,15 +85,6 @@ class TestStructured:
         spoken = reply(*tokens, text='{"reasoning": "", "verdict": "yes"}')
         assert probability_of_yes(spoken, True) == pytest.approx(0.75)
 
-    def test_a_token_may_hold_what_is_around_the_value(self):
-        tokens = [place('{"reasoning": "", "verdict":')]
-        tokens.append(place(' "yes"}', {' "yes"}': 0.2, ' "no"}': 0.6, "yes": 0.1}))
-        assert probability_of_yes(reply(*tokens), True) == pytest.approx(0.25)
-
-    def test_an_escaped_key_is_not_found(self):
-        raw = '{"reasoning":"","\\u0076erdict":"yes"}'
-        assert probability_of_yes(reply(place(raw)), True) is None
-
 
 class TestMissing:
     @pytest.mark.parametrize(
@@ -125,16 +103,6 @@ class TestMissing:
         found = weighed(YES, spoken)
         assert (found.status, found.reason) == (Status.ABSTAINED, Reason.UNPARSABLE)
         assert "log-probabilities" in found.message
-
-    def test_what_is_no_verdict_stays_what_it_is(self):
-        failed = ParsedReply(Status.ERROR, reason=Reason.SCHEMA)
-        assert weighed(failed, reply(place("YES"))) is failed
-
-
-def test_the_score_and_the_side_are_those_of_the_probability():
-    found = weighed(NO, reply(place("NO", {"YES": 0.8, "NO": 0.2})))
-    assert found.yes is True
-    assert found.score == pytest.approx(0.8)
 
 
 @given(
@@ -155,16 +123,3 @@ def test_no_reply_raises_or_leaves_the_unit_interval(
     for spoken in (reply(*places, text=text), reply(*places, text=said)):
         probability = probability_of_yes(spoken, says_yes)
         assert probability is None or 0 <= probability <= 1
-
-
-@given(
-    st.lists(st.sampled_from(["yes", "YES", "Yes", " no", "NO"]), unique=True, min_size=1),
-    st.data(),
-)
-def test_extreme_logs_are_weighed(words: list[str], data: st.DataObject):
-    logs = [data.draw(st.floats(-9999, 0)) for _ in words]
-    top = tuple(zip(words, logs, strict=True))
-    spoken = reply(TokenLogprob(words[0], top))
-    probability = probability_of_yes(spoken, "y" in words[0].lower())
-    assert probability is not None
-    assert 0 <= probability <= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from time import thread_time
@@ -14,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply, FinishReason, Reason, TokenUsage
-from judged_server.llm.config.configured import Structured
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.parsing.reply import read
 from judged_server.llm.rubrics.loading import load_builtin
@@ -31,14 +29,6 @@ CORPUS = [
 def parsed(text, form="plain", finish=FinishReason.STOP, refusal=None):
     reply = ChatReply(text, finish, TokenUsage(), "m", refusal=refusal)
     return read(reply, SCORED if form == "scored" else RUBRIC, structured=form != "plain")
-
-
-def test_the_corpus_is_large_and_covers_every_outcome():
-    assert len(CORPUS) >= 200
-    outcomes = Counter((case["form"], case["verdict"] or case["reason"]) for case in CORPUS)
-    for form in ("plain", "structured"):
-        for outcome in ("yes", "no", "UNPARSABLE", "SCHEMA", "REFUSED", "REPLY_TRUNCATED"):
-            assert outcomes[form, outcome] >= 2, (form, outcome)
 
 
 @pytest.mark.parametrize("form", sorted({case["form"] for case in CORPUS}))
@@ -61,28 +51,6 @@ def means_what_is_recorded(case: dict[str, Any]) -> None:
         assert found.message == ""
     else:
         assert found.message
-
-
-LISTED = {
-    "**YES**": "yes",
-    "Answer: YES": "yes",
-    "It is not relevant": "UNPARSABLE",
-    "Relevant: no": "no",
-    "Yesterday…": "UNPARSABLE",
-    "irrelevant": "UNPARSABLE",
-    "I'm sorry, but I can't help with that.": "REFUSED",
-    '{"reasoning": "x", "verd': "SCHEMA",
-}
-
-
-def test_the_listed_replies_are_in_the_corpus():
-    listed = {
-        case["reply"]: case["verdict"] or case["reason"]
-        for case in CORPUS
-        if case["finish_reason"] == "STOP"
-        and case["form"] == ("structured" if case["reply"].startswith("{") else "plain")
-    }
-    assert {reply: listed[reply] for reply in LISTED} == LISTED
 
 
 def test_the_replies_in_the_docs_mean_what_is_written_there():
@@ -120,26 +88,6 @@ def test_any_text_is_read(text, form, finish):
     assert is_sound(parsed(text, form, finish))
 
 
-json_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from(["verdict", "reasoning", "score", "x"]), inner, max_size=4),
-    ),
-    max_leaves=8,
-)
-
-
-@given(json_values, forms)
-def test_any_json_keeps_the_schema_or_is_no_verdict(value, form):
-    found = parsed(json.dumps(value), form)
-    assert is_sound(found)
-    if found.status is Status.OK and isinstance(value, dict):
-        keys = {"verdict", "reasoning", "score"} if form == "scored" else {"verdict", "reasoning"}
-        assert set(value) == keys
-        assert value["verdict"] == ("yes" if found.yes else "no")
-
-
 @given(st.text(), forms)
 def test_no_verdict_comes_from_a_text_without_its_words(text, form):
     words = text.lower()
@@ -155,40 +103,6 @@ def test_reasoning_can_not_change_the_verdict(reasoning):
         found = parsed(json.dumps({"reasoning": reasoning, "verdict": verdict}), "structured")
         assert (found.status, found.yes) == (Status.OK, verdict == "yes")
         assert found.reasoning == reasoning
-
-
-@pytest.mark.parametrize("finish", [FinishReason.STOP, FinishReason.LENGTH])
-def test_json_cut_at_any_place_is_an_error(finish):
-    whole = '{"reasoning": "It says yes, \\"no\\" and é.", "verdict": "yes", "score": 0.75}'
-    for end in range(len(whole)):
-        found = parsed(whole[:end], "scored", finish)
-        assert found.status is Status.ERROR
-        reason = Reason.SCHEMA if finish is FinishReason.STOP else Reason.REPLY_TRUNCATED
-        assert found.reason is reason
-    assert parsed(whole, "scored", finish).score == 0.75
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 50_000 + "]" * 50_000])
-@pytest.mark.parametrize("form", ["plain", "structured", "scored"])
-def test_deep_nesting_is_an_error(text, form):
-    found = parsed(text, form)
-    assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
-
-
-def test_a_safety_stop_is_told_from_a_refusal():
-    stopped = parsed("YES", finish=FinishReason.SAFETY, refusal="no")
-    refused = parsed("YES", finish=FinishReason.REFUSAL)
-    assert (stopped.status, stopped.reason) == (refused.status, refused.reason)
-    assert (stopped.status, stopped.reason) == (Status.ABSTAINED, Reason.REFUSED)
-    assert stopped.message == "the provider's safety filter stopped the answer"
-    assert refused.message == "the model refused to answer"
-
-
-def test_the_advice_after_prose_is_a_setting_that_the_server_takes():
-    message = parsed("The text is relevant.", "structured").message
-    setting = re.search(r'structured = "(\w+)"', message)
-    assert setting is not None
-    assert Structured(setting[1]) is Structured.NONE
 
 
 def test_messages_quote_nothing_of_a_reply():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.rubrics.loading import MAX_FILE_BYTES, load_builtin, load_folder, parse
+from judged_server.llm.rubrics.loading import MAX_FILE_BYTES, load_folder, parse
 from judged_server.settings import SettingsError
 
 GOOD = """
@@ -55,11 +54,6 @@ def test_the_examples_in_the_docs_are_rubrics_of_every_form():
     assert all(rubric.scores_answers for rubric in rubrics[1:])
     assert rubrics[2].grades == ("stale", "dated", "current")
     assert rubrics[3].dimensions == (("clarity", 1.0), ("coverage", 2.0))
-
-
-def test_layout_and_comments_do_not_change_the_hash():
-    other = "# a comment\n" + "\n".join(sorted(GOOD.strip().splitlines()))
-    assert parse(GOOD.encode(), "a").sha256 == parse(other.encode(), "b").sha256
 
 
 BAD = [
@@ -244,19 +238,6 @@ def test_a_bad_file_is_refused_by_file_and_key(tmp_path: Path, old: str, new: st
     assert message in str(caught.value)
 
 
-def test_a_folder_must_be_there_and_hold_something(tmp_path: Path):
-    with pytest.raises(SettingsError, match=r"rubrics_dir .* can't be read"):
-        load_folder(tmp_path / "none")
-    with pytest.raises(SettingsError, match=r"has no \*\.toml file"):
-        load_folder(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["a.toml", "a.TOML", "a.b.Toml"])
-def test_the_name_of_a_rubric_ends_in_toml(tmp_path: Path, name: str):
-    (tmp_path / name).write_text(GOOD)
-    assert list(load_folder(tmp_path)) == ["same_claim"]
-
-
 @pytest.mark.parametrize("name", ["z.toml.txt", "z.TOML.bak", "z.toml~", "z.toml.", "z.tomll"])
 def test_a_file_that_is_nearly_a_rubric_by_its_name_is_refused(tmp_path: Path, name: str):
     (tmp_path / "a.toml").write_text(GOOD)
@@ -264,27 +245,6 @@ def test_a_file_that_is_nearly_a_rubric_by_its_name_is_refused(tmp_path: Path, n
     with pytest.raises(SettingsError, match=r"the name of a rubric ends in \.toml; ") as caught:
         load_folder(tmp_path)
     assert str(tmp_path / name) in str(caught.value)
-
-
-def test_other_files_are_left_alone(tmp_path: Path):
-    (tmp_path / "a.toml").write_text(GOOD)
-    for name in (".a.toml.swp", "README.toml.txt", "about.toml.md", "toml", "a_toml.txt", "b.yaml"):
-        (tmp_path / name).write_text("no rubric")
-    (tmp_path / "old.toml.d").mkdir()
-    assert list(load_folder(tmp_path)) == ["same_claim"]
-
-
-def test_ids_are_unique(tmp_path: Path):
-    (tmp_path / "a.toml").write_text(GOOD)
-    (tmp_path / "b.toml").write_text(GOOD)
-    with pytest.raises(SettingsError, match=r"b\.toml: id is that of a\.toml too"):
-        load_folder(tmp_path)
-
-
-def test_the_id_of_a_built_in_rubric_is_taken(tmp_path: Path):
-    (tmp_path / "a.toml").write_text(GOOD.replace("same_claim", "retrieval_match"))
-    with pytest.raises(SettingsError, match="built-in rubric"):
-        load_folder(tmp_path)
 
 
 def test_files_that_are_no_files_or_too_large_are_refused(tmp_path: Path):
@@ -315,20 +275,3 @@ def test_any_bytes_are_a_rubric_or_a_bad_setting(raw: bytes):
     else:
         told = f"file {rubric.fails_closed}"
     assert told.startswith("file")
-
-
-def test_deep_nesting_is_a_bad_setting():
-    with pytest.raises(SettingsError, match="is not TOML: it nests too deep"):
-        parse(b"a = " + b"[" * 100_000, "f")
-
-
-@pytest.mark.parametrize("text", [GOOD, SCORE, DIMENSIONS, CLAIMS])
-def test_the_mark_of_an_editor_is_no_part_of_a_file(text: str):
-    rubric = parse(text.encode(), "f")
-    assert parse(b"\xef\xbb\xbf" + text.encode(), "f") == rubric
-
-
-def test_the_built_in_rubrics_can_not_be_changed():
-    rubrics: Any = load_builtin()
-    with pytest.raises(TypeError):
-        rubrics["retrieval_match"] = None

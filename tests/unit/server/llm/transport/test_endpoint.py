@@ -92,14 +92,6 @@ async def test_an_attempt_gets_the_provider_s_time_or_what_is_left():
     assert transport.timeouts == [25.0, 3.0]
 
 
-@pytest.mark.parametrize("status", [400, 404, 413, 422, 307])
-async def test_a_provider_that_turns_calls_down_is_not_left_alone(status):
-    asked, transport = endpoint(lambda: HttpReply(status, b"{}", None))
-    for _ in range(40):
-        assert (await fails(asked)).reason is Reason.PROVIDER_ERROR
-    assert len(transport.timeouts) == 40
-
-
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -127,14 +119,6 @@ async def test_one_that_comes_back_has_lost_nothing():
     assert {reply.text for reply, _ in done} == {"YES"}
     assert len(transport.timeouts) <= 165  # all, a window of them twice, and the probes
     assert clock.seconds < 1015
-
-
-async def test_a_share_of_failures_is_met_by_tries_and_by_no_pause():
-    chance, clock = Random(4), StillClock()
-    bad = HttpReply(502, b"", None)
-    asked, transport = endpoint(lambda: bad if chance.random() < 0.2 else GOOD, clock=clock)
-    await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(1000)))
-    assert len(transport.timeouts) <= 1000 * (1 / 0.8 + 0.1)
 
 
 def failing(*, retryable: bool = True) -> ProviderFault:
@@ -173,23 +157,6 @@ async def test_waits_are_random_up_to_a_bound_that_doubles():
         assert 0.95 * bound < max(seen) <= bound
 
 
-async def test_a_provider_that_hangs_is_asked_once_more_at_most():
-    asked, transport = endpoint(late)
-    assert (await fails(asked)).attempts == 2
-    assert len(transport.timeouts) == 2
-
-
-async def test_a_call_with_a_fallback_does_not_wait_for_a_provider_that_is_unwell():
-    clock = StillClock()
-    asked, transport = endpoint(lambda: HttpReply(500, b"", None), clock=clock)
-    for _ in range(3):
-        with pytest.raises(ProviderFault) as caught:
-            await asked.ask(CALL, 1000.0, waits=False)
-        assert caught.value.retryable
-    assert clock.seconds < 1006.0
-    assert len(transport.timeouts) <= 3 * MAX_TRIES_BEFORE_FALLBACK
-
-
 async def test_an_address_at_which_nobody_ever_answered_is_given_up():
     clock = StillClock()
     gone = ProviderFault(Reason.PROVIDER_UNREACHABLE, "gone", retryable=True)
@@ -197,15 +164,6 @@ async def test_an_address_at_which_nobody_ever_answered_is_given_up():
     faults = await asyncio.gather(*(fails(asked, 3600.0) for _ in range(100)))
     assert {fault.reason for fault in faults} == {Reason.PROVIDER_UNREACHABLE}
     assert 1030.0 <= clock.seconds < 1060.0
-
-
-@pytest.mark.parametrize("outcome", [late, lambda: HttpReply(429, b"", None)])
-async def test_pressure_halves_the_room(outcome):
-    asked, transport = endpoint(
-        lambda: outcome() if len(transport.timeouts) == 1 else GOOD, max_concurrency=16
-    )
-    await asked.ask(CALL, 1000.0)
-    assert await room(asked, transport) == 8
 
 
 async def test_a_caller_s_short_deadline_is_no_news_of_the_provider():
@@ -216,23 +174,6 @@ async def test_a_caller_s_short_deadline_is_no_news_of_the_provider():
     transport.script = lambda: GOOD
     await asked.ask(CALL, 100.0)
     assert await room(asked, transport) == 16
-
-
-async def test_a_cancelled_probe_leaves_room_for_the_next():
-    outcomes: list[HttpReply] = [HttpReply(500, b"", None)]
-    clock = StillClock()
-    asked, transport = endpoint(lambda: outcomes[0], clock=clock)
-    await fails(asked, 0.4)
-    outcomes[0] = GOOD
-    clock.seconds += 10.0
-    probe = asyncio.create_task(asked.ask(CALL, 100.0))
-    before = len(transport.timeouts)
-    await asyncio.sleep(0)
-    assert len(transport.timeouts) == before + 1
-    probe.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await probe
-    assert (await asked.ask(CALL, 100.0))[0].text == "YES"
 
 
 async def test_a_key_that_is_refused_is_told_until_it_is_taken():
@@ -259,15 +200,6 @@ class TestForbidden:
         assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, False)
         assert "refuses the request" in fault.message
         assert (await asked.ask(CALL, 100.0))[0].text == "YES"
-
-    async def test_but_when_nearly_all_are_the_provider_is_left_alone(self):
-        clock = StillClock()
-        outcomes = [GOOD, *[HttpReply(403, b'{"error": "no"}', None)] * 100]
-        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1], clock)
-        await asked.ask(CALL, 100.0)
-        for _ in range(40):
-            assert (await fails(asked)).reason is Reason.PROVIDER_ERROR
-        assert clock.seconds > 1020.0, "those after the first ones were sent as probes"
 
 
 class TestLeftAlone:
@@ -308,12 +240,6 @@ class TestLeftAlone:
         assert max(transport.timeouts[:4]) < 1001.0
         assert min(transport.timeouts[4:]) >= 1020.0
         assert await room(asked, transport) == 4  # halved, and grown again by the successes
-
-    async def test_never_longer_than_a_minute(self):
-        outcomes, clock = [HttpReply(429, b"", "1e9"), GOOD], StillClock()
-        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1], clock=clock)
-        await asked.ask(CALL, 100.0)
-        assert 1060.0 <= clock.seconds < 1062.0
 
     @pytest.mark.parametrize("header", ["1", "0", None, "soon"])
     async def test_nobody_is_lost_before_a_provider_that_takes_ten_a_second(self, header):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import aiohttp
-import pytest
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.transport.http import HttpTransport
 
-from tests.fakes.providers.faulty_http import Connection, always, faulty_http, reply
+from tests.fakes.providers.faulty_http import always, faulty_http, reply
 
 
 async def test_sends_what_it_is_given_and_returns_what_comes():
@@ -31,40 +28,6 @@ async def test_sends_what_it_is_given_and_returns_what_comes():
     assert "cookie" not in sent
 
 
-async def test_connections_are_used_again():
-    served = 0
-
-    async def behave(connection: Connection) -> None:
-        nonlocal served
-        while True:
-            served += 1
-            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-            await connection.next_request()
-
-    async with faulty_http(behave) as server:
-        transport = HttpTransport(ProviderConfiguration("p", server.url))
-        for _ in range(5):
-            await transport.post("/x", {}, b"{}", 5.0)
-        await transport.close()
-    assert (server.connections, served) == (1, 5)
-
-
-async def test_closing_closes_and_leaves_it_usable():
-    left = asyncio.Event()
-
-    async def behave(connection: Connection) -> None:
-        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        await connection.closed()
-        left.set()
-
-    async with faulty_http(behave) as server:
-        transport = HttpTransport(ProviderConfiguration("p", server.url))
-        await transport.close()
-        await transport.post("/x", {}, b"{}", 5.0)
-        await transport.close()
-        await asyncio.wait_for(left.wait(), 60)
-
-
 async def test_nothing_outlives_the_call_on_the_loop(monkeypatch):
     """One timer an attempt, and none of aiohttp's own."""
     async with faulty_http(always(reply(b"{}"))) as server:
@@ -77,12 +40,3 @@ async def test_nothing_outlives_the_call_on_the_loop(monkeypatch):
         assert isinstance(session.cookie_jar, aiohttp.DummyCookieJar)
         await transport.close()
     assert session.closed
-
-
-@pytest.mark.parametrize("timeout_s", [0.0, -1.0])
-async def test_no_time_is_a_time_out(timeout_s):
-    async with faulty_http(always(reply(b"{}"))) as server:
-        transport = HttpTransport(ProviderConfiguration("p", server.url))
-        with pytest.raises(Exception, match="has not answered within"):
-            await transport.post("/x", {}, b"{}", timeout_s)
-        await transport.close()
