@@ -13,14 +13,12 @@ import pytest
 from judged import (
     AnswerItem,
     Asking,
-    AsyncClient,
     BudgetExhausted,
     Client,
     InvalidArgument,
     Judge,
     QueryGroup,
 )
-from judged._convert.verdicts import read_reason
 from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
@@ -31,12 +29,6 @@ from tests.fakes.providers.scripted_provider import ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, script, work
 from tests.integration.server_process import ServerProcess
-
-NO_LIMIT = "must be a finite number above 0; leave it unset for no limit"
-UNPRICED = (
-    "the model has no prices on this server, so nobody can tell what it costs; leave it out, or "
-    "ask the operator to set input_per_million and output_per_million of the model"
-)
 
 
 @pytest.fixture(scope="module")
@@ -117,27 +109,6 @@ class TestEstimate:
         assert usage.output_tokens <= found.output_tokens
         assert 0 < usage.cost <= found.cost
 
-    def test_answers_that_are_not_assessable_take_nothing(self, stub: JudgeServiceStub):
-        asked = answers("empty", 1, "answer_match", "faithfulness")
-        asked.items[0].answer = " "
-        found = estimate(stub, score=asked)
-        assert (found.contexts, found.calls, found.cost) == (2, 0, 0)
-
-    def test_judges_that_ask_no_model_take_nothing(self, stub: JudgeServiceStub):
-        asked = work("free", 3)
-        asked.judge.kind = "exact"
-        found = estimate(stub, judge=asked)
-        assert (found.contexts, found.calls, found.input_tokens) == (3, 0, 0)
-        assert found.HasField("cost")
-        assert found.cost == 0
-
-    def test_without_prices_there_is_no_cost(self, stub: JudgeServiceStub):
-        asked = work("unpriced", 3)
-        asked.judge.parameters["model"].string_value = "unpriced"
-        found = estimate(stub, judge=asked)
-        assert found.calls == 3
-        assert not found.HasField("cost")
-
     def test_a_panel_takes_what_its_members_take(self, stub: JudgeServiceStub):
         asked = work("panel", 2)
         alone = estimate(stub, judge=asked)
@@ -185,13 +156,6 @@ class TestMaxCost:
         assert 0 < spent <= most
         assert 0 < len(refused) <= 30
 
-    def test_scores_are_held_to_it_too(self, stub: JudgeServiceStub):
-        asked = answers("held", 8, "answer_match")
-        asked.asking.max_cost = estimate(stub, score=asked).cost / 7
-        _, *scores, last = stub.ScoreAnswers(asked, timeout=60)
-        assert {read_reason(item.score.error.reason) for item in scores} == {"", "BUDGET"}
-        assert 0 < last.summary.usage.cost <= asked.asking.max_cost
-
 
 class TestClients:
     GROUP = QueryGroup("q", ["e"], ["one of the client's texts", "another"])
@@ -210,32 +174,6 @@ class TestClients:
             with pytest.raises(InvalidArgument, match="set input_per_million") as caught:
                 client.judge([self.GROUP], unpriced, asking=Asking(max_cost=1))
             assert caught.value.field == "asking.max_cost"
-
-    def test_many_messages_keep_one_limit(self, free: ServerProcess):
-        texts = [f"many: {n}" for n in range(1200)]
-        with Client(free.address) as client:
-            work = [QueryGroup("q", ["e"], texts)]
-            whole = client.estimate(work, "llm")
-            assert (whole.contexts, whole.calls) == (1200, 1200)
-            most = (whole.cost or 0) / 60
-            found = client.judge(work, "llm", asking=Asking(max_cost=most))
-            assert found.usage is not None
-            assert 0 < (found.usage.cost or 0) <= most
-            assert {error.reason for error in found.errors.values()} == {"BUDGET"}
-            streamed = Evaluator(client).evaluate_groups(
-                [QueryGroup("q", ["f"], texts, "1")],
-                ["mrr"],
-                "llm",
-                asking=Asking(max_cost=most),
-            )
-            assert streamed.usage is not None
-            assert 0 < (streamed.usage.cost or 0) <= most
-
-    async def test_the_asynchronous_client_gets_the_same(self, free: ServerProcess):
-        async with AsyncClient(free.address) as client:
-            assert (await client.estimate([self.GROUP], "exact")).calls == 0
-            found = await client.estimate_scores([AnswerItem("1", "q", "a")], ["helpfulness"])
-            assert found.calls == 1
 
     def test_a_used_up_day_is_an_error_of_its_own(self, provider: ScriptedProvider, tmp_path: Path):
         budget = f'[budget]\nper_day = 0.000001\nfile = "{tmp_path / "day.sqlite"}"'
@@ -291,24 +229,3 @@ class TestCommandLine:
         assert re.search(r"calls +1\n", done.stdout)
         assert re.search(r"cost +0\.\d+ EUR\n", done.stdout)
         assert provider.requests == before
-
-    @pytest.mark.parametrize(
-        ("flags", "says"),
-        [
-            (["--max-cost", "0"], f"--max-cost: {NO_LIMIT}"),
-            (["--max-cost", "nan"], f"--max-cost: {NO_LIMIT}"),
-            (
-                ["--max-cost", "1", "--judge-model", "unpriced"],
-                f"--max-cost: {UNPRICED}",
-            ),
-        ],
-    )
-    def test_refuses_limits_that_are_none(
-        self, free: ServerProcess, tmp_path: Path, flags: list[str], says: str
-    ):
-        line = {"query": "q", "expected_text": "e", "retrieved_text": "r"}
-        (tmp_path / "c.jsonl").write_text(json.dumps(line))
-        done = run_in(
-            tmp_path, "judge", "c.jsonl", "--judge", "llm", *flags, JUDGED_TARGET=free.address
-        )
-        assert (done.returncode, done.stderr) == (2, f"judged: {says}\n")

@@ -134,28 +134,6 @@ def test_a_judge_that_changes_its_mind_between_rounds_is_told(world: World, mind
     assert world.run(*RECORD, "--strict").returncode == 1
 
 
-def test_files_that_are_none_are_explained(world: World) -> None:
-    assert "there is no such file" in world.fails("canary", "check", "none.json")
-    world.fine(*RECORD)
-    history = ("--history", "contexts.jsonl")
-    assert "has no 'canary'; --history: name a file that `judged" in world.fails(*CHECK, *history)
-    for content in ("{}", '{"query": "q"}\n{"query": "r"}\n'):
-        (world.folder / "c.json").write_text(content)
-        assert "is no canary; `judged canary record` writes one" in world.fails(*CHECK)
-    lines = world.folder / "contexts.jsonl"
-    lines.write_text(lines.read_text() * 2)
-    assert "has the id 'i0' of line 1" in world.fails(*RECORD)
-
-
-def test_another_model_is_told(world: World) -> None:
-    world.fine(*RECORD)
-    path = world.folder / "c.json"
-    path.write_text(path.read_text().replace("scripted-1-2024-07-18", "scripted-1-2024-01-01"))
-    done = world.run(*CHECK, "--strict")
-    assert done.returncode == 1
-    assert "other models answer: scripted-1-2024-07-18; when it was recorded" in done.stderr
-
-
 def test_from_python(world: World, mind: Mind) -> None:
     items = [CanaryItem(f"i{n}", f"q{n}", ["e"], f"good item{n} text") for n in range(20)]
     with Client(world.server.address) as client:

@@ -196,15 +196,6 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
         assert f"judged: --stage {wrong}: {told}" in unknown.stderr
 
 
-def test_an_unknown_model_is_named_by_its_flag(tmp_path: Path, cascade_server: ServerProcess):
-    done = run_in(
-        *(tmp_path, "judge", str(DATA), "--judge", "llm", "--judge-model", "larg"),
-        JUDGED_TARGET=cascade_server.address,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("judged: --judge-model larg: language model 'larg' can't be")
-
-
 async def test_frontier_from_python(cascade_server: ServerProcess):
     truth = [place % 2 == 0 for place in range(400)]
     groups = [QueryGroup("q", ["a b c d"], ["a b c d" if yes else "x"]) for yes in truth]

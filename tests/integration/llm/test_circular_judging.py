@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, InvalidArgument, Judge
+from judged import AsyncClient, Client, InvalidArgument
 from judged.evaluation import (
     AsyncEvaluator,
     CircularJudging,
@@ -15,7 +15,6 @@ from judged.evaluation import (
     Evaluator,
     Question,
     Results,
-    check_circular,
     evaluate_answers,
 )
 
@@ -86,27 +85,6 @@ def test_a_stranger_may_judge(world: World, command: str) -> None:
     assert "the judge's model" not in world.fine(*arguments).stderr
 
 
-def test_the_same_model_is_told_as_such(world: World) -> None:
-    name(world.folder / "contexts.jsonl", "scripted-1-2024-07-18")
-    done = world.fine(*COMMANDS["judge"][1])
-    assert (
-        "the judge's model scripted-1 is that of the system, scripted-1-2024-07-18" in done.stderr
-    )
-
-
-def test_a_judge_without_a_model_judges_anything(world: World) -> None:
-    name(world.folder / "contexts.jsonl", "scripted-1")
-    assert "the judge's model" not in world.fine("judge", "contexts.jsonl").stderr
-
-
-def test_a_model_that_is_no_text_is_refused(world: World) -> None:
-    path = world.folder / "contexts.jsonl"
-    rewrite(path, lambda lines: [json.dumps({**json.loads(lines[0]), "system_model": 4})])
-    assert "contexts.jsonl:1: has 'system_model' that is not text" in world.fails(
-        "judge", str(path)
-    )
-
-
 class TestPython:
     """The Evaluators warn by themselves; others ask `check_circular`."""
 
@@ -150,11 +128,3 @@ class TestPython:
                     questions, system, ["answer_relevance"], client=client, strict=True
                 )
             assert told.value.field == "rubrics"
-
-    def test_before_any_other_call(self, world: World) -> None:
-        with Client(world.server.address) as client:
-            info = client.server_info()
-        with pytest.warns(CircularJudging):
-            check_circular(info, Judge("llm", parameters={"model": "other"}), ["scripted-9"])
-        check_circular(info, "llm", ["claude-sonnet-4-5", "gpt-5"], strict=True)
-        check_circular(info, None, "scripted-1", strict=True)  # the default asks no model

@@ -145,17 +145,6 @@ def test_replies_keep_the_schema(client: Client):
     assert found.usage.latency_s > 0
 
 
-def test_plain_replies_become_verdicts_or_abstentions(client: Client):
-    parameters = {"model": "plain", "max_tokens": 8, "temperature": 0.8}
-    found = client.judge([GROUP], Judge("llm", parameters=parameters), timeout=250)
-    assert {verdict.status for verdict in found} <= set(Status) - {Status.NOT_ASSESSABLE}
-    for verdict in found:
-        if verdict.error is not None:
-            assert verdict.error.reason in NO_REPLY_OF_USE
-    assert found.usage is not None
-    assert 6 <= found.usage.calls <= 6 * MOST_TRIES
-
-
 def test_the_dialect_of_anthropic_arrives_as_verdicts_too(client: Client):
     parameters = {"model": "by_messages", "max_tokens": 8}
     found = client.judge(
@@ -255,20 +244,3 @@ def test_answers_are_scored_by_every_form_of_rubric(llm_server: ServerProcess):
             assert json.loads(score.raw_replies[0])
         else:
             assert read_reason(score.error.reason) in NO_REPLY_OF_USE
-
-
-def test_scores_that_are_late_are_told_in_time(llm_server: ServerProcess):
-    items = [
-        scores_pb2.AnswerItem(item_id=str(n), query="q", answer=f"answer number {n}")
-        for n in range(MORE_THAN_IN_TIME)
-    ]
-    rubrics = [scores_pb2.RubricSpec(rubric="helpfulness")]
-    asked = pb.ScoreAnswersRequest(items=items, rubrics=rubrics)
-    with grpc.insecure_channel(llm_server.address) as channel:
-        # A stream that outlasts its deadline raises.
-        _, *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=IN_TIME_S)
-    assert len(scores) == MORE_THAN_IN_TIME
-    assert last.summary.rubrics[0].counts.error > 0
-    faults = [message.score.error for message in scores if message.score.HasField("error")]
-    reasons = {read_reason(fault.reason) for fault in faults}
-    assert "TIMEOUT" in reasons

@@ -87,18 +87,6 @@ def test_judge_model(world: World, command: str):
     )
 
 
-@flag("judge_samples")
-def test_judge_samples(world: World, command: str):
-    asked = asked_by(world, *COMMANDS[command], "--judge-samples", "3")
-    assert sorted(each.body["seed"] for each in asked) == [0, 0, 1, 1, 2, 2]
-
-
-@flag("judge_temperature")
-def test_judge_temperature(world: World, command: str):
-    asked = asked_by(world, *COMMANDS[command], "--judge-temperature", "0.7")
-    assert [each.body["temperature"] for each in asked] == [0.7] * 6
-
-
 @flag("judge_samples", "judge_temperature", "judge_max_tokens", "param")
 def test_what_was_typed_is_named_when_it_is_refused(world: World, command: str):
     for name, value in {"samples": "-1", "temperature": "3", "max-tokens": "0"}.items():
@@ -109,12 +97,6 @@ def test_what_was_typed_is_named_when_it_is_refused(world: World, command: str):
     assert "--param temperature: is given by --judge-temperature already" in world.fails(
         *COMMANDS[command], "--judge-temperature", "1", "--param", "temperature=1"
     )
-
-
-@flag("judge_max_tokens")
-def test_judge_max_tokens(world: World, command: str):
-    asked = asked_by(world, *COMMANDS[command], "--judge-max-tokens", "77")
-    assert [each.body["max_tokens"] for each in asked] == [77, 77]
 
 
 @flag("judge_refresh")

@@ -10,7 +10,6 @@ from pathlib import Path
 import grpc
 import pytest
 from judged import (
-    AsyncClient,
     Client,
     FailedPrecondition,
     InvalidArgument,
@@ -19,7 +18,6 @@ from judged import (
     Status,
     Verdicts,
 )
-from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -164,40 +162,6 @@ class TestVerdicts:
         for text, alone in expected.items():
             assert outcome(llm.judge([group(text)], judge())) == [alone]
 
-    def test_the_call_is_fine_even_when_every_item_failed(self, llm: Client):
-        found = llm.judge([group("broken", "error", "refuse")], judge(), timeout=8)
-        assert found.status == [Status.ERROR, Status.ERROR, Status.ABSTAINED]
-        assert found.n_ok == 0
-        assert found[1].error is not None
-        assert (found[1].error.reason, found[1].error.retryable) == ("PROVIDER_ERROR", True)
-
-    def test_other_judges_neither_vote_nor_ask(self, stub: JudgeServiceStub):
-        request = pb.BatchJudgeRequest(
-            groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["a"])], include_details=True
-        )
-        reply = stub.BatchJudge(request, timeout=60)
-        assert not reply.HasField("usage")
-        assert not reply.verdicts.agreement
-        assert not reply.verdicts.details
-
-    async def test_the_asynchronous_client_gets_the_same(self, llm_server: ServerProcess):
-        async with AsyncClient(llm_server.address) as client:
-            found = await client.judge([group("yes", "no")], judge(), include_details=True)
-            assert found.relevant == [True, False]
-            assert set(found.details) == {0, 1}
-            chunks = [
-                chunk
-                async for chunk in client.judge_stream(
-                    [[group("yes")], [group("no")]], judge(), include_details=True
-                )
-            ]
-        assert {chunk.chunk_id for chunk in chunks} == {0, 1}
-        for chunk in chunks:
-            assert chunk.verdicts is not None
-            assert chunk.verdicts.usage is not None
-            assert chunk.verdicts.usage.calls == 1
-            assert set(chunk.verdicts.details) == {0}
-
 
 class TestEvaluate:
     GROUPS = (group("no", "yes"), group("refuse", query_id="2"))
@@ -212,14 +176,6 @@ class TestEvaluate:
         assert found.usage.calls == 3
         assert found.verdicts is not None
         assert set(found.verdicts.details) == {0, 1, 2}
-
-    def test_the_evaluator_gives_the_same_numbers(self, llm: Client):
-        found = Evaluator(llm).evaluate_groups(self.GROUPS, ["mrr"], judge())
-        assert found.table["mrr"].mean == 0.5
-        assert found.usage is not None
-        assert found.usage.calls == 3
-        assert found.verdicts is not None
-        assert found.verdicts.agreement == [1, 1, 0]
 
 
 class TestDeadline:
@@ -274,16 +230,6 @@ class TestModels:
         offer = next(judge for judge in client.server_info().judges if judge.kind == "llm")
         assert "--llm-config" in offer.unavailable
 
-    def test_vectors_are_refused(self, stub: JudgeServiceStub):
-        vectors = groups_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"\0" * 4)
-        request = pb.BatchJudgeRequest(
-            groups=[groups_pb2.QueryGroup(embeddings=vectors)],
-            judge=groups_pb2.JudgeSpec(kind="llm"),
-        )
-        with pytest.raises(grpc.RpcError) as caught:
-            stub.BatchJudge(request, timeout=60)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
     def test_neither_key_nor_texts_are_logged(self, llm: Client, llm_server: ServerProcess):
         llm.judge([group("yes, and this is a canary text", "broken")], judge())
         with pytest.raises(InvalidArgument):
@@ -314,53 +260,3 @@ class TestCommandLine:
         assert "6 calls answered in 6 tries" in done.stderr
         document = json.loads((tmp_path / "out.json").read_text())
         assert document["usage"]["calls"] == 6
-
-    def test_warns_of_votes_on_both_sides(self, llm_server: ServerProcess, tmp_path: Path):
-        line = {"query": "q", "expected_text": "e", "retrieved_text": "split"}
-        (tmp_path / "c.jsonl").write_text(json.dumps(line))
-        done = run_in(
-            tmp_path,
-            *("judge", "c.jsonl", "--judge", "llm", "--judge-samples", "3", "--strict"),
-            JUDGED_TARGET=llm_server.address,
-        )
-        assert done.returncode == 1
-        assert "1 of 1 verdict has votes on both sides" in done.stderr
-
-    def test_evaluates(self, llm_server: ServerProcess, tmp_path: Path):
-        done = run_in(
-            fill(tmp_path),
-            *("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr"),
-            *("--judge", "llm", "--judge-samples", "1", "--json", "out.json"),
-            JUDGED_TARGET=llm_server.address,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "2 calls answered in 2 tries" in done.stdout
-        assert json.loads((tmp_path / "out.json").read_text())["usage"]["calls"] == 2
-
-    def test_lists_rubrics_and_models(self, llm_server: ServerProcess, tmp_path: Path):
-        done = run_in(tmp_path, "judges", JUDGED_TARGET=llm_server.address)
-        shown = ", ".join(f"{name}@1" for name in load_builtin())
-        assert f"rubrics        {shown}\n" in done.stdout
-        assert "chat models    small, locked (unavailable: " in done.stdout
-
-    @pytest.mark.parametrize(
-        ("flags", "message"),
-        [
-            (
-                ["--judge-model", "small"],
-                "--judge-model: is for --judge llm; say that too, or leave it out",
-            ),
-            (
-                ["--judge", "llm", "--judge-samples", "2", "--param", "samples=3"],
-                "--param samples: is given by --judge-samples already",
-            ),
-        ],
-    )
-    def test_names_the_flag_that_is_wrong(
-        self, llm_server: ServerProcess, tmp_path: Path, flags: list[str], message: str
-    ):
-        done = run_in(
-            fill(tmp_path), "judge", "contexts.jsonl", *flags, JUDGED_TARGET=llm_server.address
-        )
-        assert done.returncode == 2
-        assert done.stderr == f"judged: {message}\n"

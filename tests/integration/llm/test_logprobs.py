@@ -74,12 +74,6 @@ def test_the_score_is_the_probability_of_a_yes(client: Client):
     )
 
 
-def test_the_bar_alone_decides(client: Client):
-    group = QueryGroup("q", ["e"], ["0.3", "0.9"])
-    assert client.judge([group], judge(0.25)).relevant == [True, True]
-    assert client.judge([group], judge(0.95)).relevant == [False, False]
-
-
 def test_another_bar_costs_nothing(client: Client, provider: ScriptedProvider):
     group = QueryGroup("q", ["e"], ["0.41"])
     first = client.judge([group], judge())
@@ -98,12 +92,6 @@ def test_votes_and_probabilities_do_not_share_replies(client: Client, provider: 
     assert provider.requests == asked + 1
     assert votes.score == [1.0]
     assert votes.judge.scoring_key != client.judge([group], judge()).judge.scoring_key
-
-
-def test_one_reply_is_enough_at_any_temperature(client: Client, provider: ScriptedProvider):
-    asked = provider.requests
-    client.judge([QueryGroup("q", ["e"], ["0.52"])], judge(temperature=1.0))
-    assert provider.requests == asked + 1
 
 
 @pytest.mark.parametrize(

@@ -119,28 +119,6 @@ async def test_so_are_they_by_the_asynchronous_client(
     assert abs(sum(score.status is Status.OK for score in scores.scores) - in_one[1]) <= 1
 
 
-def test_so_are_they_in_streams(client: Client):
-    asking = limit_for(client, 32)
-    in_one = judged(client, asking)
-    parts = [groups()[i : i + N // MESSAGES] for i in range(0, N, N // MESSAGES)]
-    replies = list(client.judge_stream(parts, "llm", asking=asking))
-    found = [reply.verdicts for reply in replies if reply.verdicts is not None]
-    answered = sum(status == Status.OK for verdicts in found for status in verdicts.status)
-    assert abs(answered - in_one) <= 1
-
-
-def test_so_are_they_in_an_evaluation(client: Client):
-    asking = limit_for(client, 32)
-    in_one = judged(client, asking)
-    work = [
-        QueryGroup("q?", ["an expected text"], [f"retrieved {i:05}"], query_id=str(i))
-        for i in range(N)
-    ]
-    found = client.evaluate(work, ["mrr"], "llm", asking=asking, include_verdicts=True)
-    assert found.verdicts is not None
-    assert abs(sum(status == Status.OK for status in found.verdicts.status) - in_one) <= 1
-
-
 @pytest.mark.usefixtures("in_ten")
 def test_what_is_plenty_leaves_nothing_out(client: Client):
     asking = limit_for(client, 2 * N)

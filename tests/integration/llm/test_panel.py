@@ -7,12 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 from judged import Client, InvalidArgument, Judge, PanelMember, QueryGroup, Status
-from judged.v1 import groups_pb2
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
@@ -119,52 +115,6 @@ class TestVerdicts:
         assert detail.samples[0].reasoning == "sure says yes"
         assert detail.samples[1].reason == "REFUSED"
         assert detail.model == "sure-2024-07-18"
-
-    def test_the_rationale_is_that_of_a_member_that_agrees(self, server: Client):
-        judge = Judge("panel", members=[*MODELS, "token_overlap"])
-        found = server.judge([group("zzz")], judge, include_details=True)
-        assert found.relevant == [False]
-        assert found.details[0].rationale == "contrary says no"
-
-    def test_a_panel_of_lexical_judges_costs_nothing(self, server: Client):
-        found = server.judge([group("e", "f")], Judge("panel", members=["exact", "token_overlap"]))
-        assert found.relevant == [True, False]
-        assert found.agreement == [1, 1]
-        assert found.usage is None
-
-    def test_streams_and_evaluations_take_it(self, server: Client):
-        judge = Judge("panel", members=[*MODELS, "exact"])
-        (chunk,) = server.judge_stream([[group("e", "x")]], judge)
-        assert chunk.verdicts is not None
-        assert chunk.verdicts.relevant == [True, False]
-        found = server.evaluate([group("x", "e")], ["mrr"], judge)
-        assert found.table["mrr"].mean == 0.5
-        assert found.judge.kind == "panel"
-
-    def test_spans_are_judged_by_members_that_take_them(self, panel_server: ServerProcess):
-        spans = groups_pb2.GroupSpans(
-            expected=[groups_pb2.Span(file="f", start=0, end=10)],
-            retrieved=[groups_pb2.Span(file="f", start=0, end=6)],
-        )
-        members = [
-            groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="span", min_score=threshold))
-            for threshold in (0.5, 0.7)
-        ]
-        request = pb.BatchJudgeRequest(
-            groups=[groups_pb2.QueryGroup(spans=spans)],
-            judge=groups_pb2.JudgeSpec(kind="panel", profile="mean", members=members),
-        )
-        with grpc.insecure_channel(panel_server.address) as channel:
-            reply = JudgeServiceStub(channel).BatchJudge(request, timeout=10)
-        assert list(reply.verdicts.score) == pytest.approx([0.6])
-        assert list(reply.verdicts.agreement) == [0.5]
-
-
-def test_the_server_lists_the_profiles(server: Client):
-    offers = [judge for judge in server.server_info().judges if judge.kind == "panel"]
-    assert [offer.profile for offer in offers] == ["majority", "mean", "weighted"]
-    assert {offer.unavailable for offer in offers} == {""}
-    assert {offer.signature for offer in offers} == {""}
 
 
 class TestCommandLine:

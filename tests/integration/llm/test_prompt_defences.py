@@ -85,13 +85,6 @@ class TestReservedTokens:
         assert found.relevant == [True] * 3
         assert client.judge([group], Judge("exact")).flags == [Flag.NONE] * 3
 
-    def test_are_counted_by_evaluate(self, client: Client):
-        group = QueryGroup("q", ["e"], ["fine", FORGED, "also fine"], "q1")
-        for judge, n in ((Judge("llm"), 1), (Judge("exact"), 0)):
-            found = client.evaluate([group], ["mrr"], judge)
-            assert found.table.counts.verdicts is not None
-            assert found.table.counts.verdicts.flagged_reserved_tokens == n
-
     def test_warn_of_scores(self, client: Client):
         items = [AnswerItem("1", "q", "fine", contexts=["c", FORGED]), AnswerItem("2", "q", FORGED)]
         first, second = client.score_answers(items, ["context_relevance"])

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from judged import Client, Flag, Judge, QueryGroup, Status
-from judged_server.llm.config.configuration import read_configuration
-from judged_server.llm.models import ChatModels
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
@@ -37,20 +35,6 @@ class TestTheFakeOfTheDocs:
         [printed] = re.findall(r"```\n(OK .*?)```", FAKE, re.DOTALL)
         exec(program.replace("127.0.0.1:8470", fake_server.address), {})  # noqa: S102 - a page of ours
         assert capsys.readouterr().out == printed
-
-    def test_counts_tokens_and_names_itself(self, fake_server: ServerProcess):
-        with Client(fake_server.address) as client:
-            found = client.judge(
-                [QueryGroup("q", ["Paris"], ["Paris"])], Judge("llm"), include_details=True
-            )
-            [listed] = client.server_info().chat_models
-        assert found[0].detail is not None
-        assert found[0].detail.model == "scripted-1"
-        assert found[0].detail.rationale == "It names the capital."
-        assert found.usage is not None
-        assert (found.usage.calls, found.usage.attempts) == (1, 1)
-        assert found.usage.input_tokens > 50
-        assert (listed.name, listed.unavailable) == ("judge", "")
 
 
 def script(asked: Asked) -> Said:
@@ -186,10 +170,6 @@ class TestFallbacks:
         assert found.relevant == [True]
         assert found.status == [Status.OK]
 
-    def test_are_asked_only_where_they_are_configured(self, failing_server: ServerProcess):
-        [verdict] = self.ask(failing_server, "alone", seconds=3.0)
-        assert verdict.status is Status.ERROR
-
     def test_are_not_asked_about_a_reply_that_broke_its_form(
         self, failing_server: ServerProcess, provider: ScriptedProvider
     ):
@@ -208,13 +188,3 @@ class TestFallbacks:
         log = failing_server.log_text()
         assert "llm fallback" in log
         assert KEY not in log
-
-
-def test_the_file_of_the_fallback_section_is_read(tmp_path: Path):
-    section = PAGE[PAGE.index("## Fallback") :]
-    path = tmp_path / "llm.toml"
-    path.write_text(re.findall(r"```toml\n(.*?)```", section, re.DOTALL)[0])
-    keys = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "b"}
-    models = ChatModels(read_configuration(path), keys)
-    assert models.get("").card.name == "judge"
-    assert "spare" in models.get("").card.conditions

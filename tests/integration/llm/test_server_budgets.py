@@ -103,16 +103,3 @@ class TestServersBudgets:
         with sqlite3.connect(file) as db:
             ((nano,),) = db.execute("SELECT nano FROM settled").fetchall()
         assert nano > 256 * 2000  # the whole of max_tokens, and the input
-
-    def test_a_model_without_prices_stops_the_start(
-        self, provider: ScriptedProvider, tmp_path: Path
-    ):
-        budget = (
-            '[[models]]\nname = "big"\nprovider = "scripted"\nmodel = "x"\n'
-            "[budget]\nper_request = 1"
-        )
-        with (
-            pytest.raises(Exception, match="model big has no prices"),
-            budgeted_server(provider, tmp_path, budget),
-        ):
-            pass
