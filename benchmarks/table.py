@@ -85,8 +85,7 @@ ROWS = (
         "embed",
         "fp32_share_of_products",
         "the model's own products, nothing else",
-        "operations a second, fp32; "
-        "[why not more](decisions.md#0008-how-fast-fp32-can-be-on-onnx-runtime)",
+        "operations a second, fp32; [why not more](#0008-how-fast-fp32-can-be-on-onnx-runtime)",
     ),
     Row("embed", "bf16_share_of_products", "", "operations a second, bf16"),
     Row(
@@ -113,8 +112,7 @@ ROWS = (
         "wire",
         "requests_over_null_64",
         "",
-        "requests a second, 64 contexts each; "
-        "[why not more](decisions.md#0005-what-a-small-request-costs)",
+        "requests a second, 64 contexts each; [why not more](#0005-what-a-small-request-costs)",
     ),
     Row("wire", "grouped_over_naive", "one message a context", "contexts a second, as groups"),
     Row(

@@ -1,6 +1,6 @@
 """How often the judge `answer_equivalence` decides as people did, and how fast it is.
 
-Every item of the development data (data/README.md) is judged by a model that saw none of its
+Every item of the development data (docs/benchmarks.md) is judged by a model that saw none of its
 question, in ten folds; the folds are cut five times and the figures averaged. The product judges
 by its model of all items, which is what a new question meets. With these folds the figures hang
 on the data alone, so there is one sample of each.
