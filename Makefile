@@ -10,7 +10,7 @@ NODE_PACKAGES := tests/integration/node/node_modules/.package-lock.json
 LISTEN ?= 127.0.0.1:8470
 AUDIT ?=
 FUZZ ?= --seconds 64
-BENCHMARKS := equivalence guarantees canary evaluator lexical wire teams metrics readiness coverage coverage.prediction_powered coverage.labels embed semantic mixed_load overload stsb memory command_memory fanout
+BENCHMARKS := equivalence guarantees canary evaluator lexical wire metrics readiness coverage coverage.prediction_powered coverage.labels embed semantic mixed_load overload memory command_memory fanout
 
 .PHONY: setup demo test test-again test-wheel test-llm test-adapters fuzz faults soak mutation audit sbom lock lint proto docs format bench serve check-image clean
 

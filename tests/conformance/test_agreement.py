@@ -11,7 +11,7 @@ from judged_server.statistics.agreement import measure_agreement
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.quality import LabelledScores, judge_quality
 from judged_server.statistics.rank_correlation import rank_agreement
-from scipy.stats import beta, kendalltau
+from scipy.stats import kendalltau
 from sklearn import metrics as sk
 from statsmodels.stats.inter_rater import fleiss_kappa
 
@@ -140,34 +140,6 @@ def calibration_error(scores: np.ndarray, labels: np.ndarray) -> float:
         (bins == b).mean() * abs(scores[bins == b].mean() - labels[bins == b].mean())
         for b in np.unique(bins)
     )
-
-
-def test_the_bootstrap_of_cells_is_that_of_items():
-    # The same interval as resampling items one by one gives, to the noise of the resampling.
-    codes, k = rated(4)
-    codes = codes[:400, :2]
-    raters = [Rater(name, column) for name, column in zip("ab", codes.T.tolist(), strict=True)]
-    table = RatingTable([str(c) for c in range(k)], raters)
-    found = measure_agreement(table, IntervalOptions(resamples=20_000)).cohen_kappa.interval
-    rng = np.random.default_rng(0)
-    draws = []
-    for _ in range(2_000):
-        drawn = codes[rng.integers(0, len(codes), len(codes))]
-        draws.append(sk.cohen_kappa_score(drawn[:, 0], drawn[:, 1]))
-    assert found.standard_error == pytest.approx(np.std(draws, ddof=1), rel=0.06)
-    lower, upper = np.quantile(draws, [0.025, 0.975])
-    assert found.lower == pytest.approx(lower, abs=0.15 * found.standard_error + 0.004)
-    assert found.upper == pytest.approx(upper, abs=0.15 * found.standard_error + 0.004)
-
-
-def test_accept_keeps_the_clopper_pearson_bound():
-    rng = np.random.default_rng(3)
-    scores = rng.random(2_000)
-    labels = rng.random(2_000) < scores**0.3
-    bound = cascade_bounds(LabelledScores(scores, labels), scores, 0.1, 0.95)[0].accept
-    above = scores >= bound
-    errors, n = int((above & ~labels).sum()), int(above.sum())
-    assert beta.ppf(0.95, errors + 1, n - errors) <= 0.1
 
 
 def test_the_cascade_errs_as_seldom_as_it_says():

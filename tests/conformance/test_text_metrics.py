@@ -16,7 +16,6 @@ from judged.values.metrics import TextItem
 from judged_server.domain.text_form import plain_form, unread_share
 from judged_server.metrics.text.metrics import measure_texts, parse_text_metrics
 from judged_server.metrics.text.porter_stemmer import stem
-from judged_server.metrics.text.tokens import prepare, split_word
 
 from tests.conformance import prose
 
@@ -114,29 +113,6 @@ def test_long_texts_are_counted_as_short_ones_are(monkeypatch):
     long = columns(texts, names)
     for ours, same in zip(short, long, strict=True):
         np.testing.assert_array_equal(ours.values, same.values, ours.metric.name)
-
-
-def test_long_real_texts_equal_the_oracles(rouge):
-    rng = random.Random(4)
-    words = prose.words()[:6000]
-    item = TextItem(alter(words, rng), [alter(words, rng)])
-    (ours,) = columns([item], ["bleu"])
-    assert ours.values[0] == BLEU.sentence_score(item.hypothesis, item.references).score / 100
-    short = TextItem(alter(words[:700], rng), [alter(words[:900], rng)])
-    theirs = rouge.score(short.references[0], short.hypothesis)
-    for column in columns([short], ROUGES):
-        assert column.values[0] == theirs[column.metric.name].fmeasure
-
-
-def test_tokens_are_those_of_13a():
-    tokenize = pytest.importorskip("sacrebleu.tokenizers.tokenizer_13a").Tokenizer13a()
-    rng = random.Random(5)
-    texts = [odd_text(rng) for _ in range(50_000)]
-    for character in map(chr, range(0x250)):
-        texts += [character, f"a{character}b", f"1{character}2", f"{character}1", character * 2]
-    for text in texts:
-        ours = [token for word in prepare(text).split() for token in split_word(word)]
-        assert ours == tokenize(text.rstrip()).split(), repr(text)
 
 
 def test_stems_are_nltks():

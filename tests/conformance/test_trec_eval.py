@@ -3,7 +3,6 @@
 import random
 from dataclasses import dataclass
 
-import ir_measures
 import numpy as np
 import pytest
 import pytrec_eval
@@ -97,15 +96,6 @@ def ours(case: Case, names, **options):
     return values, table
 
 
-def test_the_cases_hold_what_they_should():
-    assert sum(len(case.run.keys() & case.qrels.keys()) for case in CASES) >= 300
-    for case in CASES:
-        assert case.qrels.keys() - case.run.keys()
-        assert case.run.keys() - case.qrels.keys()
-        assert any(max(docs.values()) <= 0 for docs in case.qrels.values())
-        assert any(len(set(docs.values())) < len(docs) for docs in case.run.values())
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_every_value_of_every_topic_equals_trec_eval(case):
     values, table = ours(case, THEIRS)
@@ -160,27 +150,6 @@ def test_complete_counts_missing_topics_as_zero(case):
         assert column.mean == pytest.approx(total / len(case.qrels), abs=1e-9)
         missing = case.qrels.keys() - case.run.keys()
         assert {values[column.name][topic] for topic in missing} == {0.0}
-
-
-@pytest.mark.parametrize("case", CASES[:2])
-def test_means_equal_those_of_ir_measures(case):
-    pairs = {
-        "ndcg@10": ir_measures.nDCG @ 10,
-        "ap@100": ir_measures.AP @ 100,
-        "ap": ir_measures.AP,
-        "mrr": ir_measures.RR,
-        "precision@5": ir_measures.P @ 5,
-        "recall@20": ir_measures.R @ 20,
-        "hit_rate@3": ir_measures.Success @ 3,
-        "r_precision": ir_measures.Rprec,
-        "bpref": ir_measures.Bpref,
-        "infap": ir_measures.infAP,
-    }
-    # ir_measures reports topics that the run lacks as 0, as trec_eval -c does.
-    _, table = ours(case, pairs, complete=True)
-    theirs = ir_measures.pytrec_eval.calc_aggregate(pairs.values(), case.qrels, case.run)
-    for column in table.columns:
-        assert column.mean == pytest.approx(theirs[pairs[column.name]], abs=1e-9)
 
 
 def test_exponential_gains_equal_linear_ones_of_the_transformed_grades():

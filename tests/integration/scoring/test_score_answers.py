@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import grpc
 import pytest
 from judged._transport.status import to_error
@@ -53,15 +51,6 @@ class TestScores:
         assert summary.usage.calls == sum(each.usage.calls for each in scores.values()) == 8
         assert summary.usage.cost > 0
 
-    def test_nothing_was_kept_of_the_replies_unless_asked_for(self, stub: JudgeServiceStub):
-        asked = request([item()], spec("helpfulness", samples=2))
-        (score,) = scored(stub, asked)[0].values()
-        assert score.raw_replies == []
-        asked.include_replies = True
-        (score,) = scored(stub, asked)[0].values()
-        said = [{"reasoning": "so it is", "score": 0.9}] * 2
-        assert [json.loads(raw) for raw in score.raw_replies] == said
-
     def test_the_bar_is_the_rubrics_own_or_the_requests(self, stub: JudgeServiceStub):
         own = score_of(stub, item(), spec("helpfulness"))
         by_own = judge_of(stub, spec("helpfulness"))
@@ -84,11 +73,6 @@ class TestScores:
         assert score_of(stub, item(answer="split"), spec("helpfulness", 0.6, samples=3)).passed
         tie = score_of(stub, item(answer="split"), spec("helpfulness", samples=2))
         assert outcome(tie) == ("ABSTAINED", "NO_QUORUM")
-
-    def test_a_temperature_makes_three_samples(self, stub: JudgeServiceStub):
-        assert score_of(stub, item(), spec("helpfulness", temperature=0.5)).samples == 3
-        one = score_of(stub, item(), spec("helpfulness", temperature=0.5, samples=1))
-        assert one.samples == one.usage.calls == 1
 
     def test_items_that_are_alike_are_asked_about_once(
         self, stub: JudgeServiceStub, provider: ScriptedProvider
@@ -151,15 +135,6 @@ class TestDimensions:
             "|weights:relevance=0.75,completeness=0.25,accuracy=0,"
             in judge_of(stub, rubric).signature
         )
-
-    def test_without_contexts_two_are_not_assessable(self, stub: JudgeServiceStub):
-        score = score_of(stub, item(contexts=[" "]), spec("answer_quality"))
-        assert score.score == pytest.approx((0.9 + 0.8 + 0.8) / 3)
-        unset = {each.name for each in score.dimensions if not each.HasField("score")}
-        assert unset == {"accuracy", "source_attribution"}
-        assert sum(each.weight for each in score.dimensions) == pytest.approx(1)
-        (warning,) = score.warnings
-        assert "accuracy, source_attribution" in warning
 
     def test_nothing_is_asked_when_nothing_could_be_weighed(
         self, stub: JudgeServiceStub, provider: ScriptedProvider
@@ -246,13 +221,6 @@ class TestClaims:
             assert score.usage.cost == 0
         assert provider.requests == before
 
-    def test_replies_are_those_of_both_steps_in_order(self, stub: JudgeServiceStub):
-        asked = request([item(answer="One. Two")], spec("faithfulness"), include_replies=True)
-        (score,) = scored(stub, asked)[0].values()
-        first, *checks = map(json.loads, score.raw_replies)
-        assert first == {"claims": ["One", "Two"]}
-        assert [check["evidence"] for check in checks] == ["on One", "on Two"]
-
 
 class TestRefusals:
     def refused(self, stub: JudgeServiceStub, asked: pb.ScoreAnswersRequest):
@@ -260,42 +228,8 @@ class TestRefusals:
             list(stub.ScoreAnswers(asked, timeout=20))
         return to_error(caught.value, "here")
 
-    def test_an_unknown_rubric_is_answered_with_those_there_are(self, stub: JudgeServiceStub):
-        error = self.refused(stub, request([item()], spec("helpfullness")))
-        assert (error.code, error.reason) == ("NOT_FOUND", "UNKNOWN_RUBRIC")
-        assert "helpfulness" in error.message
-        assert "retrieval_match" not in error.message
-
-    def test_a_rubric_of_two_texts_is_no_rubric_of_answers(self, stub: JudgeServiceStub):
-        error = self.refused(stub, request([item()], spec("helpfulness"), spec("retrieval_match")))
-        assert (error.code, error.field) == ("INVALID_ARGUMENT", "rubrics[1].rubric")
-        assert "judge llm" in error.message
-
-    def test_an_unknown_model_is_a_failed_precondition(self, stub: JudgeServiceStub):
-        error = self.refused(stub, request([item()], spec("helpfulness", model="gpt")))
-        assert (error.code, error.reason) == ("FAILED_PRECONDITION", "PROVIDER_NOT_CONFIGURED")
-        assert "small" in error.message
-
     def test_without_a_model_the_next_step_is_named(self, server_address: str):
         with grpc.insecure_channel(server_address) as channel:
             error = self.refused(JudgeServiceStub(channel), request([item()], spec("helpfulness")))
         assert error.code == "FAILED_PRECONDITION"
         assert "--llm-config" in error.message
-
-
-class TestServerInfo:
-    def test_lists_the_judge_and_what_rubrics_read(self, stub: JudgeServiceStub):
-        info = stub.GetServerInfo(pb.GetServerInfoRequest())
-        (offer,) = (judge for judge in info.judges if judge.kind == "answers")
-        assert {parameter.name for parameter in offer.parameters} == {
-            "model",
-            "samples",
-            "temperature",
-            "max_tokens",
-            "max_context_tokens",
-        }
-        assert offer.signature.startswith("answers|")
-        rubrics = {rubric.rubric: rubric for rubric in info.rubrics}
-        assert rubrics["faithfulness"].form == "claims"
-        assert list(rubrics["helpfulness"].fields) == ["query", "answer"]
-        assert rubrics["answer_quality"].dimensions["relevance"] == 1

@@ -193,42 +193,12 @@ class TestCommandLine:
         assert asked() == 2
 
     @pytest.mark.parametrize(
-        ("answers", "message"),
-        [
-            ('{"query": "q", "answer": "a"}\n{"query": "q"}', "answers.jsonl:2: has no 'answer'"),
-            ('{"query": "q", "answer": 3}', "answers.jsonl:1: has 'answer' that is not text"),
-            ('{"query": "q", "answer": "a", "contexts": "c"}', ":1: has 'contexts' that is not a"),
-            ("{", "answers.jsonl:1: is not JSON"),
-            ("", "answers.jsonl: holds nothing to score; write lines of {query, answer}"),
-            (
-                '{"id": 1, "query": "q", "answer": "a"}\n\n{"id": "1", "query": "", "answer": ""}',
-                "answers.jsonl:3: item '1' was on line 1 already",
-            ),
-            (
-                json.dumps({"query": "q", "answer": "a"})
-                + "\n"
-                + json.dumps({"query": "q", "answer": "x" * (1 << 21)}),
-                "answers.jsonl:2: 'answer': ",
-            ),
-        ],
-    )
-    def test_names_the_line_that_is_wrong(
-        self, run_here: Run, llm_server: ServerProcess, tmp_path: Path, answers: str, message: str
-    ):
-        (tmp_path / "answers.jsonl").write_text(answers)
-        status, said = run_here("--rubric", "helpfulness", folder=tmp_path, server=llm_server)
-        assert status == 2
-        assert message in said
-        assert len(said.splitlines()) == 1
-
-    @pytest.mark.parametrize(
         ("flags", "message"),
         [
             (
                 ["--rubric", "helpfulnes"],
                 "--rubric helpfulnes: no rubric has this id; this server scores",
             ),
-            (["--rubric", "helpfulnes"], "did you mean helpfulness?"),
             (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is given twice"),
             (
                 ["--rubric", "helpfulness", "--min-score", "faithfulness=1"],
@@ -238,20 +208,13 @@ class TestCommandLine:
                 ["--rubric", "helpfulness", "--min-score", "high"],
                 "--min-score high: the threshold of",
             ),
-            (["--rubric", "helpfulness", "--min-score", "7"], "--min-score: "),
-            (["--rubric", "helpfulness", "--judge-samples", "99"], "--judge-samples: "),
             (["--rubric", "helpfulness", "--judge-temperature", "9"], "--judge-temperature: "),
             (["--rubric", "helpfulness", "--param", "temperature=9"], "--param temperature: must"),
-            (["--rubric", "helpfulness", "--judge-model", "gpt"], "this server knows small"),
-            (["--rubric", "helpfulness", "--param", "seed=1"], "--param seed: no such parameter"),
             (
                 ["--rubric", "helpfulness", "--param", "samples=1", "--judge-samples", "1"],
                 "--param samples: is given by --judge-samples already",
             ),
             (["--rubric", "helpfulness", "--weights", "a=1"], "--weights: no rubric of helpful"),
-            (["--rubric", "answer_quality", "--weights", "a=1"], "--weights: no rubric has all of"),
-            (["--rubric", "answer_quality", "--weights", "accuracy"], "--weights accuracy: write"),
-            (["--rubric", "answer_quality", "--weights", "accuracy=0"], "--weights: "),
             (
                 ["--rubric", "helpfulness", "--judge-refresh", "--cache-only"],
                 "exclude each other",
@@ -265,10 +228,3 @@ class TestCommandLine:
         assert status == 2
         assert message in said
         assert len(said.splitlines()) == 1
-
-    def test_a_server_without_models_says_what_to_do(self, server_address: str, folder: Path):
-        done = run_in(
-            folder, "score", "answers.jsonl", "--rubric", "helpfulness", "--target", server_address
-        )
-        assert done.returncode == 2
-        assert "--llm-config" in done.stderr

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from judged import (
     AnswerItem,
-    Asking,
     AsyncClient,
-    CacheMode,
     Client,
-    FailedPrecondition,
     InvalidArgument,
     Judge,
     NotFound,
     QueryGroup,
-    Rubric,
     ScoredAnswers,
-    Status,
 )
 
-from tests.fakes.providers.scripted_provider import ScriptedProvider
 from tests.integration.server_process import ServerProcess
 
 
@@ -61,34 +53,10 @@ class TestClients:
         assert relevance.mean == pytest.approx(sum(good) / 28)
         assert parts.usage.cached == 56  # what was refused is never kept
 
-    def test_claims_dimensions_and_replies(self, llm: Client):
-        found = llm.score_answers(
-            [AnswerItem("x", "q", "one. false", contexts=["c"])],
-            ["faithfulness", Rubric("answer_quality", weights={"accuracy": 3, "coherence": 1})],
-            include_replies=True,
-        )
-        faithful, quality = found
-        assert [c.verdict.name for c in faithful.claims] == ["SUPPORTED", "CONTRADICTED"]
-        assert (faithful.score, faithful.passed) == (0.5, False)
-        assert quality.score == pytest.approx((3 * 0.9 + 0.8) / 4)
-        assert quality.reported_overall == 0.5
-        weights = {d.name: d.weight for d in quality.dimensions}
-        assert (weights["accuracy"], weights["coherence"]) == (0.75, 0.25)
-        assert json.loads(quality.raw_replies[0])["reasoning"] == "weighed"
-        assert quality.judge is not None
-        assert quality.judge.kind == "answers"
-
     def test_an_error_names_the_item_of_the_whole(self, llm: Client):
         some = [*items(5, "c" * 500_000), AnswerItem("", "q", "a")]
         with pytest.raises(InvalidArgument, match=r"^items\[5\]\.item_id"):
             llm.score_answers(some, ["answer_relevance"])
-
-    def test_unknown_rubrics_and_models_are_refused(self, llm: Client):
-        with pytest.raises(NotFound) as caught:
-            llm.score_answers(items(1), ["answer_relevanse"])
-        assert caught.value.reason == "UNKNOWN_RUBRIC"
-        with pytest.raises(FailedPrecondition, match="small"):
-            llm.score_answers(items(1), [Rubric("answer_relevance", parameters={"model": "x"})])
 
     async def test_a_version_is_pinned(self, llm_server: ServerProcess, llm: Client):
         pinned, other = ["helpfulness@1", "answer_relevance"], ["helpfulness@2"]
@@ -106,17 +74,3 @@ class TestClients:
         assert llm.estimate(group, Judge("llm", parameters=by)).calls == 1
         with pytest.raises(InvalidArgument, match="retrieval_match@1"):
             llm.estimate(group, Judge("llm", parameters={"rubric": "retrieval_match@2"}))
-
-    def test_cache_only(self, llm: Client, provider: ScriptedProvider):
-        fresh = [AnswerItem("x", "never asked", "fine")]
-
-        def asked() -> int:
-            return sum("never asked" in each.user for each in provider.asked)
-
-        only = Asking(CacheMode.ONLY)
-        found = llm.score_answers(fresh, ["helpfulness"], asking=only)
-        assert found.errors[0].reason == "NOT_CACHED"
-        assert asked() == 0
-        llm.score_answers(fresh, ["helpfulness"])
-        assert llm.score_answers(fresh, ["helpfulness"], asking=only)[0].status is Status.OK
-        assert asked() == 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AnswerItem, Asking, Client, InvalidArgument, Rubric, Status
+from judged import AnswerItem, Asking, Client, InvalidArgument, Status
 from judged.evaluation import score_by_panel
 
 from tests.integration.cli_process import lines_of, run_in
@@ -77,12 +77,6 @@ def test_scores_are_combined(client: Client, combine: str, scores: list[float], 
     assert judge.signature.startswith(f"score_panel|combine:{combine}|members:")
 
 
-def test_reasoning_is_that_of_a_member_who_agrees(client: Client):
-    found = score_by_panel(ITEMS[1:2], ["helpfulness"], ["strict", "lenient", "middle"],
-                           client=client, combine="vote")  # fmt: skip
-    assert found.scores.scores[0].reasoning == "lenient"
-
-
 def test_a_tie_is_no_score(client: Client):
     found = score_by_panel(
         ITEMS[1:2], ["helpfulness"], ["strict", "lenient"], client=client, combine="vote"
@@ -95,35 +89,6 @@ def test_a_limit_on_cost_is_shared(client: Client):
         score_by_panel(
             ITEMS[:1], ["helpfulness"], list(SCORES), client=client, asking=Asking(max_cost=-1)
         )
-
-
-@pytest.mark.parametrize(
-    ("models", "how", "message"),
-    [
-        (["strict"], {}, "must name 2 to 16 models, not 1"),
-        (["strict", "strict"], {}, "names a model twice"),
-        (["strict", "middle"], {"combine": "max"}, "must be one of mean, median, vote"),
-        (["strict", "middle"], {"rubrics": [Rubric("helpfulness", model="strict")]}, "names a m"),
-    ],
-)
-def test_what_is_wrong_is_named(
-    client: Client, models: list[str], how: dict[str, object], message: str
-):
-    given = {"rubrics": ["helpfulness"], "combine": "mean", **how}
-    with pytest.raises(InvalidArgument, match=message):
-        score_by_panel(
-            ITEMS,
-            given["rubrics"],
-            models,
-            client=client,
-            combine=given["combine"],
-        )
-
-
-def test_a_calibration_is_of_one_model(client: Client):
-    calibrated = Rubric("helpfulness", calibration="mine")
-    with pytest.raises(InvalidArgument, match=r"rubrics\[0\].calibration: is that of one model"):
-        score_by_panel(ITEMS, [calibrated], ["strict", "middle"], client=client)
 
 
 MEMBERS = [word for model in SCORES for word in ("--member", model)]
@@ -163,28 +128,3 @@ def test_the_command_scores_by_a_panel(client: Client, folder: Path):
     assert f"judge {signature}" in done.stdout
     again = run_in(folder, *command, "--estimate", JUDGED_TARGET=client.target)
     assert re.search(r"^contexts +12$", again.stdout, re.MULTILINE)  # of all members
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--combine", "vote"], "--combine vote: is for a panel; name its models by --member"),
-        (["--member", "strict"], "--member strict: a panel has 2 to 16 models, not 1; for one"),
-        (["--member", "strict"] * 2, "--member strict: is given twice; it would count twice"),
-        ([*MEMBERS, "--judge-model", "strict"], "--member: takes the place of --judge-model"),
-        ([*MEMBERS, "--member", "stric"], "--member stric: no language model is called that; this"),
-        ([*MEMBERS, "--calibration", "x"], "--calibration: is that of one model's scores"),
-        ([*MEMBERS, "--trace", "t.jsonl"], "--member: a trace keeps the scores of one model"),
-        ([*MEMBERS, "--judge", "none"], "--member: a trace keeps the scores of one model"),
-    ],
-)
-def test_flags_that_do_not_fit_are_named(
-    client: Client, folder: Path, flags: list[str], message: str
-):
-    done = run_in(
-        folder,
-        *("score", "answers.jsonl", "--rubric", "helpfulness", *flags),
-        JUDGED_TARGET=client.target,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"judged: {message}")

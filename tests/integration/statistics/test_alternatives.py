@@ -71,27 +71,6 @@ def test_all_commands_read_them_as_alternatives(folder: Path, server_address: st
     assert metric["mean"] == pytest.approx(relevant / 293)
 
 
-def test_a_trace_of_them_replays(folder: Path, server_address: str):
-    there = {"JUDGED_TARGET": server_address}
-    run_in(folder, "judge", "lines.jsonl", "--trace", "t.jsonl", "--output", "a", **there)
-    done = run_in(
-        *(folder, "judge", "lines.jsonl", "--judge", "none", "--trace", "t.jsonl"),
-        *("--output", "b"),
-        **there,
-    )
-    assert done.returncode == 0, done.stderr
-    first, again = (lines_of((folder / name).read_text()) for name in ("a", "b"))
-    for line in (*first, *again):
-        line.pop("source")
-    assert first == again
-
-
-def test_labels_of_another_name_are_asked_for(folder: Path, server_address: str):
-    done = run_in(folder, "calibrate", "lines.jsonl", JUDGED_TARGET=server_address)
-    assert done.returncode == 2
-    assert "--label-field" in done.stderr
-
-
 def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(
     tmp_path: Path, server_address: str
 ):

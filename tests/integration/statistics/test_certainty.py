@@ -10,15 +10,11 @@ import pytest
 from judged import (
     AsyncClient,
     Client,
-    DeadlineExceeded,
-    GainRanking,
-    GainRankings,
     IntervalMethod,
     IntervalOptions,
     InvalidArgument,
     MetricOptions,
     MetricTable,
-    PerQueryValues,
     TrecRankings,
     Unjudged,
 )
@@ -101,74 +97,6 @@ def test_split_requests_give_what_one_would(client, unjudged, method):
     same(client.compute_metrics(METRICS, LONG, options, metadata=METADATA), whole)
 
 
-@pytest.mark.parametrize("unjudged", [None, *Unjudged])
-@pytest.mark.parametrize("per_query", [False, True])
-def test_split_requests_that_ask_for_means_give_what_one_would(client, unjudged, per_query):
-    options = MetricOptions(unjudged=unjudged, per_query=per_query, complete=per_query)
-    whole = client.compute_metrics(METRICS, TREC, options)
-    same(client.compute_metrics(METRICS, LONG, options), whole)
-
-
-def test_both_clients_give_the_same(server_address, client):
-    ids = ["x" * 100_000 + str(i) for i in range(20)]  # two messages
-    gains = GainRankings([GainRanking(query_id, [1.0, 0.0], [1.0] * 3) for query_id in ids])
-    metadata = {query_id: {"k": str(i % 3)} for i, query_id in enumerate(ids)}
-    options = MetricOptions(interval=IntervalOptions(), slice_by=["k"])
-
-    async def ask() -> MetricTable:
-        async with AsyncClient(server_address) as other:
-            return await other.compute_metrics(["ap"], gains, options, metadata=metadata)
-
-    table = client.compute_metrics(["ap"], gains, options, metadata=metadata)
-    assert asyncio.run(ask()) == table
-    assert "all 20 values are equal" in " ".join(table["ap"].interval.warnings)
-
-
-@pytest.mark.parametrize("measured", [TREC, LONG], ids=["one message", "many"])
-def test_metadata_of_an_unknown_query_is_refused(client, measured):
-    with pytest.raises(InvalidArgument) as caught:
-        client.compute_metrics(["ap"], measured, metadata={"q0": {}, "nobody": {"k": "v"}})
-    assert caught.value.field == "metadata[1].query_id"
-
-
-def test_text_that_can_not_be_sent_is_named(client):
-    for metadata, path in (
-        ({"q0": {"k": "\ud800"}}, 'metadata[0].metadata["k"]'),
-        ({"\ud800": {}}, "metadata[0].query_id"),
-    ):
-        with pytest.raises(InvalidArgument) as caught:
-            client.compute_metrics(["ap"], TREC, metadata=metadata)
-        assert caught.value.field == path
-    with pytest.raises(InvalidArgument) as caught:
-        client.compute_metrics(["ap"], TREC, MetricOptions(slice_by="type"))
-    assert caught.value.field == "options.slice_by"
-
-
-def test_the_server_answers_while_it_resamples(client: Client, server_address: str):
-    """20,000 queries, 2,000 times: on the event loop nothing else would be answered meanwhile."""
-    n = 20_000
-    values = PerQueryValues(
-        [str(i) for i in range(n)], [[RNG.random() for _ in range(n)] for _ in range(4)]
-    )
-    options = MetricOptions(interval=IntervalOptions(resamples=2_000))
-
-    async def ask() -> int:
-        answered = 0
-        async with AsyncClient(server_address) as other:
-            work = asyncio.create_task(
-                other.compute_metrics(["ap", "mrr", "recall", "f1"], values, options)
-            )
-            await asyncio.sleep(0)
-            while not work.done():
-                await other.server_info()
-                answered += 1
-            table = await work
-        assert table["ap"].interval is not None
-        return answered
-
-    assert asyncio.run(ask()) > 10
-
-
 def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_address: str):
     run = {q: TREC.run.get(q, {}) for q in reversed(list(TREC.qrels))}
     run["q70"] = ["d1", "d2", "d1"]
@@ -187,8 +115,3 @@ def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_add
             with pytest.raises(InvalidArgument) as caught:
                 call()
             assert caught.value.field == "trec.run[9].document_ids[2]"
-
-
-def test_one_deadline_holds_for_all_parts(client: Client):
-    with pytest.raises(DeadlineExceeded):
-        client.compute_metrics(["ap"], LONG, timeout=0.001)

@@ -8,21 +8,15 @@ from pathlib import Path
 
 import pytest
 from judged import (
-    AsyncClient,
     Client,
-    CompareOptions,
     DocumentRankings,
-    GainRanking,
-    GainRankings,
-    InvalidArgument,
     JudgedRanking,
     JudgedRankings,
     MetricOptions,
-    PerQueryValues,
     TrecRankings,
 )
 
-from tests.integration.cli_process import fill, run_in
+from tests.integration.cli_process import run_in
 
 TOPICS = [str(topic) for topic in range(1, 31)]
 CHANCE = random.Random(4)
@@ -78,15 +72,6 @@ class TestKindsOfRelevance:
         direct = client.compare_runs(METRICS, DOCUMENTS, qrels=QRELS)
         assert found.comparisons == direct.comparisons
 
-    def test_gains(self, client: Client):
-        runs = {
-            name: GainRankings([GainRanking(str(q), [gain, 1.0], [1.0, 1.0]) for q in range(5)])
-            for name, gain in (("a", 0.0), ("b", 1.0))
-        }
-        made = client.compare_runs(["precision@1"], runs).comparisons[0]
-        assert (made.wins, made.losses, made.ties) == (5, 0, 0)
-        assert made.permutation.p_value == 2 / 32
-
     def test_verdicts_leave_out_what_is_unsettled(self, client: Client):
         shape = [JudgedRanking(str(q), 1, 1) for q in range(4)]
         runs = {
@@ -96,21 +81,6 @@ class TestKindsOfRelevance:
         made = client.compare_runs(["precision@1"], runs).comparisons[0]
         assert made.n == 3
         assert any("1 query left out" in warning for warning in made.warnings)
-
-    async def test_the_asynchronous_client_does_the_same(self, server_address: str, client: Client):
-        asked = CompareOptions(permutations=500, seed=3, max_moved=2, difference=0.05)
-        async with AsyncClient(server_address) as ours:
-            found = await ours.compare_runs(METRICS, DOCUMENTS, MetricOptions(), asked, qrels=QRELS)
-        assert found == client.compare_runs(METRICS, DOCUMENTS, MetricOptions(), asked, qrels=QRELS)
-        assert found.signature == "permutations:500|seed:3|v1"
-        assert len(found.comparisons[0].moved) == 2
-        assert found.comparisons[0].power.queries_needed > 30
-
-    def test_a_fault_of_a_run_is_named_by_its_path(self, client: Client):
-        runs = {"a": PerQueryValues(["1", "2"], [[0.1, 0.2]]), "b": PerQueryValues(["1"], [[0.1]])}
-        with pytest.raises(InvalidArgument, match="needs at least 2") as caught:
-            client.compare_runs(["ap"], runs)
-        assert caught.value.field == "runs[1]"
 
 
 @pytest.fixture
@@ -158,34 +128,6 @@ class TestCommand:
         assert ours["comparisons"] == theirs["comparisons"]
         assert ours["runs"]["bm25"]["file"] == "bm25.json"
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (["bm25.run"], "a comparison needs at least two runs"),
-            (["bm25.run", "dense.run"], "for TREC runs name their judgements with --qrels"),
-            (["bm25.run", "dense.run", "--qrels", "qrels.txt"], "name at least one --metric"),
-            (["bm25.run", "nope.run", "--qrels", "qrels.txt", "-m", "ap"], "no such file"),
-            (
-                [
-                    "bm25.run",
-                    "dense.run",
-                    "--qrels",
-                    "qrels.txt",
-                    "-m",
-                    "ap",
-                    "--permutations",
-                    "1",
-                ],
-                "--permutations: must lie in 100 to 1000000",
-            ),
-        ],
-    )
-    def test_says_in_one_line_what_to_do(self, arguments, message, judged):
-        done = judged("compare", *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert message in done.stderr
-        assert done.stderr.count("\n") == 1
-
     def test_another_way_of_measuring_is_refused_unless_allowed(self, judged):
         for name, flags in (("bm25", []), ("dense", ["--complete"])):
             measured = ("metrics", "--qrels", "qrels.txt", "--run", f"{name}.run")
@@ -217,28 +159,3 @@ class TestGates:
         assert "ndcg@10" in worse.stdout
         outcomes = json.loads((folder / "out.json").read_text())["gates"]
         assert [gate["passed"] for gate in outcomes] == [False, False]
-
-    def test_evaluate_takes_a_bar_and_a_gate(self, judged, folder):
-        fill(folder)
-        evaluate = ("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr")
-        flags = ("--judge", "token_overlap", "--min-score", "0.5")
-        done = judged(*evaluate, *flags, "--min-score", "mrr=0.1")
-        assert done.returncode == 0, done.stderr
-        assert "min_score:0.5" in done.stdout
-        done = judged(*evaluate, *flags, "--min-score", "mrr=0.99")
-        assert done.returncode == 1
-        assert "below --min-score mrr=0.99" in done.stderr
-
-    def test_evaluate_holds_negatives_against_their_gate(self, judged, folder):
-        fill(folder)
-        dataset = json.loads((folder / "dataset.json").read_text())
-        evaluate = ("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr")
-        flags = ("--judge", "token_overlap", "--max-negatives", "0")
-        done = judged(*evaluate, *flags)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "has no negative_answers" in done.stderr
-        for negative, status in (("vector databases store embeddings", 1), ("nobody says this", 0)):
-            dataset["queries"][0]["negative_answers"] = [negative]
-            (folder / "dataset.json").write_text(json.dumps(dataset))
-            done = judged(*evaluate, *flags)
-            assert done.returncode == status, done.stderr

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from judged import (
-    AsyncClient,
     Client,
     GainRanking,
     GainRankings,
@@ -92,19 +91,6 @@ def test_parts_give_the_same_correction_as_one_message(client: Client, per_query
         assert one.per_query_lower == other.per_query_lower
         assert one.per_query_upper == other.per_query_upper
         assert bool(other.per_query_upper) == per_query
-
-
-async def test_the_asynchronous_client_says_the_same(client: Client, server_address: str):
-    whole = rankings()
-    values = human(whole)
-    expected = client.compute_metrics(METRICS, whole, human_values=values)
-    async with AsyncClient(server_address) as other:
-        assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
-        long = rankings(prefix=LONG)
-        parts = await other.compute_metrics(METRICS, long, human_values=human(long))
-        assert parts["ap"].corrected is not None
-        assert expected["ap"].corrected is not None
-        assert parts["ap"].corrected.corrected == expected["ap"].corrected.corrected
 
 
 @pytest.mark.parametrize("prefix", ["", LONG], ids=["one message", "many"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, IntervalOptions, InvalidArgument, PairedComparison
+from judged import Client, IntervalOptions, InvalidArgument
 from judged.evaluation import CandidateAnswer, compare_answers
 
 from tests.integration.cli_process import run_in
@@ -98,12 +98,6 @@ def test_an_empty_answer_loses_without_a_call_and_refusals_are_left_out(client: 
         compare_answers(answers(2, "lost")[3:], client=client)
 
 
-async def test_the_asynchronous_client_ranks_alike(comparing_server: ServerProcess, client: Client):
-    comparisons = [PairedComparison(str(q), "a", "b", q % 2) for q in range(4)]
-    async with AsyncClient(comparing_server.address) as other:
-        assert await other.rank_systems(comparisons, FEW) == client.rank_systems(comparisons, FEW)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     lines = [
@@ -136,38 +130,3 @@ def test_an_estimate_and_a_limit_hold(folder: Path, comparing_server: ServerProc
     done = run_in(folder, "rank", "answers.jsonl", "--max-cost", "1e-9", **target)
     assert done.returncode == 2  # all 24 comparisons failed
     assert "24 scores missing: BUDGET" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("lines", "flags", "message"),
-    [
-        ([("1", "q", "a", "x")], (), "holds no two systems"),
-        ([("1", "q", "a", "x")] * 2, (), ":2: is a second answer of 'a'"),
-        ([("1", "q", "a", "x"), ("1", "p", "b", "x")], (), ":2: has another query"),
-        (
-            [("1", "q", "a", "x"), ("1", "q", "b", "x")],
-            ("--rubric", "helpfulness"),
-            "shows no two answers",
-        ),
-        ([("1", "q", "a", "x"), ("2", "p", "b", "x")], (), "nothing to compare"),
-        (
-            [("1", "q")],
-            (),
-            ':1: has no \'system\'; write a line for each system\'s answer: {"query_id": "q1", ',
-        ),
-        ([("1", "q", "a")], (), ":1: has no 'answer'; write a line for each system's answer: {"),
-    ],
-)
-def test_says_what_to_do(
-    tmp_path: Path,
-    comparing_server: ServerProcess,
-    lines: list[tuple[str, ...]],
-    flags: tuple[str, ...],
-    message: str,
-):
-    fields = ("query_id", "query", "system", "answer")
-    named = [dict(zip(fields, line, strict=False)) for line in lines]
-    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, named)))
-    done = run_in(tmp_path, "rank", "answers.jsonl", *flags, JUDGED_TARGET=comparing_server.address)
-    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-    assert done.stderr.count("\n") == 1

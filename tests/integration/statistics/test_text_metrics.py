@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from judged import AsyncClient, Client, DeadlineExceeded, IntervalOptions, InvalidArgument, TextItem
+from judged import Client, DeadlineExceeded, IntervalOptions, InvalidArgument, TextItem
 
 NAMES = ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
 ITEMS = [
@@ -38,19 +38,6 @@ def test_one_message_and_many_give_the_same(client: Client):
     with pytest.raises(InvalidArgument) as caught:
         client.compute_text_metrics(NAMES, bad)
     assert caught.value.field == "items[62].references"
-
-
-@pytest.mark.parametrize("items", [ITEMS, [*LONG, *ITEMS]], ids=["one message", "many"])
-async def test_both_clients_agree(client: Client, server_address: str, items: list[TextItem]):
-    whole = client.compute_text_metrics(NAMES, items)
-    async with AsyncClient(server_address) as other:
-        assert await other.compute_text_metrics(NAMES, items) == whole
-
-
-def test_the_server_lists_its_text_metrics(client: Client):
-    listed = client.server_info().text_metrics
-    assert [metric.name for metric in listed] == NAMES
-    assert all(metric.description and metric.reference for metric in listed)
 
 
 def test_long_work_ends_with_its_call(client: Client):

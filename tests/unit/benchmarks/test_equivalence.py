@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.equivalence.data import calibration_error, kappa, load
+from benchmarks.equivalence.data import load
 from benchmarks.equivalence.train import CLIP, fit
 
 
@@ -38,11 +38,3 @@ def test_no_question_is_in_two_folds() -> None:
     assert len(set(zip(items.questions.tolist(), folds.tolist(), strict=True))) == 965
     of_both = set(items.questions[items.files == 0]) & set(items.questions[items.files == 1])
     assert len(of_both) == 49
-
-
-def test_kappa_and_calibration_error() -> None:
-    verdicts = np.array([True, True, False, False, True])
-    labels = np.array([True, False, False, False, True])
-    assert kappa(verdicts, labels) == np.float64((0.8 - 0.48) / 0.52)
-    sure = np.array([1.0, 1.0, 0.0, 0.0, 1.0])
-    assert calibration_error(sure, labels) == 0.2

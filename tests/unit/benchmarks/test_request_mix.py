@@ -1,36 +1,9 @@
 """The notation of mixes, and that requests are what it says."""
 
-import argparse
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged.v1 import judge_service_pb2 as pb
 
 from benchmarks.load.request_mix import RequestKind, RequestMaker, parse_mix
-
-WHOLE = st.integers(1, 50)
-KINDS = st.builds(
-    RequestKind, st.sampled_from(["semantic", "token_overlap/weighted"]), WHOLE, WHOLE, WHOLE, WHOLE
-)
-
-
-class TestParseMix:
-    def test_all_parts(self):
-        (first, second) = parse_mix("semantic:1x10=3, token_overlap/weighted:3x10x8@100=0.5")
-        assert first == RequestKind("semantic", 1, 10, weight=3)
-        assert second == RequestKind("token_overlap/weighted", 3, 10, 8, 100, 0.5)
-
-    @given(KINDS)
-    def test_a_label_reads_back_as_the_kind(self, kind: RequestKind):
-        assert parse_mix(kind.label) == [kind]
-
-    @pytest.mark.parametrize(
-        "text", ["", "semantic", "semantic:1", "semantic:1x0", "semantic:1x1=0", "a:1x1,", "a:1x-1"]
-    )
-    def test_what_is_off_is_named(self, text: str):
-        with pytest.raises(argparse.ArgumentTypeError, match=r"is not KIND|above 0"):
-            parse_mix(text)
 
 
 class TestRequestMaker:
