@@ -77,13 +77,3 @@ def test_what_can_not_be_done_in_time_is_refused_at_once(server: ServerProcess):
     code, message = ended(server, request(3, 3_000), 2.0)
     assert code == "DEADLINE_EXCEEDED"
     assert "allow more, or send less" in message
-
-
-def test_a_call_without_a_deadline_gets_one():
-    with (
-        running_server("--default-deadline-s", "0.3", "--vector-cache", "off") as server,
-        grpc.insecure_channel(server.address) as channel,
-    ):
-        with pytest.raises(grpc.RpcError) as caught:
-            JudgeServiceStub(channel).BatchJudge(request(4, 3_000))
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -7,13 +7,11 @@ The server has room for a fraction of them, and its model waits for a tenth of a
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client
+from judged import AsyncClient
 
 from tests.fakes.proxies import PROXIES, missing, proxied
 from tests.faults.loads import FLOODED, flood, small_group
@@ -40,19 +38,6 @@ def test_none_is_lost_behind_a_proxy(server: ServerProcess, proxy: str, tmp_path
         pytest.skip(lacks)
     with proxied(proxy, server.address, tmp_path) as address:
         assert asyncio.run(flood(address, CALLS)) == CALLS
-
-
-@pytest.mark.timeout(400)
-def test_threads_that_share_a_client_lose_none(server: ServerProcess):
-    at_once = threading.Barrier(32)
-
-    def some(first: int) -> int:
-        at_once.wait(60)
-        numbers = range(first, CALLS, 32)
-        return sum(client.judge([small_group(n)], "semantic", timeout=300).n_ok for n in numbers)
-
-    with Client(server.address) as client, ThreadPoolExecutor(32) as pool:
-        assert sum(pool.map(some, range(32))) == CALLS
 
 
 @pytest.mark.timeout(400)

@@ -13,7 +13,6 @@ import trustme
 from judged_server.llm.chat import Reason
 
 from tests.fakes.providers.faulty_http import (
-    Connection,
     always,
     completion,
     faulty_http,
@@ -38,24 +37,6 @@ class TestConnecting:
             fault = await fault_of(model)
         assert fault.reason is Reason.PROVIDER_UNREACHABLE
         assert 3 <= fault.attempts == len(server.requests) <= 40
-
-    async def test_reset_within_the_body(self):
-        async def behave(connection: Connection) -> None:
-            await connection.send(GOOD[:-9])
-            connection.reset()
-
-        async with faulty_http(behave) as server, models_at(server.url) as model:
-            assert (await fault_of(model)).reason is Reason.PROVIDER_UNREACHABLE
-
-    async def test_unknown_host(self, monkeypatch):
-        def unknown(*_: object, **__: object) -> None:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-        monkeypatch.setattr(socket, "getaddrinfo", unknown)
-        async with models_at("https://nowhere.invalid/v1") as model:
-            fault = await fault_of(model)
-        assert (fault.reason, fault.retryable) == (Reason.PROVIDER_UNREACHABLE, True)
-        assert "host name" in fault.message
 
     async def test_a_name_server_that_is_silent(self, monkeypatch):
         """Nobody waits for the thread that asks it."""

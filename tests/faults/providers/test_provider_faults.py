@@ -9,13 +9,9 @@ from email.utils import format_datetime
 from random import Random
 
 import pytest
-from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import Completed, Reason
-from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.clock import Clock
 
-from tests.fakes.canaries import KEY
 from tests.fakes.providers.faulty_http import (
     Connection,
     always,
@@ -210,24 +206,6 @@ class TestKeys:
                 assert len(server.requests) == requests
                 clock.seconds += 0.02
         assert "key_env or key_file" in faults[0].message
-
-    async def test_missing_leaves_the_model_listed(self):
-        document = {
-            "providers": [{"name": "p", "base_url": "https://p.test/v1", "key_env": "THE_KEY"}],
-            "models": [{"name": "m", "provider": "p", "model": "m-1"}],
-        }
-        models = ChatModels(parse_configuration(document, "test"), {})
-        [listed] = models.listed()
-        assert "THE_KEY is not set; set it to the key" in listed.problem
-        with pytest.raises(ModelNotConfigured, match="THE_KEY is not set"):
-            await models.get("").complete(REQUEST, 1.0)
-        await models.close()
-
-    async def test_arrive_at_the_provider_alone(self):
-        async with faulty_http(always(GOOD)) as server, models_at(server.url) as model:
-            await model.complete(REQUEST, 100.0)
-        [request] = server.requests
-        assert f"Authorization: Bearer {KEY}\r\n".encode() in request
 
 
 async def test_random_cancels_leave_nothing_behind():

@@ -22,7 +22,7 @@ from tests.fakes.providers.faulty_http import (
     gzip_bomb,
     reply,
 )
-from tests.faults.providers.provider import GOOD, REQUEST, fault_of, in_turn, leaks, models_at
+from tests.faults.providers.provider import GOOD, REQUEST, fault_of, leaks, models_at
 
 PACKED = gzip.compress(completion())
 
@@ -64,14 +64,6 @@ class TestCutReplies:
             with pytest.raises(ProviderFault, match="how long it is"):
                 await transport.post("/x", {}, b"{}", 30.0)
             await transport.close()
-
-    async def test_are_asked_for_again(self):
-        async with (
-            faulty_http(in_turn(GOOD[:-5], GOOD)) as server,
-            models_at(server.url) as model,
-        ):
-            done = await model.complete(REQUEST, 100.0)
-        assert (done.attempts, done.reply.text) == (2, "YES")
 
     @pytest.mark.parametrize(
         "garbage", [b"\x00\xff" * 50, b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 abc\r\n\r\n"]

@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -224,46 +223,8 @@ def test_who_is_let_in_by_http(world: World, name: str):
         assert ask(address, path, headers=headers, method="GET", tls=tls).status == 200
 
 
-def test_bad_tokens_are_told_apart_by_nobody_by_http(world: World):
-    kinds = ("malformed", "other scheme", "empty", "unknown", "expired", "revoked")
-    said = {
-        ask(
-            world.http["plain"][0],
-            "/v1/GetServerInfo",
-            {},
-            {**dict(world.credentials[kind].metadata), "x-request-id": "same"},
-        ).body
-        for kind in kinds
-    }
-    assert len(said) == 1
-    assert b"xxxx" not in next(iter(said))
-
-
-def test_all_kinds_are_tried(world: World):
-    assert list(world.credentials) == NAMES
-
-
 def test_bad_tokens_are_told_apart_by_nobody(world: World):
     kinds = ("malformed", "other scheme", "empty", "unknown", "expired", "revoked")
     path = "/judged.v1.JudgeService/GetServerInfo"
     said = {outcome(world, world.credentials[kind], path, b"") for kind in kinds}
     assert len(said) == 1
-
-
-def test_a_refusal_quotes_no_token(world: World):
-    credential = world.credentials["unknown"]
-    _, said = outcome(world, credential, "/judged.v1.JudgeService/GetServerInfo", b"")
-    assert "xxxx" not in said
-
-
-def test_a_server_with_tokens_wants_tls_off_this_machine(tmp_path: Path):
-    from tests.integration.access.test_tls import refusal
-
-    path = tmp_path / "tenants.toml"
-    path.write_text("[tenants.a]\n")
-    new_token(path, "a")
-    said = refusal("--tenants", str(path), "--listen", "0.0.0.0:0", "--insecure")
-    assert "tokens would cross the network in the open" in said
-    assert "--certificate" in refusal("--listen", "0.0.0.0:0")
-    said = refusal("--listen", "0.0.0.0:0", "--insecure", "--reflection")
-    assert "reflection: 0.0.0.0:0 can be reached from other machines" in said

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, InvalidArgument, QueryGroup
+from judged import AsyncClient, Client, QueryGroup
 from judged.credentials import Tls
 
 from tests.fakes.authority import Authority
@@ -97,9 +97,3 @@ async def test_the_asynchronous_client_too(world: World):
             async with asyncio.timeout(30):
                 while (await client.server_info()).default_judge != JUDGES[name]:
                     pass
-
-
-def test_what_does_not_belong_together_is_told(world: World):
-    wrong = Tls(world.shown.ca, world.pairs["a"][0], world.pairs["b"][1])
-    with pytest.raises(InvalidArgument, match="are no certificate and its key"):
-        Client(world.server.address, credentials=wrong)

@@ -132,9 +132,3 @@ class TestChanges:
         path.write_text('[tenants.a]\njudges = ["exakt"]\n')
         said = refusal("--tenants", str(path))
         assert "tenants: a: judges: this server has no 'exakt'; did you mean exact?" in said
-
-    def test_a_server_does_not_start_with_a_tenant_that_no_judge_is_for(self, path: Path):
-        new_token(path, "a")
-        path.write_text('[tenants.a]\njudges = ["panel", "answers"]\n')
-        said = refusal("--tenants", str(path))
-        assert "tenants: a: judges: none of them can judge for requests that name no judge" in said

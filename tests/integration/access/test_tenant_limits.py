@@ -10,7 +10,7 @@ import pytest
 from judged import Client, Overloaded, QueryGroup
 from judged.credentials import Token
 
-from tests.integration.server_process import ServerProcess, running_server, until
+from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token, tenants
 
 TENANTS = """
@@ -52,20 +52,3 @@ def test_a_tenant_that_sends_more_than_it_may_is_told_when_to_come_back(world: W
         assert slow.server_info().default_judge == "token_overlap"
         assert free.judge(large).relevant == free.judge(large).relevant == [False]
     assert "slow  tokens_per_second: 1000" in tenants(world.path, "list").stdout
-
-
-def test_a_limit_that_is_raised_holds_for_the_next_call(world: World):
-    large = [QueryGroup("q", ["an expected text"], ["word " * 50_000])]
-    with world.client("slow") as slow:
-        slow.judge(large)
-        with pytest.raises(Overloaded):
-            slow.judge(large)
-        world.path.write_text(TENANTS.replace("tokens_per_second = 1000", ""))
-
-        def is_let_in() -> bool:
-            try:
-                return slow.judge(large).relevant == [False]
-            except Overloaded:
-                return False
-
-        until(is_let_in)

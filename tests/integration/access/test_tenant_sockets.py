@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from judged import Client, PermissionDenied
 
-from tests.integration.access.test_tls import refusal
 from tests.integration.server_process import running_server
 from tests.integration.tenant_files import new_token
 
@@ -30,11 +29,3 @@ class TestSockets:
             with Client(server.address) as client, pytest.raises(PermissionDenied):
                 client.server_info()
         assert not (tmp_path / "a").exists()
-
-    def test_an_owner_who_is_not_there_is_named(self, tmp_path: Path):
-        path = tmp_path / "tenants.toml"
-        path.write_text(f'[tenants.a]\nsockets = [{{ path = "{tmp_path}/a", owner = "nobody-x" }}]')
-        new_token(path, "a")
-        said = refusal("--tenants", str(path))
-        assert "socket_owner nobody-x" in said
-        assert "there is no such user; see getent passwd" in said

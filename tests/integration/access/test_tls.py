@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -55,11 +52,6 @@ def mtls(authority: Authority) -> Iterator[ServerProcess]:
 def test_a_client_that_trusts_the_authority(tls: ServerProcess, authority: Authority):
     with Client(tls.address, credentials=Tls(authority.ca)) as client:
         assert client.judge(GROUPS).relevant == [True, False]
-
-
-async def test_the_asynchronous_one_too(tls: ServerProcess, authority: Authority):
-    async with AsyncClient(tls.address, credentials=Tls(authority.ca)) as client:
-        assert (await client.judge(GROUPS)).relevant == [True, False]
 
 
 def test_a_client_with_a_certificate(mtls: ServerProcess, authority: Authority):
@@ -108,19 +100,6 @@ class TestCommand:
         assert done.returncode == 0, done.stderr
         assert "token_overlap" in done.stdout
 
-    def test_it_takes_a_certificate_from_the_environment(
-        self, mtls: ServerProcess, authority: Authority
-    ):
-        certificate, key = authority.client("spiffe://example.org/search", "of-environment")
-        done = run_in(
-            Path.cwd(),
-            *("judges", "--target", mtls.address),
-            JUDGED_TLS_CA=str(authority.ca),
-            JUDGED_TLS_CERT=str(certificate),
-            JUDGED_TLS_KEY=str(key),
-        )
-        assert done.returncode == 0, done.stderr
-
     @pytest.mark.parametrize(
         ("options", "said"),
         [
@@ -137,31 +116,6 @@ class TestCommand:
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_connection_that_is_reset_may_want_tls():
-    # As some proxies and load balancers end one that does not begin with a handshake.
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def reset() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = listener.accept()
-                    connection.setsockopt(
-                        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-                    )
-                    connection.close()
-
-        thread = threading.Thread(target=reset, daemon=True)
-        thread.start()
-        host, port = listener.getsockname()[:2]
-        with (
-            Client(f"{host}:{port}", timeout=2) as client,
-            pytest.raises(Unavailable, match=r"TLS\? a server that wants it"),
-        ):
-            client.judge(GROUPS)
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join(60)
 
 
 def test_a_hundred_rotations_under_load_lose_no_call(authority: Authority):
@@ -203,14 +157,6 @@ def test_a_hundred_rotations_under_load_lose_no_call(authority: Authority):
     assert done[0] > 10
 
 
-def test_a_bad_certificate_is_reported_while_nobody_connects(authority: Authority):
-    certificate, key = authority.server("left-alone")
-    with running_server(*flags((certificate, key))) as server:
-        key.write_text("sk-canary")
-        assert wait_for_line(server, "bad certificate")["problem"].endswith("of the certificate")
-        assert "sk-canary" not in server.log_text()
-
-
 def wait_for_line(server: ServerProcess, event: str, problem: str = "") -> dict[str, str]:
     """Return the first line with this event, and this in its problem; wait until it is there."""
     while True:
@@ -237,11 +183,6 @@ def test_settings_that_do_not_go_together(given: list[str], said: str):
     assert said in refusal(*given)
 
 
-def test_tls_alone_does_not_open_an_address_that_others_can_reach(authority: Authority):
-    said = refusal("--listen", "0.0.0.0:0", *flags(authority.server()))
-    assert "does not ask who calls (--tenants or --client-ca" in said
-
-
 def test_a_unix_socket_has_no_tls(authority: Authority, tmp_path: Path):
     said = refusal("--listen", f"unix:{tmp_path}/s", *flags(authority.server()))
     assert "is a Unix socket, which has no TLS" in said
@@ -253,12 +194,6 @@ def refusal(*given: str) -> str:
     done = run_server_command(*listen, *given)
     assert done.returncode == 2
     return done.stderr
-
-
-@pytest.mark.parametrize(("given", "missing"), [("certificate", "key"), ("key", "certificate")])
-def test_half_of_a_pair_names_the_other_half(given: str, missing: str):
-    with pytest.raises(InvalidArgument, match=rf"Tls\({given}=\.\.\.\) needs {missing}= too"):
-        Tls(**{given: "x.pem"})
 
 
 @pytest.mark.parametrize("target", ["judge.example:8470", "10.0.0.1:8470", "dns:///judge:8470"])

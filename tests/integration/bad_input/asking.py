@@ -17,8 +17,6 @@ def asking(**fields: object) -> pb.BatchJudgeRequest:
 
 CASES = [
     case("AskingOptions.cache", "asking.cache", lambda: asking(cache=0)),
-    case("AskingOptions.cache", "asking.cache", lambda: asking(cache=4)),
-    case("AskingOptions.cache", "asking.cache", lambda: asking(cache=-1)),
     case("BatchJudgeRequest.asking", "asking.cache", lambda: asking(cache=99)),
     case(
         "EvaluateRequest.asking",

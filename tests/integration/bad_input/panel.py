@@ -27,9 +27,7 @@ def weighted(weight: float) -> pb.BatchJudgeRequest:
 
 CASES = [
     case("JudgeSpec.members", "judge.members", panel),
-    case("JudgeSpec.members", "judge.members", lambda: panel(member())),
     case("JudgeSpec.members", "judge.members", lambda: panel(*[member()] * 17)),
-    case("JudgeSpec.members", "judge.members", lambda: batch(kind="exact", members=[member()] * 2)),
     case("JudgeSpec.members", "judge.kind", lambda: batch(members=[member()] * 2)),
     case("JudgeSpec.profile", "judge.profile", lambda: panel(member(), profile="median")),
     case("PanelMember.judge", "judge.members[1].judge", lambda: panel(member(), member())),
@@ -44,11 +42,6 @@ CASES = [
         lambda: panel(
             member(groups_pb2.JudgeSpec(kind="panel", members=[member(LEXICAL), member()]))
         ),
-    ),
-    case(
-        "PanelMember.judge",
-        "judge.members[1].judge",
-        lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="span"))),
     ),
     case(
         "PanelMember.judge",

@@ -40,7 +40,6 @@ def parameter(name: str, **value: object) -> pb.ScoreAnswersRequest:
 CASES = [
     case("JudgeSpec.kind", "judge.kind", lambda: batch(kind="answers")),
     case("ScoreAnswersRequest.items", "items", lambda: pb.ScoreAnswersRequest(rubrics=[rubric()])),
-    case("ScoreAnswersRequest.items", "items", lambda: score(*[item()] * 10_001)),
     case(
         "ScoreAnswersRequest.items",
         "items",
@@ -94,8 +93,6 @@ CASES = [
         lambda: second(calibration=groups_pb2.JudgeCalibration(name="unknown")),
     ),
     case("RubricSpec.min_score", "rubrics[1].min_score", lambda: second(min_score=NAN)),
-    case("RubricSpec.min_score", "rubrics[1].min_score", lambda: second(min_score=1.1)),
-    case("RubricSpec.min_score", "rubrics[1].min_score", lambda: second(min_score=-1)),
     case(
         "RubricSpec.parameters",
         'rubrics[1].parameters["sample"]',
@@ -118,11 +115,6 @@ CASES = [
         lambda: parameter("max_context_tokens", int_value=0),
     ),
     case("RubricSpec.weights", 'rubrics[1].weights["wit"]', lambda: second(weights={"wit": 1})),
-    case(
-        "RubricSpec.weights",
-        'rubrics[1].weights["relevance"]',
-        lambda: second(weights={"relevance": -1}),
-    ),
     case(
         "RubricSpec.weights",
         'rubrics[1].weights["relevance"]',

@@ -109,12 +109,6 @@ def test_kept_scores_are_had_and_no_others(provider: ScriptedProvider, client: C
     assert provider.requests == before
 
 
-def test_what_the_rest_would_cost_is_told(client: Client):
-    group = QueryGroup("q", ["e"], ["yes", "new"], "1")
-    found = client.estimate([group], "llm")
-    assert (found.cache_hits, found.calls) == (1, 1)
-
-
 def test_the_server_still_says_that_it_can_not_ask(client: Client):
     info = client.server_info()
     unavailable = {judge.kind: judge.unavailable for judge in info.judges}

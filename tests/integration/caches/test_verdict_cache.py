@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from judged import Asking, AsyncClient, CacheMode, Client, Judge, QueryGroup, Source, Status
+from judged import Asking, CacheMode, Client, Judge, QueryGroup, Source, Status
 from judged.evaluation import Evaluator
 from judged_server.__main__ import run as run_server
-from judged_server.store.replies import FILE
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
@@ -128,15 +127,6 @@ class TestModes:
         assert strict.judge.min_score == 1.0
         assert calls() == 2
 
-    def test_other_samples_and_temperatures_are_other_questions(
-        self, client: Client, group: Group, calls: Calls
-    ):
-        client.judge([group("yes")], judge())
-        more = client.judge([group("yes")], judge(samples=2))
-        assert (more.source, calls()) == ([Source.COMPUTED], 2)
-        client.judge([group("yes")], judge(samples=1, temperature=0.5))
-        assert calls() == 3
-
     def test_only_asks_nobody_and_says_what_to_do(self, client: Client, group: Group, calls: Calls):
         client.judge([group("yes")], judge())
         found = client.judge([group("yes", "no")], judge(), asking=ONLY)
@@ -166,17 +156,6 @@ class TestModes:
         assert (found.source, calls()) == ([Source.COMPUTED], 2)
         assert client.judge([group("yes")], judge()).source == [Source.CACHE]
 
-    async def test_the_asynchronous_client_says_it_too(
-        self, server: ServerProcess, group: Group, calls: Calls
-    ):
-        async with AsyncClient(server.address) as client:
-            assert (await client.judge([group("yes")], judge(), asking=ONLY)).n_ok == 0
-            chunks = client.judge_stream([[group("yes")]], judge(), asking=ONLY)
-            assert [chunk.verdicts.n_ok async for chunk in chunks if chunk.verdicts] == [0]
-            found = await client.evaluate([group("yes")], ["mrr"], judge(), asking=ONLY)
-            assert found.table["mrr"].lower_bound == 0
-        assert calls() == 0
-
     def test_abstentions_are_asked_again(self, client: Client, group: Group, calls: Calls):
         for _ in range(2):
             assert client.judge([group("refuse")], judge()).status == [Status.ABSTAINED]
@@ -202,26 +181,6 @@ class TestOnDisk:
             found = client.judge([group(*texts)], judge(), asking=ONLY)
         assert set(found.source) == {Source.CACHE}
         assert found.n_ok == calls() == 300
-
-    def test_a_damaged_file_is_begun_anew_and_calls_are_fine(
-        self, serve: Serve, group: Group, calls: Calls, tmp_path: Path
-    ):
-        (tmp_path / "replies").mkdir()
-        (tmp_path / "replies" / FILE).write_bytes(b"garbage" * 1000)
-        for expected in (Source.COMPUTED, Source.CACHE):
-            with serve() as server, Client(server.address) as client:
-                assert client.judge([group("yes")], judge()).source == [expected]
-        assert calls() == 1
-
-    def test_a_folder_that_cant_be_written_stops_nobody(
-        self, serve: Serve, group: Group, calls: Calls, tmp_path: Path
-    ):
-        (tmp_path / "replies").write_text("a file")
-        with serve() as server, Client(server.address) as client:
-            for expected in (Source.COMPUTED, Source.CACHE):
-                assert client.judge([group("yes")], judge()).source == [expected]
-            assert server.log_text().count("not used any more") == 1
-        assert calls() == 1
 
     def test_replies_are_shown_and_purged(
         self,
@@ -297,18 +256,3 @@ class TestCommandLine:
         assert (status, calls()) == (0, 2)
         assert "2 samples from the cache" in said + remarks
         assert (run("--judge-refresh")[0], calls()) == (0, 4)
-
-    @pytest.mark.parametrize(
-        ("flags", "says"),
-        [
-            (("--judge", "exact", "--cache-only"), "--cache-only: is for --judge llm"),
-            (("--judge-refresh",), "--judge-refresh: is for --judge llm"),
-            (("--judge", "llm", "--cache-only", "--judge-refresh"), "exclude each other"),
-        ],
-    )
-    def test_flags_that_make_no_sense_are_refused(
-        self, tmp_path: Path, flags: tuple[str, ...], says: str
-    ):
-        done = run_in(fill(tmp_path), "judge", "contexts.jsonl", *flags)
-        assert done.returncode == 2
-        assert says in done.stderr

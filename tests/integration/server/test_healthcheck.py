@@ -28,13 +28,6 @@ class TestHealthcheck:
     def test_passes_when_the_server_at_the_address_serves(self, server: ServerProcess) -> None:
         assert healthcheck(server.address).returncode == 0
 
-    def test_finds_the_server_by_its_port_file(self, server: ServerProcess, tmp_path: Path) -> None:
-        port_file = tmp_path / "address"
-        port_file.write_text(f"{server.address}\n")
-        # Port 1 is nobody's: the port file goes before the setting.
-        done = healthcheck(JUDGED_PORT_FILE=str(port_file), JUDGED_LISTEN="127.0.0.1:1")
-        assert done.returncode == 0
-
     def test_asks_a_server_with_tls_at_its_metrics(self, tmp_path: Path) -> None:
         certificate, key = Authority(tmp_path).server()
         flags = ["--certificate", str(certificate), "--private-key", str(key)]

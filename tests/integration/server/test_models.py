@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, FailedPrecondition, Judge, QueryGroup
-from judged_server.embedding.models.store import GRAPH_FILE, Manifest, ModelStore
+from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
 
 from tests.fakes.models import tiny_model
 from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
@@ -171,18 +171,6 @@ class TestOddTexts:
 
     ODD = ("a\0b", "\u202eabc", "zero\u200bwidth\ufeff", "e\u0301", "\ufffd", " ", "x" * (1 << 20))
 
-    def test_odd_texts_are_judged(self, client):
-        verdicts = client.judge([QueryGroup("q", ["a cat"], list(self.ODD))], "semantic")
-        reasons = {verdict.error.reason for verdict in verdicts if verdict.error is not None}
-        assert reasons <= {"UNSUPPORTED_TEXT"}  # of texts without a word of the vocabulary
-        assert any(verdict.status.name == "OK" for verdict in verdicts)
-        assert client.judge([QueryGroup("q", ["", "a"], [""])], "semantic").coverage == 1
-
-    def test_an_empty_side_has_no_verdicts_and_no_groups_are_refused(self, client):
-        groups = [QueryGroup("", [], ["a"]), QueryGroup("q", ["a"], []), QueryGroup("q", [], [])]
-        assert len(client.judge(groups, "semantic")) == 0
-        assert len(client.judge([*groups, GROUP], "semantic")) == 2
-
     def test_a_vector_that_is_not_finite_is_the_fault_of_its_contexts(self, store, tmp_path):
         tiny_model.add_to(store, tmp_path, "holed", onnx=tiny_model.not_finite_on("q"))
         group = QueryGroup("q", ["a", "q"], ["b", "c q", "d"])
@@ -218,18 +206,6 @@ class TestAdding:
         assert "every file" in judged_server(*models, "verify", "tiny").stdout
         with running_server(*flags(store)) as ready, Client(ready.address) as client:
             assert client.judge([GROUP], semantic("tiny")).coverage == 1
-
-    def test_the_hub_may_be_a_setting_and_the_name_a_flag(self, hub, tmp_path):
-        done = judged_server(
-            *("--models-dir", str(tmp_path / "new"), "models", "add", f"hf:{REPOSITORY}@{COMMIT}"),
-            *("--name", "mine", "--prefix", "query: ", "--max-tokens", "20"),
-            JUDGED_HUB=hub.url,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "20 tokens, mean pooling, 'query: ' before each text" in done.stdout
-        ((name, manifest),) = ModelStore(tmp_path / "new").list().items()
-        assert isinstance(manifest, Manifest)
-        assert (name, manifest.prefix) == ("mine", "query: ")
 
     @pytest.mark.parametrize(
         ("arguments", "words"),

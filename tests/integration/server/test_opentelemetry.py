@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from judged import AnswerItem, Client, Judge, QueryGroup
@@ -15,7 +14,6 @@ from judged.errors import JudgedError
 from tests.fakes.otlp_collector import Collector, attributes, running_collector
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
-from tests.integration.access.test_tls import refusal
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
@@ -187,24 +185,6 @@ def test_reasoning_is_sent_where_the_operator_asks_for_it(config: str):
     assert collector.spans == []  # none was sampled
 
 
-def test_a_failed_verdict_has_no_score(tmp_path: Path):
-    with (
-        provider_on_a_thread(lambda asked: "neither") as provider,
-        running_collector() as collector,
-        running_server(
-            *("--otlp-endpoint", collector.address, "--otlp-verdicts"),
-            *("--llm-config", llm_config(tmp_path, provider)),
-        ) as server,
-        Client(server.address) as client,
-    ):
-        client.judge([QueryGroup("q", ["a"], ["b"])], "llm")
-    (event,) = collector.events()
-    told = attributes(event.attributes)
-    assert told["judged.status"] in {"ERROR", "ABSTAINED"}
-    assert told["error.type"] in {"SCHEMA", "UNPARSABLE"}
-    assert not [key for key in told if key.startswith("gen_ai.evaluation.score")]
-
-
 def test_a_collector_that_is_gone_harms_no_call():
     with running_collector() as collector:
         gone = collector.address
@@ -213,17 +193,6 @@ def test_a_collector_that_is_gone_harms_no_call():
             assert client.judge([GROUP], "exact").relevant == [False, False]
         server.process.terminate()
         assert server.process.wait(40) == 0
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--otlp-endpoint", "localhost:4318"), "give the base of an OTLP/HTTP receiver"),
-        (("--otlp-verdicts",), "go with otlp_endpoint"),
-    ],
-)
-def test_what_cannot_be_sent_is_refused(flags: tuple[str, ...], said: str):
-    assert said in refusal(*flags)
 
 
 def test_nothing_of_it_is_loaded_unless_asked_for():

@@ -127,19 +127,3 @@ def test_rubrics_that_changed_wait_for_a_restart(world: World):
     rubric.write_text("id = ")
     world.hang_up("bad rubrics")
     assert world.failures("rubrics") == 1
-
-
-def test_the_level_of_the_log_is_taken_over(world: World):
-    settings = world.folder / "judged.toml"
-    settings.write_text('log_level = "warning"\nmax_groups = 3\n')
-    world.hang_up("settings wait for a restart")
-    with world.client() as client:
-        client.judge([QueryGroup("q", ["a"], ["a"])], "exact", timeout=60)
-        settings.write_text('log_level = "info"\n')
-        world.hang_up("reloaded by SIGHUP")
-        client.server_info()
-    until(lambda: "GetServerInfo" in world.server.log_text())
-    assert "BatchJudge" not in world.server.log_text()
-    settings.write_text('log_level = "loud"\n')
-    world.hang_up("bad settings")
-    until(lambda: world.failures("settings") == 1)

@@ -186,17 +186,6 @@ class TestCommands:
         assert "waiting" in done.stderr
         assert "answers again" in done.stderr
 
-    def test_what_was_done_is_written_when_the_rest_fails(
-        self, server: Restarting, slow: Slow, tmp_path: Path
-    ):
-        path = lines(tmp_path, 300)
-        with lost(server, slow, after=200):
-            done = run(server, "judge", str(path), "--judge", "llm", "--timeout", "6")
-        assert done.returncode == 2, done.stderr
-        statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
-        assert len(statuses) == 300
-        assert set(statuses) == {"OK", "ERROR"}
-
     @pytest.mark.parametrize(
         "gate", [(), ("--min-score", "answer_match=0.1", "--min-coverage", "0.1")]
     )
@@ -292,10 +281,6 @@ class TestClients:
 
 class TestNobody:
     """A port where nobody ever listened is reported soon, however much time there is."""
-
-    def test_to_the_synchronous_client(self, nowhere: str):
-        with Client(nowhere) as client, pytest.raises(Unavailable):
-            client.judge(GROUPS, "exact", timeout=3600)
 
     async def test_to_the_asynchronous_client(self, nowhere: str):
         async with AsyncClient(nowhere) as client:

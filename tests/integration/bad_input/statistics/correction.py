@@ -53,7 +53,6 @@ CASES = [
         lambda: judged(labelled=["a", "a"], relevant=[True] * 4),
     ),
     case("HumanLabels.relevant", f"{LABELS}.relevant", lambda: judged(relevant=[True])),
-    case("HumanLabels.relevant", f"{LABELS}.relevant", lambda: judged(labelled=["a", "b"])),
     case(
         "HumanLabels.inclusion_probabilities",
         f"{LABELS}.inclusion_probabilities[0]",
@@ -84,11 +83,6 @@ CASES = [
         "ComputeMetricsRequest.human_values",
         "human_values.query_ids[1]",
         lambda: with_values(["a", "c"], [1.0, 1.0], [1.0, 1.0]),
-    ),
-    case(
-        "ComputeMetricsRequest.human_values",
-        "human_values.query_ids[1]",
-        lambda: with_values(["b", "b"], [1.0, 1.0], [1.0, 1.0]),
     ),
     case(
         "ComputeMetricsRequest.human_values",

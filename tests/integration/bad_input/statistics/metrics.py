@@ -329,7 +329,6 @@ CASES = [
     case("PerQueryValues.columns", "values.columns", lambda: values(["1"])),
     case("ValueColumn.values", "values.columns[0].values", lambda: values(["1"], [1.0, 2.0])),
     case("ValueColumn.values", "values.columns[0].values[0]", lambda: values(["1"], [NAN])),
-    case("ValueColumn.values", "values.columns[0].values[0]", lambda: values(["1"], [1e101])),
     case("ComputeMetricsRequest.metadata", "metadata[0].query_id", lambda: known("2")),
     case("QueryMetadata.query_id", "metadata[1].query_id", lambda: known("1", "1")),
     case(

@@ -6,8 +6,6 @@ from judged_server.store.replies import ReplyFile
 
 from tests.unit.server.store.test_replies import CAP, entry
 
-DAY_OF_ENTRIES = "2023-11-14"
-
 
 @pytest.fixture
 def folder(tmp_path):
