@@ -46,10 +46,10 @@ import grpc
 import numpy as np
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
+from judged.values.judges import Asking
 from numpy.typing import NDArray
 
 from judged_server import errors, tracing
-from judged_server.api.convert.judging import Asking
 from judged_server.audit import CallNotes
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller

@@ -21,11 +21,11 @@ from judged_server.domain.judges import (
 from judged_server.domain.verdicts import (
     TIE_TOLERANCE,
     ScoreColumns,
-    VerdictCounts,
     VerdictDetail,
     VerdictFault,
     Verdicts,
     VerdictSample,
+    counts_of,
     min_passing_score,
 )
 
@@ -46,10 +46,10 @@ __all__ = [
     "ScoreColumns",
     "Spans",
     "UnsignedArray",
-    "VerdictCounts",
     "VerdictDetail",
     "VerdictFault",
     "VerdictSample",
     "Verdicts",
+    "counts_of",
     "min_passing_score",
 ]

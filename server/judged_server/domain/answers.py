@@ -1,48 +1,14 @@
-"""Answers and their scores; the shapes are those of scores.proto."""
+"""Scores of answers; the shapes are those of scores.proto."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from judged.values.calibrators import Calibrator
 from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
-from judged.values.scores import DimensionScore, VerifiedClaim
+from judged.values.scores import DimensionScore, RubricSummary, VerifiedClaim
 
-from judged_server.domain.judges import ParameterScalar
 from judged_server.domain.verdicts import VerdictFault
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerItem:
-    """One answer of a system, and what it may be measured by; `contexts` the best rank first.
-
-    `sources_used` and `confidence` are what the system says of its answer.
-    """
-
-    item_id: str
-    query: str
-    answer: str
-    references: Sequence[str] = ()
-    contexts: Sequence[str] = ()
-    other_answer: str = ""
-    sources_used: Sequence[str] = ()
-    confidence: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RubricSpec:
-    """A rubric and what a request overrides of it. Unset means the rubric's own.
-
-    `calibration` may be the name of one that the server has.
-    """
-
-    rubric: str
-    min_score: float | None = None
-    parameters: Mapping[str, ParameterScalar] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
-    calibration: Calibrator | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +39,6 @@ class AnswerScore:
     model: str = ""
     system_fingerprint: str = ""
     probability: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RubricSummary:
-    """The scores of one rubric in sum: `mean` of those that are OK, None without any."""
-
-    rubric: str
-    identity: JudgeIdentity
-    mean: float | None
-    passed: int
-    ok: int
-    error: int
-    abstained: int
-    not_assessable: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ are not frozen: a frozen one takes six times as long to make.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 from judged.values.choices import Flag, Status
 from judged.values.judges import Usage
+from judged.values.verdicts import VerdictCounts
 
 from judged_server.domain.arrays import BoolArray, ByteArray, FloatArray
 
@@ -170,46 +171,25 @@ def _part(column: _Column | None, part: slice) -> _Column | None:
     return None if column is None else column[part]
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictCounts:
-    """How many verdicts have each status, and how many carry a remark worth knowing."""
+_COUNTED_FLAGS = (
+    Flag.NO_TOKENS,
+    Flag.TRUNCATED,
+    Flag.RESERVED_TOKENS,
+    Flag.FALLBACK,
+    Flag.UNKNOWN_TOKENS,
+)
 
-    ok: int = 0
-    error: int = 0
-    abstained: int = 0
-    not_assessable: int = 0
-    relevant: int = 0
-    flagged_no_tokens: int = 0
-    flagged_truncated: int = 0
-    flagged_reserved_tokens: int = 0
-    flagged_fallback: int = 0
-    flagged_unknown_tokens: int = 0
 
-    @classmethod
-    def of(cls, verdicts: Verdicts) -> VerdictCounts:
-        """Return the counts of some verdicts."""
-        statuses, flags = verdicts.columns.statuses, verdicts.columns.flags
-        ok, error, abstained, not_assessable = len(verdicts.relevant), 0, 0, 0
-        if statuses is not None:
-            tally = np.bincount(statuses, minlength=len(Status) + 1).tolist()
-            ok, error, abstained, not_assessable = tally[1:]
-        told = (
-            Flag.NO_TOKENS,
-            Flag.TRUNCATED,
-            Flag.RESERVED_TOKENS,
-            Flag.FALLBACK,
-            Flag.UNKNOWN_TOKENS,
-        )
-        flagged = [0 if flags is None else int(np.count_nonzero(flags & flag)) for flag in told]
-        relevant = int(np.count_nonzero(verdicts.relevant))
-        return cls(ok, error, abstained, not_assessable, relevant, *flagged)
-
-    def __add__(self, other: VerdictCounts) -> VerdictCounts:
-        """Return the counts of both together."""
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return VerdictCounts(*(a + b for a, b in pairs))
-
-    @property
-    def total(self) -> int:
-        """The number of verdicts, missing ones included."""
-        return self.ok + self.error + self.abstained + self.not_assessable
+def counts_of(verdicts: Verdicts) -> VerdictCounts:
+    """Return how many verdicts have each status, and how many carry a flag worth knowing."""
+    statuses, flags = verdicts.columns.statuses, verdicts.columns.flags
+    ok, error, abstained, not_assessable = len(verdicts.relevant), 0, 0, 0
+    if statuses is not None:
+        ok, error, abstained, not_assessable = np.bincount(
+            statuses, minlength=len(Status) + 1
+        ).tolist()[1:]
+    flagged = [
+        0 if flags is None else int(np.count_nonzero(flags & flag)) for flag in _COUNTED_FLAGS
+    ]
+    relevant = int(np.count_nonzero(verdicts.relevant))
+    return VerdictCounts(ok, error, abstained, not_assessable, relevant, *flagged)

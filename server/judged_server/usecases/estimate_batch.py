@@ -9,9 +9,9 @@ from functools import partial
 
 from judged.values.choices import CacheMode
 from judged.values.judges import CostEstimate
+from judged.values.scores import AnswerItem
 
 from judged_server.domain import QueryGroup
-from judged_server.domain.answers import AnswerItem
 from judged_server.domain.usage import to_amount
 from judged_server.judges.base import Judge
 from judged_server.judges.cascade import Cascade

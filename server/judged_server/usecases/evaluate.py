@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from judged.values.choices import Status
 from judged.values.judges import JudgeIdentity, Usage
+from judged.values.metrics import NegativeMatch, NegativeReport
+from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
 from judged_server.domain import (
@@ -24,9 +26,9 @@ from judged_server.domain import (
     JudgeSpec,
     QueryGroup,
     ScoreColumns,
-    VerdictCounts,
     VerdictFault,
     Verdicts,
+    counts_of,
 )
 from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
@@ -46,32 +48,6 @@ from judged_server.metrics.table import (
 from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
-
-
-@dataclass(frozen=True, slots=True)
-class NegativeMatch:
-    """A result that matches a negative reference.
-
-    `retrieved` is its rank, from 0, as the caller sent it; `negative` the reference's index.
-    """
-
-    query_id: str
-    retrieved: int
-    negative: int
-    document_id: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class NegativeReport:
-    """How many groups have negatives, and how many of those a match.
-
-    `counts` are those of the verdicts of all results against all negatives of their groups.
-    """
-
-    queries: int
-    queries_hit: int
-    counts: VerdictCounts
 
 
 def negative_groups(judge: Judge, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
@@ -273,7 +249,8 @@ class Evaluation:
     """Metrics over groups, and what they rest on.
 
     `identity` is that of the request's judge, None where it had nothing to do. `counts` are those
-    of the verdicts of every judge that ran for the metrics.
+    of the verdicts of every judge that ran for the metrics. The matches of `negatives` are those of
+    its parts.
     """
 
     table: MetricTable
@@ -393,14 +370,14 @@ class PartedEvaluation:
             for place, column in enumerate(columns)
         ]
         for column in columns:
-            self._counts += VerdictCounts.of(column)
+            self._counts += counts_of(column)
         usage = both.columns.usage
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
         on_negatives, told = None, []
         if part.negatives:
             on_negatives = both.of_groups(n, n + len(part.negatives))
-            self._negative_counts += VerdictCounts.of(on_negatives)
+            self._negative_counts += counts_of(on_negatives)
             matches = matches_of(part, on_negatives)
             self._hit.update(part.first + place for place, _ in matches)
             told = [match for _, match in matches]
@@ -423,7 +400,7 @@ class PartedEvaluation:
         report = None
         if self._with_negatives:
             report = NegativeReport(
-                len(self._with_negatives), len(self._hit), self._negative_counts
+                len(self._with_negatives), len(self._hit), (), self._negative_counts
             )
         identity = self.identity if self._needed else None
         query_ids = list(self._groups.query_ids)

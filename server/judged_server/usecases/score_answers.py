@@ -15,16 +15,12 @@ from typing import Any
 
 from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
+from judged.values.scores import AnswerItem, RubricSummary, ScoreCounts
+from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors, tracing
 from judged_server.domain import VerdictFault
-from judged_server.domain.answers import (
-    AnswerItem,
-    AnswerScore,
-    RubricSpec,
-    RubricSummary,
-    ScoreSummary,
-)
+from judged_server.domain.answers import AnswerScore, ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle
@@ -296,18 +292,11 @@ class _Sum:
             self._scores.append(score.score)
 
     def summary(self) -> RubricSummary:
-        scores, statuses = self._scores, self._statuses
-        return RubricSummary(
-            self._scorer.rubric.id,
-            self._scorer.identity,
-            # Summed exactly: scores come in any order, and the mean must not depend on it.
-            math.fsum(scores) / len(scores) if scores else None,
-            self._passed,
-            statuses[Status.OK],
-            statuses[Status.ERROR],
-            statuses[Status.ABSTAINED],
-            statuses[Status.NOT_ASSESSABLE],
-        )
+        # Summed exactly: scores come in any order, and the mean must not depend on it.
+        mean = math.fsum(self._scores) / len(self._scores) if self._scores else None
+        counts = {status.name.lower(): n for status, n in self._statuses.items()}
+        counted = ScoreCounts(**counts, passed=self._passed)
+        return RubricSummary(self._scorer.rubric.id, mean, counted, self._scorer.identity)
 
 
 def distinct_pairs(items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer]) -> list[Pair]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 from judged._codec import UnknownChoice, read_fields
@@ -18,11 +18,6 @@ def read(kind: type[_Value], message: Message, path: str = "", **others: object)
         return read_fields(kind, message, **others)
     except UnknownChoice as unknown:
         raise InvalidField(f"{path}.{unknown.field}".lstrip("."), unknown.rule) from None
-
-
-def optional(message: Message, name: str) -> Any:  # noqa: ANN401 - of any type of field
-    """Return what an optional field holds, None where it is unset."""
-    return getattr(message, name) if message.HasField(name) else None
 
 
 def need(given: bool, field: str, rule: str) -> None:

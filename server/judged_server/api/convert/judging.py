@@ -1,28 +1,25 @@
-"""Between the judging messages and the domain: groups, judges, how models are asked, usage."""
+"""Between the judging messages and the domain: groups, judges, how models are asked."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from judged._codec import read_fields, write_fields
+from judged._codec import write_fields
 from judged.v1 import groups_pb2, verdicts_pb2
-from judged.values.calibrators import Calibrator, ErrorGuarantee
-from judged.values.choices import CacheMode
-from judged.values.judges import JudgeIdentity
+from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
+from judged.values.judges import Asking, JudgeIdentity
 
 from judged_server import errors
+from judged_server.api.convert.fields import need, read
 from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
 from judged_server.domain import (
     CallerEmbeddings,
     Float32Array,
     JudgeSpec,
-    PanelMember,
-    ParameterScalar,
     QueryGroup,
 )
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
@@ -30,7 +27,6 @@ from judged_server.settings import Limits
 from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
 
 MAX_EDGES = 16
-_MODES = {int(mode) for mode in CacheMode}
 
 
 def read_groups(
@@ -185,121 +181,78 @@ def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32
 
 
 def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
-    """Return the judge a request asks for. Raises InvalidField for values without a kind."""
-    parameters = read_parameters(message.parameters, f"{field}.parameters")
-    min_score = message.min_score if message.HasField("min_score") else None
-    members = _read_members(message, field) if message.members else ()
-    calibration = None
-    if message.HasField("calibration"):
-        calibration = read_calibration(message.calibration, f"{field}.calibration")
-    guarantee = None
-    if message.HasField("guarantee"):
-        guarantee = _read_guarantee(message.guarantee, f"{field}.guarantee")
-    return JudgeSpec(
-        *(message.kind, message.profile, min_score, parameters, members, calibration), guarantee
-    )
+    """Return the judge a request asks for. Raises InvalidField for what no judge can have."""
+    spec = read(JudgeSpec, message, field)
+    _check_spec(spec, field)
+    return spec
 
 
-def _read_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> ErrorGuarantee:
-    """Return the guarantee that a request brings. Raises InvalidField for what none has."""
-    for name in ("max_error", "confidence"):
-        if not 0 <= getattr(message, name) <= 1:  # NaN is in no range
-            raise errors.InvalidField(f"{field}.{name}", "must be a number from 0 to 1")
-    if not 0 <= message.labels_counted <= message.n_labels:
-        raise errors.InvalidField(f"{field}.labels_counted", "must lie in 0 to n_labels")
-    for i, each in enumerate(message.data):
-        _check_shares(each, f"{field}.data[{i}]")
-    return read_fields(ErrorGuarantee, message)
-
-
-def _ascend(edges: Sequence[float]) -> bool:
-    return all(a < b for a, b in pairwise([-math.inf, *edges, math.inf]))
-
-
-def _check_shares(message: groups_pb2.ItemShares, field: str) -> None:
-    if message.name not in (SCORE, LENGTH, FLAGS):
-        raise errors.InvalidField(f"{field}.name", f"must be one of {SCORE}, {LENGTH}, {FLAGS}")
-    edges = list(message.edges)
-    if len(edges) > MAX_EDGES or not _ascend(edges):
-        raise errors.InvalidField(f"{field}.edges", f"must be up to {MAX_EDGES} numbers, ascending")
-    for name in ("shares", "variances"):
-        values = getattr(message, name)
-        if len(values) != len(edges) + 1 or not all(0 <= each <= 1 for each in values):
-            rule = f"must be {len(edges) + 1} numbers from 0 to 1, one more than edges"
-            raise errors.InvalidField(f"{field}.{name}", rule)
-
-
-def read_calibration(message: groups_pb2.JudgeCalibration, field: str) -> Calibrator | str:
-    """Return the calibration that a request brings, or its name. Raises InvalidField."""
-    if message.WhichOneof("source") == "name":
-        return message.name
-    if message.WhichOneof("source") is None:
-        raise errors.InvalidField(field, "must bring a calibrator or name one")
-    sent, path = message.calibrator, f"{field}.calibrator"
-    if sent.not_fitted:
-        raise errors.InvalidField(path, f"holds nothing that labels made: {sent.not_fitted[:200]}")
-    if not (math.isfinite(sent.slope) and sent.slope > 0):
-        raise errors.InvalidField(f"{path}.slope", "must be a number above 0")
-    if not math.isfinite(sent.intercept):
-        raise errors.InvalidField(f"{path}.intercept", "must be a number")
-    for name in ("min_score", "accept", "reject"):
-        if not 0 <= getattr(sent, name) <= 1:
-            raise errors.InvalidField(f"{path}.{name}", "must be a number from 0 to 1")
-    return read_fields(Calibrator, sent)
-
-
-def _read_members(message: groups_pb2.JudgeSpec, field: str) -> tuple[PanelMember, ...]:
-    """Return the members of a panel. A panel among them is refused here, so this can't go deep."""
-    members = []
-    for place, member in enumerate(message.members):
+def _check_spec(spec: JudgeSpec, field: str) -> None:
+    """Raise InvalidField for what no judge can have. No panel is among the members of one."""
+    for place, member in enumerate(spec.members):
         path = f"{field}.members[{place}].judge"
-        if member.judge.members and message.kind != "cascade":
-            raise errors.InvalidField(f"{path}.members", "must be empty: no member is a panel")
-        weight = member.weight if member.HasField("weight") else None
-        members.append(PanelMember(read_spec(member.judge, path), weight))
-    return tuple(members)
+        need(
+            not member.judge.members or spec.kind == "cascade",
+            f"{path}.members",
+            "must be empty: no member is a panel",
+        )
+        _check_spec(member.judge, path)
+    check_calibration(spec.calibration, f"{field}.calibration")
+    if spec.guarantee is not None:
+        _check_guarantee(spec.guarantee, f"{field}.guarantee")
 
 
-def read_parameters(
-    messages: Mapping[str, groups_pb2.ParameterValue], field: str
-) -> dict[str, ParameterScalar]:
-    """Return parameters by name. Raises InvalidField for values without a kind."""
-    parameters: dict[str, ParameterScalar] = {}
-    for name, value in messages.items():
-        which = value.WhichOneof("kind")
-        if which is None:
-            raise errors.InvalidField(
-                f'{field}["{name[:80]}"]', "has no value; set one of its kinds"
-            )
-        parameters[name] = getattr(value, which)
-    return parameters
+def _check_guarantee(guarantee: ErrorGuarantee, field: str) -> None:
+    for name in ("max_error", "confidence"):
+        _need_share(getattr(guarantee, name), f"{field}.{name}")
+    counted = 0 <= guarantee.labels_counted <= guarantee.n_labels
+    need(counted, f"{field}.labels_counted", "must lie in 0 to n_labels")
+    for i, each in enumerate(guarantee.data):
+        _check_shares(each, f"{field}.data[{i}]")
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """What a request says of asking."""
+def _need_share(value: float | None, field: str) -> None:
+    # NaN is in no range.
+    need(value is None or 0 <= value <= 1, field, "must be a number from 0 to 1")
 
-    cache: CacheMode = CacheMode.USE
-    max_cost: float | None = None
+
+def _check_shares(data: ItemShares, field: str) -> None:
+    need(
+        data.name in (SCORE, LENGTH, FLAGS),
+        f"{field}.name",
+        f"must be one of {SCORE}, {LENGTH}, {FLAGS}",
+    )
+    ascend = all(a < b for a, b in pairwise([-math.inf, *data.edges, math.inf]))
+    rule = f"must be up to {MAX_EDGES} numbers, ascending"
+    need(len(data.edges) <= MAX_EDGES and ascend, f"{field}.edges", rule)
+    bins = len(data.edges) + 1
+    for name in ("shares", "variances"):
+        values = getattr(data, name)
+        good = len(values) == bins and all(0 <= each <= 1 for each in values)
+        rule = f"must be {bins} numbers from 0 to 1, one more than edges"
+        need(good, f"{field}.{name}", rule)
+
+
+def check_calibration(sent: Calibrator | str | None, field: str) -> None:
+    """Raise InvalidField for a calibrator that calibrates nothing."""
+    if not isinstance(sent, Calibrator):
+        return
+    path, not_fitted = f"{field}.calibrator", sent.not_fitted
+    need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
+    is_above = math.isfinite(sent.slope) and sent.slope > 0
+    need(is_above, f"{path}.slope", "must be a number above 0")
+    need(math.isfinite(sent.intercept), f"{path}.intercept", "must be a number")
+    for name in ("min_score", "accept", "reject"):
+        _need_share(getattr(sent, name), f"{path}.{name}")
 
 
 def read_asking(message: groups_pb2.AskingOptions, field: str = "asking") -> Asking:
     """Return what the message says, or the defaults. Raises InvalidField under `field`."""
-    mode = CacheMode.USE
-    if message.HasField("cache"):
-        if message.cache not in _MODES:
-            raise errors.InvalidField(
-                f"{field}.cache", f"must be unset or one of {errors.full_names(CacheMode)}"
-            )
-        mode = CacheMode(message.cache)
-    cost = None
-    if message.HasField("max_cost"):
-        cost = message.max_cost
-        if not (math.isfinite(cost) and cost > 0):
-            raise errors.InvalidField(
-                f"{field}.max_cost", "must be a finite number above 0; leave it unset for no limit"
-            )
-    return Asking(mode, cost)
+    asking = read(Asking, message, field)
+    cost = asking.max_cost
+    rule = "must be a finite number above 0; leave it unset for no limit"
+    need(cost is None or (math.isfinite(cost) and cost > 0), f"{field}.max_cost", rule)
+    return asking
 
 
 @lru_cache(maxsize=256)

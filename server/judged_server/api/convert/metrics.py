@@ -12,6 +12,7 @@ from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 from judged.values.choices import Status
+from judged.values.metrics import NegativeMatch
 
 from judged_server import errors
 from judged_server.api.convert.correction import with_correction
@@ -21,7 +22,7 @@ from judged_server.api.convert.judging import read_grades, write_identity
 from judged_server.api.convert.statistics import read_interval_options
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
-from judged_server.domain import BoolArray, FloatArray, IntArray, VerdictCounts, Verdicts
+from judged_server.domain import BoolArray, FloatArray, IntArray, Verdicts, counts_of
 from judged_server.domain.names import check_unique
 from judged_server.metrics.compute import (
     check_open_ended,
@@ -46,7 +47,7 @@ from judged_server.metrics.table import (
     with_intervals_and_slices,
 )
 from judged_server.settings import Limits
-from judged_server.usecases.evaluate import Evaluation, NegativeMatch
+from judged_server.usecases.evaluate import Evaluation
 
 MAX_GRADE = 1000
 MAX_INT32 = 2**31 - 1
@@ -221,7 +222,7 @@ def write_table(
         id_fit=None if table.id_fit is None else write_fields(metrics_pb2.IdFit, table.id_fit),
     )
     if verdicts is not None:
-        message.counts.verdicts.CopyFrom(write_counts(VerdictCounts.of(verdicts)))
+        message.counts.verdicts.CopyFrom(write_counts(counts_of(verdicts)))
     if per_query:
         message.query_ids.extend([query_ids[row] for row in table.rows.tolist()])
     return message
@@ -354,9 +355,7 @@ def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateRespons
     )
     reply.table.counts.verdicts.CopyFrom(write_counts(done.counts))
     if done.negatives is not None:
-        reply.negatives.queries = done.negatives.queries
-        reply.negatives.queries_hit = done.negatives.queries_hit
-        reply.negatives.counts.CopyFrom(write_counts(done.negatives.counts))
+        reply.negatives.CopyFrom(write_fields(pb.NegativeReport, done.negatives))
     if done.identity is not None:
         reply.judge.CopyFrom(write_identity(done.identity))
     if done.usage is not None:

@@ -8,20 +8,20 @@ from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
 from judged.values.judges import CostEstimate, JudgeIdentity
+from judged.values.scores import AnswerItem, Rubric
 
 from judged_server import errors
-from judged_server.api.convert.fields import optional
+from judged_server.api.convert.fields import read
 from judged_server.api.convert.judging import (
+    check_calibration,
     read_asking,
-    read_calibration,
-    read_parameters,
     read_spec,
     refuse_evaluation,
     take_groups,
     write_identity,
 )
 from judged_server.api.convert.verdicts import write_fault
-from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
+from judged_server.domain.answers import AnswerScore, ScoreSummary
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
@@ -56,16 +56,7 @@ def read_answers(
 
 
 def _read_item(message: scores_pb2.AnswerItem, limits: Limits, path: str) -> AnswerItem:
-    item = AnswerItem(
-        message.item_id,
-        message.query,
-        message.answer,
-        tuple(message.references),
-        tuple(message.contexts),
-        message.other_answer,
-        tuple(message.sources_used),
-        optional(message, "confidence"),
-    )
+    item = read(AnswerItem, message, path)
     limits.check_id(item.item_id, f"{path}.item_id")
     limits.check_text(item.query, f"{path}.query")
     limits.check_text(item.answer, f"{path}.answer")
@@ -78,24 +69,16 @@ def _read_item(message: scores_pb2.AnswerItem, limits: Limits, path: str) -> Ans
     return item
 
 
-def read_rubrics(
-    messages: Sequence[scores_pb2.RubricSpec], field: str = "rubrics"
-) -> list[RubricSpec]:
+def read_rubrics(messages: Sequence[scores_pb2.RubricSpec], field: str = "rubrics") -> list[Rubric]:
     """Return the rubrics of a request. Raises InvalidField for none, and for values of no kind."""
     if not messages:
         raise errors.InvalidField(field, "must hold at least one rubric")
-    return [
-        RubricSpec(
-            message.rubric,
-            optional(message, "min_score"),
-            read_parameters(message.parameters, f"{field}[{index}].parameters"),
-            dict(message.weights),
-            read_calibration(message.calibration, f"{field}[{index}].calibration")
-            if message.HasField("calibration")
-            else None,
-        )
-        for index, message in enumerate(messages)
-    ]
+    specs = []
+    for index, message in enumerate(messages):
+        path = f"{field}[{index}]"
+        specs.append(read(Rubric, message, path))
+        check_calibration(specs[-1].calibration, f"{path}.calibration")
+    return specs
 
 
 def write_started(identities: Iterable[JudgeIdentity]) -> pb.ScoringStarted:
@@ -115,10 +98,7 @@ def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:
 
 def write_summary(summary: ScoreSummary) -> scores_pb2.ScoreSummary:
     """Return the message that ends a stream of scores."""
-    rubrics = [
-        write_fields(scores_pb2.RubricSummary, each, counts=each) for each in summary.rubrics
-    ]
-    return write_fields(scores_pb2.ScoreSummary, summary, rubrics=rubrics)
+    return write_fields(scores_pb2.ScoreSummary, summary)
 
 
 async def estimate(

@@ -19,6 +19,7 @@ from judged.v1.judge_service_pb2 import BatchJudgeResponse
 from judged.v1.verdicts_pb2 import VerdictColumns
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import JudgeIdentity
+from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
 from judged_server.api.convert.judging import write_identity
@@ -28,10 +29,10 @@ from judged_server.domain import (
     ByteArray,
     FloatArray,
     ScoreColumns,
-    VerdictCounts,
     VerdictDetail,
     VerdictFault,
     Verdicts,
+    counts_of,
 )
 
 _LENGTH_DELIMITED: Final = 2
@@ -62,7 +63,7 @@ def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
         parts.append(_counts_field(len(relevant), relevant.count(1)))
     else:
         parts.append(
-            BatchJudgeResponse(counts=write_counts(VerdictCounts.of(verdicts))).SerializeToString()
+            BatchJudgeResponse(counts=write_counts(counts_of(verdicts))).SerializeToString()
         )
     if usage is not None:
         parts.append(write_fields(BatchJudgeResponse, usage=usage).SerializeToString())

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import CacheMode
 from judged.values.judges import CostEstimate
+from judged.values.scores import AnswerItem
+from judged.values.scores import Rubric as RubricSpec
 from judged_server.domain import JudgeSpec, QueryGroup
-from judged_server.domain.answers import AnswerItem, RubricSpec
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind

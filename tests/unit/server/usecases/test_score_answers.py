@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from judged.values.choices import Status
+from judged.values.scores import AnswerItem
+from judged.values.scores import Rubric as RubricSpec
 from judged_server import errors
-from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
+from judged_server.domain.answers import AnswerScore, ScoreSummary
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
@@ -161,7 +163,7 @@ class TestDeadline:
             scores, summary = await gathered(scoring, asked, caller=Caller(deadline))
             assert now() < deadline + 13  # half of what the late ones take
             assert provider.requests <= MAX_IN_WORK
-        assert len(scores) == summary.rubrics[0].error == 3000
+        assert len(scores) == summary.rubrics[0].counts.error == 3000
         reasons = {score.fault.reason for score in scores if score.fault is not None}
         assert reasons == {"TIMEOUT"}
 

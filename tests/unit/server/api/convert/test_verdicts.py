@@ -19,7 +19,7 @@ from judged_server.api.convert.verdicts import (
     write_fault,
     write_verdicts,
 )
-from judged_server.domain import ScoreColumns, VerdictCounts, VerdictDetail, VerdictFault, Verdicts
+from judged_server.domain import ScoreColumns, VerdictDetail, VerdictFault, Verdicts, counts_of
 
 IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
 
@@ -88,7 +88,7 @@ def test_the_bytes_are_those_of_the_message(sent: Verdicts):
     expected = pb.BatchJudgeResponse(
         verdicts=as_message(sent),
         judge=write_identity(IDENTITY),
-        counts=write_counts(VerdictCounts.of(sent)),
+        counts=write_counts(counts_of(sent)),
         usage=None if usage is None else write_fields(verdicts_pb2.Usage, usage),
     )
     assert pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY)) == expected
@@ -111,7 +111,7 @@ def test_a_usual_reply_is_written_as_protobuf_writes_it():
     message = pb.BatchJudgeResponse(
         verdicts=as_message(sent),
         judge=write_identity(IDENTITY),
-        counts=write_counts(VerdictCounts.of(sent)),
+        counts=write_counts(counts_of(sent)),
     )
     assert reply_bytes(sent, IDENTITY) == message.SerializeToString(deterministic=True)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain.answers import AnswerItem
+from judged.values.scores import AnswerItem
 from judged_server.judges.llm.answers import MissingInput, RenderedText, show, within
 from judged_server.llm.rubrics.loading import load_builtin
 

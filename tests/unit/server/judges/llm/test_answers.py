@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from judged.values.choices import Status
+from judged.values.scores import AnswerItem
+from judged.values.scores import Rubric as RubricSpec
 from judged_server import errors
-from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec
+from judged_server.domain.answers import AnswerScore
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring import MAX_RAW_REPLIES_BYTES, Asking
 from judged_server.llm.caller import CallOptions, ModelCaller
