@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -30,8 +29,6 @@ _OPENAPI = Path(__file__).with_name("openapi.json")
 _KEEPALIVE_S = 75.0
 _LINGERING_S = 2.0
 """How long a refused message is read on, so that its sender hears why."""
-_NEAR = 0.75
-"""How alike a path must be to be hinted at, by difflib's ratio; all of them begin with /v1/."""
 
 METHODS = {f"/v1/{method.name}": method for service in CONTRACT for method in service.methods}
 """The calls of the contract by their paths."""
@@ -130,14 +127,14 @@ class HttpPort:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn web pages away where nobody is asked who calls; say which call was meant."""
+        """Turn web pages away where nobody is asked who calls; say where the calls are listed."""
         if self._listener.callers is None and (refused := self._refused(request)):
             return failure(HTTPStatus.FORBIDDEN, refused)
         try:
             return await handler(request)
         except web.HTTPNotFound:
-            hint = self._nearest(request.path)
-            return failure(HTTPStatus.NOT_FOUND, f"{request.path[:200]}: no such call; {hint}")
+            said = f"{request.path[:200]}: no such call by HTTP; /openapi.json has them"
+            return failure(HTTPStatus.NOT_FOUND, said)
         except web.HTTPMethodNotAllowed as error:
             allowed = error.headers["Allow"]
             said = f"{request.path[:200]} wants {allowed}"
@@ -156,18 +153,6 @@ class HttpPort:
         # By another address a proxy may call, under any name; by a socket no web page can.
         is_port_of_this_machine = self.address.path is None and self.address.is_local
         return wrong_host(request) if is_port_of_this_machine else ""
-
-    def _nearest(self, path: str) -> str:
-        """Return a hint at the call that was meant, else at the list of all."""
-        calls = {known.lower(): known for known in METHODS}
-        near = get_close_matches(path.lower()[:80], calls, n=1, cutoff=_NEAR)
-        if not near:
-            return "/openapi.json has them"
-        meant = calls[near[0]]
-        if (method := METHODS[meant]).client_streaming:
-            name = f"/{method.containing_service.full_name}/{method.name}"
-            return f"{name} takes a stream of requests, which gRPC alone can send"
-        return f"did you mean {meant}?"
 
     async def _tell_contract(self, _: web.Request) -> web.Response:
         """Answer with the description of all calls."""

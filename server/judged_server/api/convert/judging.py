@@ -9,24 +9,30 @@ from itertools import pairwise
 
 import numpy as np
 from judged._codec import write_fields
-from judged.v1 import groups_pb2, verdicts_pb2
+from judged.v1 import groups_pb2, judge_service_pb2, verdicts_pb2
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
 from judged.values.judges import Asking, JudgeIdentity
 
 from judged_server import errors
 from judged_server.api.convert.fields import need, read
-from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
 from judged_server.domain import (
     CallerEmbeddings,
     Float32Array,
+    GroupSpans,
     JudgeSpec,
     QueryGroup,
+    Spans,
 )
+from judged_server.domain.names import check_unique
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
 from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
 
 MAX_EDGES = 16
+MAX_METADATA_KEYS = 64
+"""The most keys that one query's metadata may have,"""
+MAX_METADATA_BYTES = 1024
+"""and the most bytes of UTF-8 in a key, and in a value."""
 
 
 def read_groups(
@@ -123,12 +129,14 @@ def _read_group(
         read_metadata(metadata, f"{path}.metadata") if metadata else {},
     )
     if spans is not None or embeddings is not None:
-        check_golden(group, path)
+        rule = "embeddings are set too; a group brings one or the other"
+        need(spans is None or embeddings is None, f"{path}.spans", rule)
+        brings = "embeddings" if spans is None else "spans"
+        rule = f"are texts, but this group brings {brings}; send texts, or leave negatives out"
+        need(not negatives, f"{path}.negatives", rule)
     if document_ids and len(document_ids) != group.n_retrieved:
-        raise errors.InvalidField(
-            f"{path}.document_ids",
-            f"{len(document_ids)} ids for {group.n_retrieved} retrieved; give one each or none",
-        )
+        rule = f"{len(document_ids)} ids for {group.n_retrieved} retrieved; give one each or none"
+        raise errors.InvalidField(f"{path}.document_ids", rule)
     if grades:
         group.grades, group.relevant_document_ids = read_grades(grades, relevant, path)
     if group.by_id and group.n_expected:
@@ -147,6 +155,83 @@ def read_grades(
     return dict(grades), [name for name, grade in grades.items() if grade > 0]
 
 
+def read_spans(
+    message: groups_pb2.GroupSpans, limits: Limits, path: str, texts: tuple[int, int]
+) -> GroupSpans:
+    """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
+    files: dict[str, int] = {}
+    return GroupSpans(
+        _read_side(message.expected, files, limits, f"{path}.expected", texts[0]),
+        _read_side(message.retrieved, files, limits, f"{path}.retrieved", texts[1]),
+    )
+
+
+def _read_side(
+    messages: Sequence[groups_pb2.Span],
+    files: dict[str, int],
+    limits: Limits,
+    path: str,
+    texts: int,
+) -> Spans:
+    if texts and len(messages) != texts:
+        raise errors.InvalidField(path, f"{len(messages)} spans for {texts} texts")
+    numbers = []
+    for index, message in enumerate(messages):
+        file = message.file
+        if len(file) > limits.surely_fits:
+            limits.check_text(file, f"{path}[{index}].file")
+        numbers.append(files.setdefault(file, len(files)))
+    starts = np.array([message.start for message in messages], np.uint64)
+    ends = np.array([message.end for message in messages], np.uint64)
+    empty = np.flatnonzero(ends <= starts)
+    if len(empty):
+        first = int(empty[0])
+        rule = f"must be above start, which is {starts[first]}; the end is not part of the span"
+        raise errors.InvalidField(f"{path}[{first}].end", rule)
+    return Spans(np.array(numbers, np.int64), starts, ends)
+
+
+def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the metadata of a query. Raises LimitExceeded at `path` or `path["key"]`."""
+    if len(entries) > MAX_METADATA_KEYS:
+        raise errors.LimitExceeded(path, "keys", MAX_METADATA_KEYS, len(entries))
+    metadata = dict(entries)
+    for key, value in metadata.items():
+        for text in (key, value):
+            # A character is at most four bytes, so that short ones need no look.
+            if len(text) > MAX_METADATA_BYTES // 4:
+                size = len(text.encode())
+                if size > MAX_METADATA_BYTES:
+                    entry = f'{path}["{key[:80]}"]'
+                    raise errors.LimitExceeded(entry, "bytes of UTF-8", MAX_METADATA_BYTES, size)
+    return metadata
+
+
+def read_query_metadata(
+    messages: Sequence[judge_service_pb2.QueryMetadata],
+    query_ids: Sequence[str],
+    also_known: Sequence[str] = (),
+) -> list[Mapping[str, str]]:
+    """Return the metadata of each query in `query_ids`, in that order; empty if there is none.
+
+    `also_known` are queries of the request that are not measured. Raises InvalidField at
+    `metadata[i].query_id` for one that the request does not have or that was there before, and as
+    `read_metadata` does.
+    """
+    if not messages:
+        return []
+    known = {*query_ids, *also_known}
+    for i, message in enumerate(messages):
+        rule = "is the id of no query of this request"
+        need(message.query_id in known, f"metadata[{i}].query_id", rule)
+    check_unique([message.query_id for message in messages], "metadata[{}].query_id")
+    found: dict[str, Mapping[str, str]] = {
+        message.query_id: read_metadata(message.metadata, f"metadata[{i}].metadata")
+        for i, message in enumerate(messages)
+    }
+    return [found.get(query_id, {}) for query_id in query_ids]
+
+
 def read_embeddings(
     message: groups_pb2.GroupEmbeddings,
     limits: Limits,
@@ -155,8 +240,7 @@ def read_embeddings(
 ) -> CallerEmbeddings:
     """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
     dimensions = message.dimensions
-    if dimensions == 0:
-        raise errors.InvalidField(f"{path}.dimensions", "must be at least 1")
+    need(dimensions > 0, f"{path}.dimensions", "must be at least 1")
     if dimensions > limits.max_embedding_dimensions:
         raise errors.LimitExceeded(
             f"{path}.dimensions", "dimensions", limits.max_embedding_dimensions, dimensions
@@ -168,15 +252,11 @@ def read_embeddings(
 
 
 def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32Array:
-    if len(raw) % (4 * dimensions):
-        raise errors.InvalidField(
-            field, f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
-        )
+    rule = f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
+    need(len(raw) % (4 * dimensions) == 0, field, rule)
     matrix = np.frombuffer(raw, dtype="<f4").reshape(-1, dimensions)
-    if texts and len(matrix) != texts:
-        raise errors.InvalidField(field, f"{len(matrix)} rows for {texts} texts")
-    if not np.isfinite(matrix).all():
-        raise errors.InvalidField(field, "holds a value that is not finite")
+    need(not texts or len(matrix) == texts, field, f"{len(matrix)} rows for {texts} texts")
+    need(bool(np.isfinite(matrix).all()), field, "holds a value that is not finite")
     return matrix
 
 

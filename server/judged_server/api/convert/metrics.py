@@ -17,8 +17,7 @@ from judged.values.metrics import NegativeMatch
 from judged_server import errors
 from judged_server.api.convert.correction import with_correction
 from judged_server.api.convert.embedded import measure_embedded
-from judged_server.api.convert.golden import read_query_metadata
-from judged_server.api.convert.judging import read_grades, write_identity
+from judged_server.api.convert.judging import read_grades, read_query_metadata, write_identity
 from judged_server.api.convert.statistics import read_interval_options
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
