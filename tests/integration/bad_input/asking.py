@@ -5,7 +5,7 @@ from __future__ import annotations
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.case import case
+from tests.integration.bad_input.case import Case
 from tests.integration.bad_input.judging import batch, evaluate
 
 
@@ -16,13 +16,9 @@ def asking(**fields: object) -> pb.BatchJudgeRequest:
 
 
 CASES = [
-    case("AskingOptions.cache", "asking.cache", lambda: asking(cache=0)),
-    case("BatchJudgeRequest.asking", "asking.cache", lambda: asking(cache=99)),
-    case(
-        "EvaluateRequest.asking",
-        "asking.cache",
-        lambda: evaluate(asking=groups_pb2.AskingOptions(cache=4)),
-    ),
+    Case("asking.cache", lambda: asking(cache=0)),
+    Case("asking.cache", lambda: asking(cache=99)),
+    Case("asking.cache", lambda: evaluate(asking=groups_pb2.AskingOptions(cache=4))),
 ]
 
 HARMLESS = {"StreamJudgeStart.asking": "see test_stream.py"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 from tests.integration.bad_input.judging import batch, evaluate, group
 from tests.integration.bad_input.scoring import item, rubric, score
 
@@ -38,51 +38,36 @@ def estimated_limit(max_cost: float) -> Callable[[], pb.EstimateBatchRequest]:
 JUDGE, SCORE = "EstimateBatchRequest.judge", "EstimateBatchRequest.score"
 
 CASES = [
-    *(case("AskingOptions.max_cost", "asking.max_cost", limited(wrong)) for wrong in WRONG),
-    case(
-        "EvaluateRequest.asking",
-        "asking.max_cost",
-        lambda: evaluate(asking=groups_pb2.AskingOptions(max_cost=NAN)),
-    ),
-    case(JUDGE, "work", pb.EstimateBatchRequest),
-    case(JUDGE, "judge.groups", lambda: of_judge(pb.BatchJudgeRequest())),
-    case(JUDGE, "judge.judge.min_score", lambda: of_judge(batch(min_score=NAN))),
-    case(
-        JUDGE,
-        "judge.judge.profile",
-        lambda: of_judge(batch(kind="exact", profile="loose")),
-    ),
-    case(JUDGE, "", lambda: of_judge(batch(kind="nobody")), "NOT_FOUND"),
-    case(JUDGE, "", lambda: of_judge(batch(kind="llm")), "FAILED_PRECONDITION"),
-    case(
-        JUDGE,
-        "judge.groups[0].negatives",
-        lambda: of_judge(batch(group(negatives=["n"]))),
-    ),
-    case(
-        JUDGE,
+    *(Case("asking.max_cost", limited(wrong)) for wrong in WRONG),
+    Case("asking.max_cost", lambda: evaluate(asking=groups_pb2.AskingOptions(max_cost=NAN))),
+    Case("work", pb.EstimateBatchRequest),
+    Case("judge.groups", lambda: of_judge(pb.BatchJudgeRequest())),
+    Case("judge.judge.min_score", lambda: of_judge(batch(min_score=NAN))),
+    Case("judge.judge.profile", lambda: of_judge(batch(kind="exact", profile="loose"))),
+    Case("", lambda: of_judge(batch(kind="nobody")), "NOT_FOUND"),
+    Case("", lambda: of_judge(batch(kind="llm")), "FAILED_PRECONDITION"),
+    Case("judge.groups[0].negatives", lambda: of_judge(batch(group(negatives=["n"])))),
+    Case(
         "judge.groups[1].spans.expected",
         lambda: of_judge(batch(group(), group(spans=groups_pb2.GroupSpans()), kind="exact")),
     ),
-    *(case(JUDGE, "judge.asking.max_cost", estimated_limit(wrong)) for wrong in WRONG),
-    case(SCORE, "score.items", lambda: of_score(pb.ScoreAnswersRequest(rubrics=[rubric()]))),
-    case(SCORE, "score.items[1].item_id", lambda: of_score(score(item(), item()))),
-    case(SCORE, "score.rubrics", lambda: of_score(score(rubrics=[]))),
-    case(SCORE, "", lambda: of_score(score(rubrics=[rubric("taste")])), "NOT_FOUND"),
-    case(
-        SCORE,
+    *(Case("judge.asking.max_cost", estimated_limit(wrong)) for wrong in WRONG),
+    Case("score.items", lambda: of_score(pb.ScoreAnswersRequest(rubrics=[rubric()]))),
+    Case("score.items[1].item_id", lambda: of_score(score(item(), item()))),
+    Case("score.rubrics", lambda: of_score(score(rubrics=[]))),
+    Case("", lambda: of_score(score(rubrics=[rubric("taste")])), "NOT_FOUND"),
+    Case(
         'score.rubrics[0].parameters["samples"]',
         lambda: of_score(
             score(rubrics=[rubric(parameters={"samples": groups_pb2.ParameterValue(int_value=33)})])
         ),
     ),
-    case(
-        SCORE,
+    Case(
         "score.asking.max_cost",
         lambda: of_score(score(asking=groups_pb2.AskingOptions(max_cost=-1))),
     ),
 ]
 
-CASES.append(case("GetUsageRequest.days", "days", lambda: pb.GetUsageRequest(days=367)))
+CASES.append(Case("days", lambda: pb.GetUsageRequest(days=367)))
 
 HARMLESS: dict[str, str] = {}

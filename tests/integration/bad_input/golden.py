@@ -7,7 +7,7 @@ from typing import Any
 from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, case
+from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, Case
 from tests.integration.bad_input.judging import batch, evaluate, group
 
 
@@ -44,48 +44,25 @@ def many(n_expected: int, n_retrieved: int) -> pb.ComputeMetricsRequest:
 
 
 CASES = [
-    case("QueryGroup.spans", "groups[0].spans", lambda: spans(GOOD, kind="exact")),
-    case(
-        "QueryGroup.spans",
-        "groups[0].spans",
-        lambda: spans(GOOD, embeddings=groups_pb2.GroupEmbeddings(dimensions=1)),
+    Case("groups[0].spans", lambda: spans(GOOD, kind="exact")),
+    Case(
+        "groups[0].spans", lambda: spans(GOOD, embeddings=groups_pb2.GroupEmbeddings(dimensions=1))
     ),
-    case(
-        "GroupSpans.expected",
-        "groups[0].spans.expected",
-        lambda: spans(GOOD, expected=["a", "b"]),
+    Case("groups[0].spans.expected", lambda: spans(GOOD, expected=["a", "b"])),
+    Case("groups[0].spans.retrieved", lambda: spans(GOOD, retrieved=["a", "b"])),
+    Case(
+        "groups[0].spans.expected[1].file", lambda: spans(GOOD, groups_pb2.Span(file=LONG, end=1))
     ),
-    case(
-        "GroupSpans.retrieved",
-        "groups[0].spans.retrieved",
-        lambda: spans(GOOD, retrieved=["a", "b"]),
-    ),
-    case(
-        "Span.file",
-        "groups[0].spans.expected[1].file",
-        lambda: spans(GOOD, groups_pb2.Span(file=LONG, end=1)),
-    ),
-    case(
-        "Span.start",
+    Case(
         "groups[0].spans.expected[0].end",
         lambda: spans(groups_pb2.Span(file="f", start=3, end=2)),
+        field="Span.start",
     ),
-    case(
-        "Span.end",
-        "groups[0].spans.expected[1].end",
-        lambda: spans(GOOD, groups_pb2.Span(file="f")),
-    ),
-    case(
-        "QueryGroup.grades", "groups[0].grades", lambda: batch(group(expected=[], grades={"a": 1}))
-    ),
-    case("QueryGroup.negatives", "groups[0].negatives", lambda: batch(group(negatives=["n"]))),
-    case(
-        "QueryGroup.negatives",
-        "groups[0].negatives[1]",
-        lambda: evaluate(group(negatives=["n", LONG])),
-    ),
-    case(
-        "QueryGroup.negatives",
+    Case("groups[0].spans.expected[1].end", lambda: spans(GOOD, groups_pb2.Span(file="f"))),
+    Case("groups[0].grades", lambda: batch(group(expected=[], grades={"a": 1}))),
+    Case("groups[0].negatives", lambda: batch(group(negatives=["n"]))),
+    Case("groups[0].negatives[1]", lambda: evaluate(group(negatives=["n", LONG]))),
+    Case(
         "groups[0].negatives",
         lambda: evaluate(
             groups_pb2.QueryGroup(
@@ -96,23 +73,13 @@ CASES = [
             judge=groups_pb2.JudgeSpec(kind="span"),
         ),
     ),
-    case(
-        "QueryGroup.negatives",
-        "groups",
-        lambda: evaluate(group(negatives=["n"] * 1001, retrieved=["r"] * 1000)),
-    ),
-    case(
-        "QueryGroup.metadata",
-        "groups[0].metadata",
-        lambda: evaluate(group(metadata={str(i): "" for i in range(65)})),
-    ),
-    case(
-        "QueryGroup.metadata",
+    Case("groups", lambda: evaluate(group(negatives=["n"] * 1001, retrieved=["r"] * 1000))),
+    Case("groups[0].metadata", lambda: evaluate(group(metadata={str(i): "" for i in range(65)}))),
+    Case(
         'groups[1].metadata["k"]',
         lambda: evaluate(group(), group(query_id="2", metadata={"k": "v" * 1025})),
     ),
-    case(
-        "EvaluateRequest.metrics",
+    Case(
         "metrics[1]",
         lambda: evaluate(
             groups_pb2.QueryGroup(
@@ -122,8 +89,7 @@ CASES = [
             metrics=["ap", "f1_exact"],
         ),
     ),
-    case(
-        "ComputeMetricsRequest.metrics",
+    Case(
         "metrics[0]",
         lambda: pb.ComputeMetricsRequest(
             metrics=["recall_similarity"],
@@ -133,22 +99,13 @@ CASES = [
             ),
         ),
     ),
-    case(
-        "ComputeMetricsRequest.metrics",
-        "metrics[1]",
-        lambda: embedded(metrics=["ap", "precision_exact@2"]),
-    ),
-    case("ComputeMetricsRequest.embedded", "embedded.rankings", lambda: embedded("")),
-    case("EmbeddedRankings.rankings", "embedded.rankings", lambda: many(1001, 1000)),
-    case("EmbeddedRankings.min_score", "embedded.min_score", lambda: embedded(min_score=NAN)),
-    case("EmbeddedRanking.query_id", "embedded.rankings[1].query_id", lambda: embedded("aa")),
-    case(
-        "EmbeddedRanking.embeddings",
-        "embedded.rankings[0].embeddings.dimensions",
-        lambda: embedded(vectors={"dimensions": 0}),
-    ),
-    case(
-        "EmbeddedRanking.embeddings",
+    Case("metrics[1]", lambda: embedded(metrics=["ap", "precision_exact@2"])),
+    Case("embedded.rankings", lambda: embedded("")),
+    Case("embedded.rankings", lambda: many(1001, 1000)),
+    Case("embedded.min_score", lambda: embedded(min_score=NAN)),
+    Case("embedded.rankings[1].query_id", lambda: embedded("aa")),
+    Case("embedded.rankings[0].embeddings.dimensions", lambda: embedded(vectors={"dimensions": 0})),
+    Case(
         "embedded.rankings[0].embeddings.retrieved",
         lambda: embedded(vectors={"retrieved": NAN_FLOATS}),
     ),

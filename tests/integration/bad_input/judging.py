@@ -5,7 +5,7 @@ from __future__ import annotations
 from judged.v1 import groups_pb2, metrics_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, case
+from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, Case
 
 
 def group(**changes: object) -> groups_pb2.QueryGroup:
@@ -39,42 +39,24 @@ def evaluate(
 
 
 CASES = [
-    case("BatchJudgeRequest.groups", "groups", pb.BatchJudgeRequest),
-    case("BatchJudgeRequest.groups", "groups", lambda: batch(*[groups_pb2.QueryGroup()] * 10_001)),
-    case(
-        "BatchJudgeRequest.groups",
-        "groups",
-        lambda: batch(*[group(expected=["e"] * 1001, retrieved=["r"] * 1000)]),
-    ),
-    case("BatchJudgeRequest.judge", "judge.kind", lambda: batch(profile="classic")),
-    case("QueryGroup.query_id", "groups[1].query_id", lambda: batch(group(), group(query_id=LONG))),
-    case("QueryGroup.query_id", "groups[0].query_id", lambda: evaluate(group(query_id=""))),
-    case("QueryGroup.query_id", "groups[1].query_id", lambda: evaluate(group(), group())),
-    case("QueryGroup.query", "groups[0].query", lambda: batch(group(query=LONG))),
-    case("QueryGroup.expected", "groups[0].expected[1]", lambda: batch(group(expected=["", LONG]))),
-    case("QueryGroup.retrieved", "groups[0].retrieved[0]", lambda: batch(group(retrieved=[LONG]))),
-    case(
-        "QueryGroup.document_ids",
-        "groups[0].document_ids",
-        lambda: batch(group(document_ids=["x"])),
-    ),
-    case(
-        "QueryGroup.document_ids",
-        "groups[0].document_ids[1]",
-        lambda: batch(group(document_ids=["x", LONG])),
-    ),
-    case(
-        "QueryGroup.relevant_document_ids",
+    Case("groups", pb.BatchJudgeRequest),
+    Case("groups", lambda: batch(*[groups_pb2.QueryGroup()] * 10_001)),
+    Case("groups", lambda: batch(*[group(expected=["e"] * 1001, retrieved=["r"] * 1000)])),
+    Case("judge.kind", lambda: batch(profile="classic")),
+    Case("groups[1].query_id", lambda: batch(group(), group(query_id=LONG))),
+    Case("groups[0].query_id", lambda: evaluate(group(query_id=""))),
+    Case("groups[1].query_id", lambda: evaluate(group(), group())),
+    Case("groups[0].query", lambda: batch(group(query=LONG))),
+    Case("groups[0].expected[1]", lambda: batch(group(expected=["", LONG]))),
+    Case("groups[0].retrieved[0]", lambda: batch(group(retrieved=[LONG]))),
+    Case("groups[0].document_ids", lambda: batch(group(document_ids=["x"]))),
+    Case("groups[0].document_ids[1]", lambda: batch(group(document_ids=["x", LONG]))),
+    Case(
         "groups[0].relevant_document_ids",
         lambda: batch(group(expected=[], relevant_document_ids=["x"])),
     ),
-    case(
-        "QueryGroup.relevant_document_ids",
-        "groups[0].expected",
-        lambda: evaluate(group(relevant_document_ids=["x"])),
-    ),
-    case(
-        "QueryGroup.embeddings",
+    Case("groups[0].expected", lambda: evaluate(group(relevant_document_ids=["x"]))),
+    Case(
         "groups[0].embeddings",
         lambda: batch(
             groups_pb2.QueryGroup(
@@ -85,81 +67,54 @@ CASES = [
             kind="exact",
         ),
     ),
-    case(
-        "GroupEmbeddings.dimensions",
-        "groups[0].embeddings.dimensions",
-        lambda: vectors(dimensions=0),
-    ),
-    case(
-        "GroupEmbeddings.dimensions",
-        "groups[0].embeddings.dimensions",
-        lambda: vectors(dimensions=4097),
-    ),
-    case(
-        "GroupEmbeddings.expected",
-        "groups[0].embeddings.expected",
-        lambda: vectors(expected=b"xyz"),
-    ),
-    case(
-        "GroupEmbeddings.expected",
-        "groups[0].embeddings.expected",
-        lambda: vectors(expected=NAN_FLOATS),
-    ),
-    case(
-        "GroupEmbeddings.retrieved",
-        "groups[0].embeddings.retrieved",
-        lambda: vectors(retrieved=TWO_FLOATS * 2),
-    ),
-    case("JudgeSpec.kind", "", lambda: batch(kind="token_overlab"), "NOT_FOUND"),
-    case("JudgeSpec.profile", "judge.profile", lambda: batch(kind="exact", profile="loose")),
-    case("JudgeSpec.min_score", "judge.min_score", lambda: batch(min_score=NAN)),
-    case("JudgeSpec.parameters", 'judge.parameters["x"]', lambda: parameter("x", int_value=1)),
-    case("JudgeSpec.parameters", 'judge.parameters["min_tokens"]', lambda: parameter("min_tokens")),
-    case(
-        "ParameterValue.bool_value",
+    Case("groups[0].embeddings.dimensions", lambda: vectors(dimensions=0)),
+    Case("groups[0].embeddings.dimensions", lambda: vectors(dimensions=4097)),
+    Case("groups[0].embeddings.expected", lambda: vectors(expected=b"xyz")),
+    Case("groups[0].embeddings.expected", lambda: vectors(expected=NAN_FLOATS)),
+    Case("groups[0].embeddings.retrieved", lambda: vectors(retrieved=TWO_FLOATS * 2)),
+    Case("", lambda: batch(kind="token_overlab"), "NOT_FOUND"),
+    Case("judge.profile", lambda: batch(kind="exact", profile="loose")),
+    Case("judge.min_score", lambda: batch(min_score=NAN)),
+    Case('judge.parameters["x"]', lambda: parameter("x", int_value=1)),
+    Case('judge.parameters["min_tokens"]', lambda: parameter("min_tokens")),
+    Case(
         'judge.parameters["min_tokens"]',
         lambda: parameter("min_tokens", bool_value=True),
+        field="ParameterValue.bool_value",
     ),
-    case(
-        "ParameterValue.int_value",
+    Case(
         'judge.parameters["min_tokens"]',
         lambda: parameter("min_tokens", int_value=0),
+        field="ParameterValue.int_value",
     ),
-    case(
-        "ParameterValue.double_value",
+    Case(
         'judge.parameters["min_tokens"]',
         lambda: parameter("min_tokens", double_value=NAN),
+        field="ParameterValue.double_value",
     ),
-    case(
-        "ParameterValue.string_value",
+    Case(
         'judge.parameters["long_text"]',
         lambda: parameter("long_text", "semantic", string_value="squeeze"),
+        field="ParameterValue.string_value",
     ),
-    case("EvaluateRequest.groups", "groups", lambda: evaluate(groups=[])),
-    case(
-        "EvaluateRequest.judge",
-        "judge.min_score",
-        lambda: evaluate(judge=groups_pb2.JudgeSpec(min_score=2)),
-    ),
-    case("EvaluateRequest.metrics", "metrics", lambda: evaluate(metrics=[])),
-    case("EvaluateRequest.metrics", "metrics[1]", lambda: evaluate(metrics=["ap", "ndgc@10"])),
-    case("EvaluateRequest.metrics", "metrics[0]", lambda: evaluate(metrics=["ap@0"])),
-    case(
-        "EvaluateRequest.options",
+    Case("groups", lambda: evaluate(groups=[])),
+    Case("judge.min_score", lambda: evaluate(judge=groups_pb2.JudgeSpec(min_score=2))),
+    Case("metrics", lambda: evaluate(metrics=[])),
+    Case("metrics[1]", lambda: evaluate(metrics=["ap", "ndgc@10"])),
+    Case("metrics[0]", lambda: evaluate(metrics=["ap@0"])),
+    Case(
         "options.verdicts.matching",
         lambda: evaluate(
             options=metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(matching=9))
         ),
     ),
-    case(
-        "VerdictOptions.matching",
+    Case(
         "options.verdicts.matching",
         lambda: evaluate(
             options=metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(matching=0))
         ),
     ),
-    case(
-        "VerdictOptions.matching",
+    Case(
         "metrics[0]",
         lambda: evaluate(
             options=metrics_pb2.MetricOptions(
@@ -168,15 +123,13 @@ CASES = [
             metrics=["ap"],
         ),
     ),
-    case(
-        "VerdictOptions.no_gold",
+    Case(
         "options.verdicts.no_gold",
         lambda: evaluate(
             options=metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(no_gold=0))
         ),
     ),
-    case(
-        "VerdictOptions.no_gold",
+    Case(
         "groups[1].expected",
         lambda: evaluate(
             group(),
@@ -186,8 +139,7 @@ CASES = [
             ),
         ),
     ),
-    case(
-        "VerdictOptions.strict_duplicates",
+    Case(
         "groups[0].document_ids[1]",
         lambda: evaluate(
             group(document_ids=["x", "x"], retrieved=["r", "r"]),

@@ -8,7 +8,7 @@ from typing import Any
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 from tests.integration.bad_input.judging import batch, evaluate, parameter
 
 
@@ -33,30 +33,30 @@ def identified(make: Callable[..., Any], request_id: str) -> Callable[[], Any]:
 
 
 CASES = [
-    case("JudgeSpec.kind", "", lambda: batch(kind="llm"), "FAILED_PRECONDITION"),
+    Case("", lambda: batch(kind="llm"), "FAILED_PRECONDITION"),
     *(
-        case("BatchJudgeRequest.request_id", "request_id", identified(batch, wrong))
+        Case("request_id", identified(batch, wrong))
         for wrong in ("1", "0b0b9b3c-52c0-1f0a-9a44-5b3c8a7b1d11")
     ),
-    case("EvaluateRequest.request_id", "request_id", identified(evaluate, "1")),
-    case(
-        "ParameterValue.int_value",
+    Case("request_id", identified(evaluate, "1")),
+    Case(
         'judge.parameters["samples"]',
         lambda: parameter("samples", "llm", int_value=33),
+        field="ParameterValue.int_value",
     ),
-    case(
-        "ParameterValue.double_value",
+    Case(
         'judge.parameters["temperature"]',
         lambda: parameter("temperature", "llm", double_value=NAN),
+        field="ParameterValue.double_value",
     ),
-    case(
-        "ParameterValue.string_value",
+    Case(
         'judge.parameters["rubric"]',
         lambda: parameter("rubric", "llm", string_value="taste"),
+        field="ParameterValue.string_value",
     ),
-    case("VerdictColumns.agreement", "judged.verdicts.agreement", lambda: agreement(1.0, 1.0, 1.0)),
-    case("VerdictColumns.agreement", "judged.verdicts.agreement[1]", lambda: agreement(1.0, 1.1)),
-    case("VerdictColumns.agreement", "judged.verdicts.agreement[0]", lambda: agreement(NAN, 1.0)),
+    Case("judged.verdicts.agreement", lambda: agreement(1.0, 1.0, 1.0)),
+    Case("judged.verdicts.agreement[1]", lambda: agreement(1.0, 1.1)),
+    Case("judged.verdicts.agreement[0]", lambda: agreement(NAN, 1.0)),
 ]
 
 HARMLESS = {

@@ -7,7 +7,7 @@ from functools import partial
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 from tests.integration.bad_input.judging import batch
 
 LEXICAL, EXACT = groups_pb2.JudgeSpec(kind="token_overlap"), groups_pb2.JudgeSpec(kind="exact")
@@ -26,30 +26,26 @@ def weighted(weight: float) -> pb.BatchJudgeRequest:
 
 
 CASES = [
-    case("JudgeSpec.members", "judge.members", panel),
-    case("JudgeSpec.members", "judge.members", lambda: panel(*[member()] * 17)),
-    case("JudgeSpec.members", "judge.kind", lambda: batch(members=[member()] * 2)),
-    case("JudgeSpec.profile", "judge.profile", lambda: panel(member(), profile="median")),
-    case("PanelMember.judge", "judge.members[1].judge", lambda: panel(member(), member())),
-    case(
-        "PanelMember.judge",
+    Case("judge.members", panel),
+    Case("judge.members", lambda: panel(*[member()] * 17)),
+    Case("judge.kind", lambda: batch(members=[member()] * 2)),
+    Case("judge.profile", lambda: panel(member(), profile="median")),
+    Case("judge.members[1].judge", lambda: panel(member(), member())),
+    Case(
         "judge.members[1].judge.kind",
         lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="panel"))),
     ),
-    case(
-        "PanelMember.judge",
+    Case(
         "judge.members[0].judge.members",
         lambda: panel(
             member(groups_pb2.JudgeSpec(kind="panel", members=[member(LEXICAL), member()]))
         ),
     ),
-    case(
-        "PanelMember.judge",
+    Case(
         "judge.members[1].judge.min_score",
         lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="token_overlap", min_score=NAN))),
     ),
-    case(
-        "PanelMember.judge",
+    Case(
         'judge.members[0].judge.parameters["min_tokens"]',
         lambda: panel(
             member(
@@ -61,25 +57,19 @@ CASES = [
             member(),
         ),
     ),
-    case(
-        "PanelMember.judge",
+    Case(
         "",
         lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="oracle"))),
         "NOT_FOUND",
     ),
-    case(
-        "PanelMember.judge",
+    Case(
         "",
         lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="llm"))),
         "FAILED_PRECONDITION",
     ),
-    case(
-        "PanelMember.weight",
-        "judge.members[1].weight",
-        lambda: panel(member(LEXICAL), member(weight=2)),
-    ),
+    Case("judge.members[1].weight", lambda: panel(member(LEXICAL), member(weight=2))),
     *(
-        case("PanelMember.weight", "judge.members[1].weight", partial(weighted, weight))
+        Case("judge.members[1].weight", partial(weighted, weight))
         for weight in (0.0, -1.0, NAN, float("inf"), 1e-300, 1e300)
     ),
 ]

@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -16,13 +17,11 @@ import pytest
 from judged import (
     AnswerItem,
     Asking,
-    AsyncClient,
     CacheMode,
     Client,
     InvalidArgument,
     Judge,
     QueryGroup,
-    Verdicts,
 )
 from judged._transport.status import to_error
 from judged.evaluation import Evaluator
@@ -125,98 +124,65 @@ def request(*retrieved: str, **fields: Any) -> pb.BatchJudgeRequest:
     )
 
 
-async def ask(address: str, asynchronous: bool, call: str, asking: Asking | None) -> Any:
-    """Ask about three texts with either client."""
-    arguments: dict[str, Any] = {"asking": asking, "timeout": 30}
-    work: list[Any] = [[group("yes 1", "no 2", "yes 3")]]
-    if call == "evaluate":
-        work.append(["mrr"])
-    if asynchronous:
-        async with AsyncClient(address) as client:
-            return await getattr(client, call)(*work, LLM, **arguments)
+@contextmanager
+def cut_after(calls: Calls, proxy: CuttingProxy, held: Held, asked: int) -> Iterator[None]:
+    """Cut the connection once so many questions were asked; answer them when it was cut."""
 
-    def blocking() -> Any:
-        with Client(address) as client:
-            return getattr(client, call)(*work, LLM, **arguments)
-
-    return await asyncio.to_thread(blocking)
-
-
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["Client", "AsyncClient"])
-@pytest.mark.parametrize("call", ["judge", "evaluate"])
-@pytest.mark.parametrize("asking", [None, REFRESH], ids=["use", "refresh"])
-async def test_a_reply_that_was_lost_is_charged_once(
-    calls: Calls, proxy: CuttingProxy, asynchronous: bool, call: str, asking: Asking | None
-):
-    proxy.drop_when = lambda: calls() == 3 and not proxy.dropped
-    found = await ask(proxy.address, asynchronous, call, asking)
-    assert proxy.dropped == 1
-    assert calls() == 3
-    assert found.usage.calls == 3
-    if isinstance(found, Verdicts):
-        assert found.relevant == [True, False, True]
-    else:
-        assert found.table["mrr"].mean == 1.0
-
-
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["Client", "AsyncClient"])
-async def test_a_call_that_is_cut_off_goes_on_for_its_next_try(
-    calls: Calls, proxy: CuttingProxy, held: Held, asynchronous: bool
-):
-    texts = [f"held yes {n}" for n in range(5)]
-
-    def cut_in_the_middle() -> None:
-        until(lambda: calls() == 2)
+    def cut() -> None:
+        until(lambda: calls() == asked)
         proxy.cut()
         until(lambda: proxy.dropped == 1)
         held.open.set()
 
     with ThreadPoolExecutor(1) as pool:
-        cutting = pool.submit(cut_in_the_middle)
-        if asynchronous:
-            async with AsyncClient(proxy.address) as client:
-                found = await client.judge([group(*texts)], LLM, asking=REFRESH, timeout=100)
-        else:
-            with Client(proxy.address) as blocking:
-                found = await asyncio.to_thread(
-                    blocking.judge, [group(*texts)], LLM, asking=REFRESH, timeout=30
-                )
+        cutting = pool.submit(cut)
+        yield
         cutting.result(60)
-    assert found.relevant == [True] * 5
     assert proxy.dropped == 1
-    assert calls() == 5
+
+
+@pytest.fixture
+def client(proxy: CuttingProxy) -> Iterator[Client]:
+    with Client(proxy.address, timeout=100) as client:
+        yield client
+
+
+@pytest.mark.parametrize("call", ["judge", "evaluate"])
+@pytest.mark.parametrize("asking", [None, REFRESH], ids=["use", "refresh"])
+def test_a_reply_that_was_lost_is_charged_once(
+    calls: Calls, proxy: CuttingProxy, client: Client, call: str, asking: Asking | None
+):
+    proxy.drop_when = lambda: calls() == 3 and not proxy.dropped
+    groups = [group("yes 1", "no 2", "yes 3")]
+    if call == "judge":
+        found: Any = client.judge(groups, LLM, asking=asking)
+        assert found.relevant == [True, False, True]
+    else:
+        found = client.evaluate(groups, ["mrr"], LLM, asking=asking)
+        assert found.table["mrr"].mean == 1.0
+    assert proxy.dropped == 1
+    assert calls() == found.usage.calls == 3
+
+
+def test_a_call_that_is_cut_off_goes_on_for_its_next_try(
+    calls: Calls, proxy: CuttingProxy, client: Client, held: Held
+):
+    texts = [f"held yes {n}" for n in range(5)]
+    with cut_after(calls, proxy, held, 2):
+        found = client.judge([group(*texts)], LLM, asking=REFRESH)
+    assert found.relevant == [True] * 5
     assert found.usage is not None
-    assert found.usage.calls == 5
+    assert calls() == found.usage.calls == 5
 
 
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["Client", "AsyncClient"])
-async def test_scores_that_are_cut_off_go_on_for_their_next_try(
-    calls: Calls, proxy: CuttingProxy, held: Held, asynchronous: bool
+def test_scores_that_are_cut_off_go_on_for_their_next_try(
+    calls: Calls, proxy: CuttingProxy, client: Client, held: Held
 ):
     items = [AnswerItem("at once", "q", "fine")]
     items += [AnswerItem(str(n), "q", f"held {n}") for n in range(5)]
-
-    def cut_in_the_middle() -> None:
-        until(lambda: calls() == 3)
-        proxy.cut()
-        until(lambda: proxy.dropped == 1)
-        held.open.set()
-
-    with ThreadPoolExecutor(1) as pool:
-        cutting = pool.submit(cut_in_the_middle)
-        if asynchronous:
-            async with AsyncClient(proxy.address) as client:
-                found = await client.score_answers(
-                    items, ["helpfulness"], asking=REFRESH, timeout=30
-                )
-        else:
-            with Client(proxy.address) as blocking:
-                found = await asyncio.to_thread(
-                    blocking.score_answers, items, ["helpfulness"], asking=REFRESH, timeout=30
-                )
-        cutting.result(60)
+    with cut_after(calls, proxy, held, 3):
+        found = client.score_answers(items, ["helpfulness"], asking=REFRESH)
     assert [score.score for score in found] == [1.0] * 6
-    assert proxy.dropped == 1
     assert calls() == 6
 
 
@@ -352,19 +318,11 @@ def test_the_access_log_tells_what_models_took_once(server: ServerProcess, stub:
         assert not {"model_calls", "model_ms", "input_tokens", "cost"} & set(told[name])
 
 
-def test_a_stream_that_is_cut_off_is_charged_once(calls: Calls, proxy: CuttingProxy, held: Held):
+def test_a_stream_that_is_cut_off_is_charged_once(
+    calls: Calls, proxy: CuttingProxy, client: Client, held: Held
+):
     groups = [QueryGroup(f"q{n}", ["e"], [f"held yes {n}"], str(n)) for n in range(5)]
-
-    def cut_in_the_middle() -> None:
-        until(lambda: calls() == 2)
-        proxy.cut()
-        until(lambda: proxy.dropped == 1)
-        held.open.set()
-
-    with ThreadPoolExecutor(1) as pool, Client(proxy.address) as client:
-        cutting = pool.submit(cut_in_the_middle)
-        found = Evaluator(client).evaluate_groups(groups, ["mrr"], LLM, asking=REFRESH, timeout=100)
-        cutting.result(60)
+    with cut_after(calls, proxy, held, 2):
+        found = Evaluator(client).evaluate_groups(groups, ["mrr"], LLM, asking=REFRESH)
     assert found.table["mrr"].mean == 1.0
-    assert proxy.dropped == 1
     assert calls() == 5

@@ -7,7 +7,7 @@ from functools import partial
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 from tests.integration.bad_input.judging import batch
 from tests.integration.bad_input.statistics.agreement import calibrate
 
@@ -25,29 +25,25 @@ def named(name: str) -> pb.BatchJudgeRequest:
 _CALIBRATOR = "judge.calibration.calibrator"
 
 CASES = [
-    case(
-        "JudgeSpec.calibration",
-        "judge.calibration",
-        lambda: batch(kind="exact", calibration=groups_pb2.JudgeCalibration()),
+    Case(
+        "judge.calibration", lambda: batch(kind="exact", calibration=groups_pb2.JudgeCalibration())
     ),
-    case("JudgeCalibration.name", "judge.calibration.name", lambda: named("unknown")),
-    case("Calibrator.scoring_key", "judge.calibration", calibrated),
+    Case("judge.calibration.name", lambda: named("unknown")),
+    Case("judge.calibration", calibrated, field="Calibrator.scoring_key"),
     *[
-        case("Calibrator.slope", f"{_CALIBRATOR}.slope", partial(calibrated, slope=slope))
+        Case(f"{_CALIBRATOR}.slope", partial(calibrated, slope=slope))
         for slope in (0.0, -1.0, NAN, float("inf"))
     ],
-    case("Calibrator.intercept", f"{_CALIBRATOR}.intercept", lambda: calibrated(intercept=NAN)),
-    case("Calibrator.min_score", f"{_CALIBRATOR}.min_score", lambda: calibrated(min_score=1.1)),
-    case("Calibrator.accept", f"{_CALIBRATOR}.accept", lambda: calibrated(accept=NAN)),
-    case("Calibrator.reject", f"{_CALIBRATOR}.reject", lambda: calibrated(reject=-0.1)),
-    case("Calibrator.not_fitted", _CALIBRATOR, lambda: calibrated(not_fitted="too few labels")),
-    case("CalibrateRequest.max_share", "max_share", lambda: calibrate(max_share=NAN)),
-    case(
-        "CalibrateRequest.judge",
-        "judge.scoring_key",
-        lambda: calibrate(judge=verdicts_pb2.JudgeIdentity(kind="exact")),
+    Case(f"{_CALIBRATOR}.intercept", lambda: calibrated(intercept=NAN)),
+    Case(f"{_CALIBRATOR}.min_score", lambda: calibrated(min_score=1.1)),
+    Case(f"{_CALIBRATOR}.accept", lambda: calibrated(accept=NAN)),
+    Case(f"{_CALIBRATOR}.reject", lambda: calibrated(reject=-0.1)),
+    Case(
+        _CALIBRATOR, lambda: calibrated(not_fitted="too few labels"), field="Calibrator.not_fitted"
     ),
-    case("CalibrateRequest.criterion", "criterion", lambda: calibrate(criterion=9)),
+    Case("max_share", lambda: calibrate(max_share=NAN)),
+    Case("judge.scoring_key", lambda: calibrate(judge=verdicts_pb2.JudgeIdentity(kind="exact"))),
+    Case("criterion", lambda: calibrate(criterion=9)),
 ]
 
 HARMLESS = {

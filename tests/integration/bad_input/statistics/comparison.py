@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from judged.v1 import metrics_pb2, statistics_service_pb2
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 
 ONE_TOPIC = metrics_pb2.TopicColumns(
     query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(8)
@@ -55,51 +55,28 @@ def of_many_queries() -> statistics_service_pb2.CompareRunsRequest:
 
 
 CASES = [
-    case("CompareRunsRequest.metrics", "metrics", lambda: compare(metrics=[])),
-    case("CompareRunsRequest.metrics", "metrics[0]", lambda: compare(metrics=["nope@5"])),
-    case(
-        "CompareRunsRequest.options",
-        "options.per_query",
-        lambda: compare(options=metrics_pb2.MetricOptions(per_query=True)),
-    ),
-    case(
-        "CompareRunsRequest.options",
-        "options.slice_by",
-        lambda: compare(options=metrics_pb2.MetricOptions(slice_by=["kind"])),
-    ),
-    case(
-        "CompareRunsRequest.options",
+    Case("metrics", lambda: compare(metrics=[])),
+    Case("metrics[0]", lambda: compare(metrics=["nope@5"])),
+    Case("options.per_query", lambda: compare(options=metrics_pb2.MetricOptions(per_query=True))),
+    Case("options.slice_by", lambda: compare(options=metrics_pb2.MetricOptions(slice_by=["kind"]))),
+    Case(
         "options.interval.confidence",
         lambda: compare(
             options=metrics_pb2.MetricOptions(interval=metrics_pb2.IntervalOptions(confidence=2.0))
         ),
     ),
-    case(
-        "CompareRunsRequest.runs",
-        "runs",
-        lambda: statistics_service_pb2.CompareRunsRequest(metrics=["ap"]),
-    ),
-    case("CompareRunsRequest.runs", "runs", lambda: compare(*(run(f"r{i}") for i in range(100)))),
-    case(
-        "CompareRunsRequest.runs",
+    Case("runs", lambda: statistics_service_pb2.CompareRunsRequest(metrics=["ap"])),
+    Case("runs", lambda: compare(*(run(f"r{i}") for i in range(100)))),
+    Case(
         "runs",
         lambda: compare(
             *(run(f"r{i}") for i in range(50)), metrics=[f"ap@{k}" for k in range(1, 51)]
         ),
     ),
-    case("CompareRunsRequest.qrels", "qrels", lambda: compare(qrels=QRELS)),
-    case(
-        "CompareRunsRequest.qrels",
-        "qrels[2].query_id",
-        lambda: compare_documents(qrels=[*QRELS, QRELS[0]]),
-    ),
-    case(
-        "CompareRunsRequest.qrels_columns",
-        "qrels_columns",
-        lambda: compare_documents(qrels_columns=ONE_TOPIC),
-    ),
-    case(
-        "CompareRunsRequest.qrels_columns",
+    Case("qrels", lambda: compare(qrels=QRELS)),
+    Case("qrels[2].query_id", lambda: compare_documents(qrels=[*QRELS, QRELS[0]])),
+    Case("qrels_columns", lambda: compare_documents(qrels_columns=ONE_TOPIC)),
+    Case(
         "qrels[0].grades[0]",
         lambda: compare_documents(
             qrels=[],
@@ -108,28 +85,18 @@ CASES = [
             ),
         ),
     ),
-    case("CompareRunsRequest.qrels_columns", "qrels", lambda: compare(qrels_columns=ONE_TOPIC)),
-    case(
-        "CompareRunsRequest.comparison",
-        "comparison.permutations",
-        lambda: shaped(permutations=99),
-    ),
-    case("ComparedRun.name", "runs[1].name", lambda: compare(run(""))),
-    case("ComparedRun.name", "runs[1].name", lambda: compare(run("a"))),
-    case(
-        "ComparedRun.judged",
-        "runs[1].relevance",
-        lambda: compare(run(judged=metrics_pb2.JudgedRankings())),
-    ),
-    case(
-        "ComparedRun.judged",
+    Case("qrels", lambda: compare(qrels_columns=ONE_TOPIC)),
+    Case("comparison.permutations", lambda: shaped(permutations=99)),
+    Case("runs[1].name", lambda: compare(run(""))),
+    Case("runs[1].name", lambda: compare(run("a"))),
+    Case("runs[1].relevance", lambda: compare(run(judged=metrics_pb2.JudgedRankings()))),
+    Case(
         "runs[0].judged.rankings",
         lambda: statistics_service_pb2.CompareRunsRequest(
             metrics=["ap"], runs=[run(name, judged=metrics_pb2.JudgedRankings()) for name in "ab"]
         ),
     ),
-    case(
-        "ComparedRun.judged",
+    Case(
         "runs[1].judged.human_labels",
         lambda: statistics_service_pb2.CompareRunsRequest(
             metrics=["ap"],
@@ -139,44 +106,31 @@ CASES = [
             ],
         ),
     ),
-    case("ComparedRun.documents", "runs[1].relevance", lambda: compare(documents("b"))),
-    case(
-        "ComparedRun.gains",
+    Case("runs[1].relevance", lambda: compare(documents("b"))),
+    Case(
         "runs[0].gains.rankings",
         lambda: statistics_service_pb2.CompareRunsRequest(
             metrics=["ap"], runs=[run(name, gains=metrics_pb2.GainRankings()) for name in "ab"]
         ),
     ),
-    case(
-        "ComparedRun.values",
-        "runs[1].relevance",
-        lambda: compare(statistics_service_pb2.ComparedRun(name="b")),
-    ),
-    case("ComparedRun.values", "runs[1]", lambda: compare(run(values=values(0.1, 0.2, ids="38")))),
-    case(
-        "ComparedRun.values",
+    Case("runs[1].relevance", lambda: compare(statistics_service_pb2.ComparedRun(name="b"))),
+    Case("runs[1]", lambda: compare(run(values=values(0.1, 0.2, ids="38")))),
+    Case(
         "runs[1].values.columns",
         lambda: compare(run(values=metrics_pb2.PerQueryValues(query_ids=["1"]))),
     ),
-    case(
-        "ComparedRun.values",
-        "runs[1].values.columns[0].values[1]",
-        lambda: compare(run(values=values(0.1, NAN, 0.2))),
-    ),
-    case(
-        "DocumentRankings.topics",
+    Case("runs[1].values.columns[0].values[1]", lambda: compare(run(values=values(0.1, NAN, 0.2)))),
+    Case(
         "runs[1].documents.topics[1].query_id",
         lambda: compare_documents(documents("b", *[metrics_pb2.TopicRun(query_id="1")] * 2)),
     ),
-    case(
-        "DocumentRankings.topics",
+    Case(
         "runs[1].documents.topics[0].scores[0]",
         lambda: compare_documents(
             documents("b", metrics_pb2.TopicRun(query_id="1", document_ids=["a"], scores=[NAN]))
         ),
     ),
-    case(
-        "DocumentRankings.topic_columns",
+    Case(
         "runs[1].documents.topic_columns.values",
         lambda: compare_documents(
             run(
@@ -189,8 +143,7 @@ CASES = [
             )
         ),
     ),
-    case(
-        "DocumentRankings.topic_columns",
+    Case(
         "runs[1].documents.topic_columns",
         lambda: compare_documents(
             run(
@@ -201,15 +154,11 @@ CASES = [
             )
         ),
     ),
-    case("CompareOptions.permutations", "comparison.permutations", lambda: shaped(permutations=0)),
-    case(
-        "CompareOptions.permutations",
-        "comparison.permutations",
-        lambda: shaped(permutations=1_000_001),
-    ),
-    case("CompareOptions.permutations", "comparison.permutations", of_many_queries),
-    case("CompareOptions.max_moved", "comparison.max_moved", lambda: shaped(max_moved=1001)),
-    case("CompareOptions.difference", "comparison.difference", lambda: shaped(difference=NAN)),
+    Case("comparison.permutations", lambda: shaped(permutations=0)),
+    Case("comparison.permutations", lambda: shaped(permutations=1_000_001)),
+    Case("comparison.permutations", of_many_queries),
+    Case("comparison.max_moved", lambda: shaped(max_moved=1001)),
+    Case("comparison.difference", lambda: shaped(difference=NAN)),
 ]
 
 HARMLESS = {"CompareOptions.seed": "every number is a seed"}

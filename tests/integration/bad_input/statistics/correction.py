@@ -5,7 +5,7 @@ from __future__ import annotations
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 
 
 def judged(
@@ -46,59 +46,28 @@ def with_values(
 LABELS = "judged.human_labels"
 
 CASES = [
-    case("HumanLabels.query_ids", f"{LABELS}.query_ids[0]", lambda: judged(labelled=["c"])),
-    case(
-        "HumanLabels.query_ids",
-        f"{LABELS}.query_ids[1]",
-        lambda: judged(labelled=["a", "a"], relevant=[True] * 4),
-    ),
-    case("HumanLabels.relevant", f"{LABELS}.relevant", lambda: judged(relevant=[True])),
-    case(
-        "HumanLabels.inclusion_probabilities",
-        f"{LABELS}.inclusion_probabilities[0]",
-        lambda: judged(inclusion=[0.0]),
-    ),
-    case(
-        "HumanLabels.inclusion_probabilities",
+    Case(f"{LABELS}.query_ids[0]", lambda: judged(labelled=["c"])),
+    Case(f"{LABELS}.query_ids[1]", lambda: judged(labelled=["a", "a"], relevant=[True] * 4)),
+    Case(f"{LABELS}.relevant", lambda: judged(relevant=[True])),
+    Case(f"{LABELS}.inclusion_probabilities[0]", lambda: judged(inclusion=[0.0])),
+    Case(
         f"{LABELS}.inclusion_probabilities",
         lambda: judged(inclusion=[0.5], options=metrics_pb2.MetricOptions(per_query=True)),
     ),
-    case(
-        "PerQueryValues.inclusion_probabilities",
+    Case(
         "human_values.inclusion_probabilities",
         lambda: with_values(["a"], [1.0], [1.0], inclusion=[0.5, 0.5]),
     ),
-    case(
-        "PerQueryValues.inclusion_probabilities",
+    Case(
         "human_values.inclusion_probabilities[0]",
         lambda: with_values(["a"], [1.0], [1.0], inclusion=[NAN]),
     ),
-    case("JudgedRankings.human_labels", f"{LABELS}.relevant", lambda: judged(labelled=[])),
-    case(
-        "ComputeMetricsRequest.human_values",
-        "human_values",
-        lambda: judged(human_values=human(["a"], [1.0], [1.0])),
-    ),
-    case(
-        "ComputeMetricsRequest.human_values",
-        "human_values.query_ids[1]",
-        lambda: with_values(["a", "c"], [1.0, 1.0], [1.0, 1.0]),
-    ),
-    case(
-        "ComputeMetricsRequest.human_values",
-        "human_values.columns",
-        lambda: with_values(["a"], [1.0]),
-    ),
-    case(
-        "ComputeMetricsRequest.human_values",
-        "human_values.columns[1].values",
-        lambda: with_values(["a"], [1.0], [1.0, 0.0]),
-    ),
-    case(
-        "ComputeMetricsRequest.human_values",
-        "human_values.columns[1].values[0]",
-        lambda: with_values(["a"], [1.0], [NAN]),
-    ),
+    Case(f"{LABELS}.relevant", lambda: judged(labelled=[])),
+    Case("human_values", lambda: judged(human_values=human(["a"], [1.0], [1.0]))),
+    Case("human_values.query_ids[1]", lambda: with_values(["a", "c"], [1.0, 1.0], [1.0, 1.0])),
+    Case("human_values.columns", lambda: with_values(["a"], [1.0])),
+    Case("human_values.columns[1].values", lambda: with_values(["a"], [1.0], [1.0, 0.0])),
+    Case("human_values.columns[1].values[0]", lambda: with_values(["a"], [1.0], [NAN])),
 ]
 
 HARMLESS: dict[str, str] = {}

@@ -8,7 +8,7 @@ from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2 as stats_pb
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 from tests.integration.bad_input.judging import batch
 
 _N = 8
@@ -43,12 +43,12 @@ def promised_of(**fields: object) -> pb.BatchJudgeRequest:
 _PROMISE = "judge.guarantee"
 
 CASES = [
-    case("CalibrateCascadeRequest.stages", "stages", lambda: request(stages=[])),
-    case("CalibrateCascadeRequest.labels", "labels", lambda: request(labels=[])),
-    case("CalibrateCascadeRequest.clusters", "clusters", lambda: request(clusters=[1])),
-    case("CalibrateCascadeRequest.clusters", "clusters", lambda: request(clusters=[1] * _N)),
+    Case("stages", lambda: request(stages=[])),
+    Case("labels", lambda: request(labels=[])),
+    Case("clusters", lambda: request(clusters=[1])),
+    Case("clusters", lambda: request(clusters=[1] * _N)),
     *[
-        case(f"CalibrateCascadeRequest.{name}", name, partial(request, **{name: value}))
+        Case(name, partial(request, **{name: value}))
         for name, value in (
             ("max_error", 0.5),
             ("max_error", NAN),
@@ -59,28 +59,22 @@ CASES = [
             ("lengths", [1]),
         )
     ],
-    case(
-        "ScoredStage.judge",
+    Case(
         "stages[1].judge.scoring_key",
         lambda: of_stage(judge=verdicts_pb2.JudgeIdentity(kind="exact")),
     ),
-    case("ScoredStage.scores", "stages[1].scores", lambda: of_stage(scores=[0.5])),
-    case("ScoredStage.scores", "stages[1].scores[0]", lambda: of_stage(scores=[NAN] * _N)),
-    case("ScoredStage.missing", "stages[1].missing[0]", lambda: of_stage(missing=[_N])),
-    case("ScoredStage.missing", "stages[1].missing[1]", lambda: of_stage(missing=[1, 1])),
-    case("ScoredStage.flagged", "stages[1].flagged[0]", lambda: of_stage(flagged=[_N])),
-    case("ScoredStage.cost", "stages[1].cost", lambda: of_stage(cost=-1.0)),
-    case("JudgeSpec.guarantee", _PROMISE, lambda: promised("exact")),
-    case("ErrorGuarantee.max_error", f"{_PROMISE}.max_error", lambda: promised(max_error=NAN)),
-    case("ErrorGuarantee.confidence", f"{_PROMISE}.confidence", lambda: promised(confidence=2)),
-    case(
-        "ErrorGuarantee.labels_counted",
-        f"{_PROMISE}.labels_counted",
-        lambda: promised(labels_counted=10.0),
-    ),
+    Case("stages[1].scores", lambda: of_stage(scores=[0.5])),
+    Case("stages[1].scores[0]", lambda: of_stage(scores=[NAN] * _N)),
+    Case("stages[1].missing[0]", lambda: of_stage(missing=[_N])),
+    Case("stages[1].missing[1]", lambda: of_stage(missing=[1, 1])),
+    Case("stages[1].flagged[0]", lambda: of_stage(flagged=[_N])),
+    Case("stages[1].cost", lambda: of_stage(cost=-1.0)),
+    Case(_PROMISE, lambda: promised("exact")),
+    Case(f"{_PROMISE}.max_error", lambda: promised(max_error=NAN)),
+    Case(f"{_PROMISE}.confidence", lambda: promised(confidence=2)),
+    Case(f"{_PROMISE}.labels_counted", lambda: promised(labels_counted=10.0)),
     *[
-        case(
-            f"ItemShares.{name}",
+        Case(
             f"{_PROMISE}.data[0].{name}",
             partial(promised_of, **{name: value}),
         )
@@ -94,7 +88,7 @@ CASES = [
             ("variances", [-1.0, 0.0]),
         )
     ],
-    case("ErrorGuarantee.stages_sha256", f"{_PROMISE}.stages_sha256", promised),
+    Case(f"{_PROMISE}.stages_sha256", promised),
 ]
 
 HARMLESS = {

@@ -9,7 +9,7 @@ from typing import Any
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 from tests.integration.bad_input.statistics.metrics import compute, gain, judged, trec, values
 
 
@@ -64,21 +64,18 @@ _USELESS: list[
 
 CASES = [
     *[
-        case(
-            "ComputeMetricsRequest.options",
+        Case(
             f"options.{name}",
             partial(ask, metrics_pb2.MetricOptions(**options)),
         )
         for ask, name, options in _USELESS
     ],
-    case(
-        "GainOptions.no_gold",
+    Case(
         "options.gains.no_gold",
         lambda: gains_with(metrics_pb2.MetricOptions(gains=metrics_pb2.GainOptions(no_gold=7))),
     ),
     *[
-        case(
-            f"MetricOptions.{name}",
+        Case(
             f"options.{name}",
             partial(ask, metrics_pb2.MetricOptions(**options)),
         )
@@ -88,40 +85,21 @@ CASES = [
             (judged, "gains", GAINS),
         )
     ],
-    case(
-        "QrelsOptions.relevance_level",
-        "options.qrels.relevance_level",
-        lambda: trec(relevance_level=0),
-    ),
-    case(
-        "QrelsOptions.max_documents", "options.qrels.max_documents", lambda: trec(max_documents=0)
-    ),
-    case("MetricOptions.interval", "options.interval.method", lambda: interval(method=0)),
-    case("IntervalOptions.method", "options.interval.method", lambda: interval(method=9)),
-    case(
-        "IntervalOptions.confidence",
-        "options.interval.confidence",
-        lambda: interval(confidence=NAN),
-    ),
-    case("IntervalOptions.resamples", "options.interval.resamples", lambda: interval(resamples=99)),
-    case(
-        "IntervalOptions.resamples",
+    Case("options.qrels.relevance_level", lambda: trec(relevance_level=0)),
+    Case("options.qrels.max_documents", lambda: trec(max_documents=0)),
+    Case("options.interval.method", lambda: interval(method=0)),
+    Case("options.interval.method", lambda: interval(method=9)),
+    Case("options.interval.confidence", lambda: interval(confidence=NAN)),
+    Case("options.interval.resamples", lambda: interval(resamples=99)),
+    Case(
         "options.interval.resamples",
         lambda: many_values(20_001, interval=metrics_pb2.IntervalOptions(resamples=100_000)),
     ),
-    case("MetricOptions.slice_by", "options.slice_by[1]", lambda: trec(slice_by=["a", "a"])),
-    case("MetricOptions.slice_by", "options.slice_by[0]", lambda: trec(slice_by=[""])),
-    case(
-        "MetricOptions.slice_by",
-        "options.slice_by[16]",
-        lambda: trec(slice_by=[str(i) for i in range(17)]),
-    ),
-    case(
-        "MetricOptions.slice_by",
-        "options.slice_by[1]",
-        lambda: many_values(1_000, slice_by=["none", "id"]),
-    ),
-    case("QrelsOptions.unjudged", "options.qrels.unjudged", lambda: trec(unjudged=0)),
+    Case("options.slice_by[1]", lambda: trec(slice_by=["a", "a"])),
+    Case("options.slice_by[0]", lambda: trec(slice_by=[""])),
+    Case("options.slice_by[16]", lambda: trec(slice_by=[str(i) for i in range(17)])),
+    Case("options.slice_by[1]", lambda: many_values(1_000, slice_by=["none", "id"])),
+    Case("options.qrels.unjudged", lambda: trec(unjudged=0)),
 ]
 
 HARMLESS = {"IntervalOptions.seed": "every seed is one"}

@@ -8,7 +8,7 @@ from typing import Any
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 
 
 def compute(options: object = None, metrics: object = ("ap",), **relevance: object):
@@ -112,34 +112,19 @@ def t_values(column: object) -> metrics_pb2.ValueColumn:
 
 
 CASES = [
-    case("ComputeMetricsRequest.metrics", "metrics[0]", lambda: compute(metrics=[""])),
-    case("ComputeMetricsRequest.relevance", "relevance", compute),
-    case(
-        "ComputeMetricsRequest.judged",
-        "judged.rankings",
-        lambda: compute(judged=metrics_pb2.JudgedRankings()),
-    ),
-    case(
-        "ComputeMetricsRequest.trec", "trec.qrels", lambda: compute(trec=metrics_pb2.TrecRankings())
-    ),
-    case(
-        "ComputeMetricsRequest.gains",
-        "gains.rankings",
-        lambda: compute(gains=metrics_pb2.GainRankings()),
-    ),
-    case(
-        "ComputeMetricsRequest.values",
-        "values.columns",
-        lambda: compute(values=metrics_pb2.PerQueryValues()),
-    ),
-    case("JudgedRankings.rankings", "judged.rankings", lambda: judged(ids="", relevant=[])),
-    case("JudgedRankings.verdicts", "judged.verdicts.relevant", lambda: judged(relevant=[True])),
-    case("JudgedRankings.max_grade", "judged.max_grade", lambda: graded(1001, score=[1, 0])),
-    case("JudgedRankings.max_grade", "judged.verdicts.score", lambda: graded(3)),
-    case("JudgedRankings.max_grade", "judged.human_labels", lambda: graded(3, True, score=[1, 0])),
-    case("JudgedRanking.query_id", "judged.rankings[1].query_id", lambda: judged(ids="aa")),
-    case(
-        "JudgedRanking.expected",
+    Case("metrics[0]", lambda: compute(metrics=[""])),
+    Case("relevance", compute, field="ComputeMetricsRequest.relevance"),
+    Case("judged.rankings", lambda: compute(judged=metrics_pb2.JudgedRankings())),
+    Case("trec.qrels", lambda: compute(trec=metrics_pb2.TrecRankings())),
+    Case("gains.rankings", lambda: compute(gains=metrics_pb2.GainRankings())),
+    Case("values.columns", lambda: compute(values=metrics_pb2.PerQueryValues())),
+    Case("judged.rankings", lambda: judged(ids="", relevant=[])),
+    Case("judged.verdicts.relevant", lambda: judged(relevant=[True])),
+    Case("judged.max_grade", lambda: graded(1001, score=[1, 0])),
+    Case("judged.verdicts.score", lambda: graded(3)),
+    Case("judged.human_labels", lambda: graded(3, True, score=[1, 0])),
+    Case("judged.rankings[1].query_id", lambda: judged(ids="aa")),
+    Case(
         "judged.verdicts.relevant",
         lambda: compute(
             judged=metrics_pb2.JudgedRankings(
@@ -150,8 +135,7 @@ CASES = [
             )
         ),
     ),
-    case(
-        "JudgedRanking.retrieved",
+    Case(
         "judged.verdicts.relevant",
         lambda: compute(
             judged=metrics_pb2.JudgedRankings(
@@ -159,192 +143,121 @@ CASES = [
                 verdicts=verdicts_pb2.VerdictColumns(relevant=[True]),
             )
         ),
+        field="JudgedRanking.retrieved",
     ),
-    case(
-        "JudgedRanking.document_ids",
+    Case(
         "judged.rankings[0].document_ids",
         lambda: by_id(relevant_document_ids=["a"], document_ids=["b", "c"]),
     ),
-    case(
-        "JudgedRanking.relevant_document_ids",
+    Case(
         "judged.rankings[0].relevant_document_ids",
         lambda: by_id(True, relevant_document_ids=["a"], document_ids=["b"]),
     ),
-    case(
-        "JudgedRanking.grades",
-        "judged.rankings[0].grades",
-        lambda: by_id(True, grades={"a": 2}, document_ids=["b"]),
-    ),
-    case(
-        "JudgedRanking.open_ended",
+    Case("judged.rankings[0].grades", lambda: by_id(True, grades={"a": 2}, document_ids=["b"])),
+    Case(
         "judged.rankings[0].expected",
         lambda: by_id(relevant=[True, True], expected=2, open_ended=True),
+        field="JudgedRanking.open_ended",
     ),
-    case(
-        "VerdictColumns.relevant", "judged.verdicts.relevant", lambda: judged(relevant=[True] * 3)
-    ),
-    case("VerdictColumns.score", "judged.verdicts.score", lambda: judged(score=[1.0])),
-    case("VerdictColumns.score", "judged.verdicts.score[1]", lambda: judged(score=[1.0, NAN])),
-    case("VerdictColumns.score", "judged.verdicts.score[0]", lambda: judged(score=[1.5, 0.0])),
-    case("VerdictColumns.status", "judged.verdicts.status[1]", lambda: judged(status=[1, 0])),
-    case("VerdictColumns.status", "judged.verdicts.status[0]", lambda: judged(status=[77, 1])),
-    case("VerdictColumns.status", "judged.verdicts.relevant", lambda: judged(status=[2, 1])),
-    case("VerdictColumns.source", "judged.verdicts.source[0]", lambda: judged(source=[0, 1])),
-    case("VerdictColumns.flags", "judged.verdicts.flags[1]", lambda: judged(flags=[1, 128])),
-    case(
-        "VerdictColumns.group_offsets",
-        "judged.verdicts.group_offsets",
-        lambda: judged(group_offsets=[0, 2, 2]),
-    ),
-    case(
-        "TrecRankings.qrels",
+    Case("judged.verdicts.relevant", lambda: judged(relevant=[True] * 3)),
+    Case("judged.verdicts.score", lambda: judged(score=[1.0])),
+    Case("judged.verdicts.score[1]", lambda: judged(score=[1.0, NAN])),
+    Case("judged.verdicts.score[0]", lambda: judged(score=[1.5, 0.0])),
+    Case("judged.verdicts.status[1]", lambda: judged(status=[1, 0])),
+    Case("judged.verdicts.status[0]", lambda: judged(status=[77, 1])),
+    Case("judged.verdicts.relevant", lambda: judged(status=[2, 1])),
+    Case("judged.verdicts.source[0]", lambda: judged(source=[0, 1])),
+    Case("judged.verdicts.flags[1]", lambda: judged(flags=[1, 128])),
+    Case("judged.verdicts.group_offsets", lambda: judged(group_offsets=[0, 2, 2])),
+    Case(
         "trec.qrels",
         lambda: compute(trec=metrics_pb2.TrecRankings(run=[metrics_pb2.TopicRun(query_id="1")])),
     ),
-    case(
-        "TrecRankings.run",
-        "trec.run[1].query_id",
-        lambda: trec(run=[metrics_pb2.TopicRun(query_id="1")] * 2),
-    ),
-    case(
-        "TopicQrels.query_id",
-        "trec.qrels[1].query_id",
-        lambda: trec(qrels=[metrics_pb2.TopicQrels(query_id="1")] * 2),
-    ),
-    case(
-        "TopicQrels.document_ids",
+    Case("trec.run[1].query_id", lambda: trec(run=[metrics_pb2.TopicRun(query_id="1")] * 2)),
+    Case("trec.qrels[1].query_id", lambda: trec(qrels=[metrics_pb2.TopicQrels(query_id="1")] * 2)),
+    Case(
         "trec.qrels[0].document_ids[1]",
         lambda: trec(
             qrels=[metrics_pb2.TopicQrels(query_id="1", document_ids=["a", "a"], grades=[1, 0])]
         ),
     ),
-    case(
-        "TopicQrels.grades",
+    Case(
         "trec.qrels[0].grades",
         lambda: trec(
             qrels=[metrics_pb2.TopicQrels(query_id="1", document_ids=["a", "b"], grades=[1])]
         ),
     ),
-    case(
-        "TopicRun.query_id",
-        "trec.run[1].query_id",
-        lambda: trec(run=[metrics_pb2.TopicRun(query_id="1")] * 2),
-    ),
-    case(
-        "TopicRun.document_ids",
+    Case("trec.run[1].query_id", lambda: trec(run=[metrics_pb2.TopicRun(query_id="1")] * 2)),
+    Case(
         "trec.run[0].document_ids[1]",
         lambda: trec(
             run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a", "a"])],
             strict_duplicates=True,
         ),
     ),
-    case(
-        "TopicRun.scores",
+    Case(
         "trec.run[0].scores",
         lambda: trec(
             run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0])]
         ),
     ),
-    case(
-        "TopicRun.scores",
+    Case(
         "trec.run[0].scores[1]",
         lambda: trec(
             run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0, NAN])]
         ),
     ),
-    case(
-        "TopicRun.scores",
+    Case(
         "trec.run[0].scores[0]",
         lambda: trec(run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
     ),
-    case(
-        "TrecRankings.qrels_columns",
+    Case(
         "trec.qrels_columns",
         lambda: trec(qrels=[metrics_pb2.TopicQrels()], qrels_columns=columns("q", [1], "a", 1.0)),
     ),
-    case(
-        "TrecRankings.run_columns",
+    Case(
         "trec.run_columns",
         lambda: trec(run=[metrics_pb2.TopicRun()], run_columns=columns("q", [1], "a", 1.0)),
     ),
-    case(
-        "TopicColumns.query_ids",
+    Case(
         "trec.run[1].query_id",
         lambda: joined(run=columns("qq", [1, 1], "a\nb", 1.0, 2.0)),
+        field="TopicColumns.query_ids",
     ),
-    case(
-        "TopicColumns.n_documents",
-        "trec.qrels_columns.n_documents",
-        lambda: joined(qrels=columns("q", [], "a", 1.0)),
+    Case("trec.qrels_columns.n_documents", lambda: joined(qrels=columns("q", [], "a", 1.0))),
+    Case("trec.run_columns.document_ids", lambda: joined(run=columns("q", [2**32 - 1], "a", 1.0))),
+    Case("trec.run_columns.document_ids", lambda: joined(run=columns("q", [1], "a\nb", 1.0))),
+    Case(
+        "trec.qrels[0].document_ids[1]", lambda: joined(qrels=columns("q", [2], "a\na", 1.0, 0.0))
     ),
-    case(
-        "TopicColumns.n_documents",
-        "trec.run_columns.document_ids",
-        lambda: joined(run=columns("q", [2**32 - 1], "a", 1.0)),
-    ),
-    case(
-        "TopicColumns.document_ids",
-        "trec.run_columns.document_ids",
-        lambda: joined(run=columns("q", [1], "a\nb", 1.0)),
-    ),
-    case(
-        "TopicColumns.document_ids",
-        "trec.qrels[0].document_ids[1]",
-        lambda: joined(qrels=columns("q", [2], "a\na", 1.0, 0.0)),
-    ),
-    case(
-        "TopicColumns.document_ids",
+    Case(
         "trec.run[0].document_ids[1]",
         lambda: joined(run=columns("q", [2], "a\na"), strict_duplicates=True),
     ),
-    case(
-        "TopicColumns.values",
-        "trec.run_columns.values",
-        lambda: joined(run=columns("q", [1], "a", 1.0, 2.0)),
-    ),
-    case(
-        "TopicColumns.values",
-        "trec.qrels_columns.values",
-        lambda: joined(qrels=columns("q", [1], "a")),
-    ),
-    case(
-        "TopicColumns.values",
-        "trec.qrels[0].grades[0]",
-        lambda: joined(qrels=columns("q", [1], "a", 0.5)),
-    ),
-    case(
-        "TopicColumns.values",
-        "trec.run[0].scores[0]",
-        lambda: joined(run=columns("q", [1], "a", NAN)),
-    ),
-    case("GainRankings.rankings", "gains.rankings", gains),
-    case("GainRanking.query_id", "gains.rankings[1].query_id", lambda: gains(gain(), gain())),
-    case("GainRanking.gains", "gains.rankings[0].gains[1]", lambda: gains(gain(gains=[1.0, NAN]))),
-    case(
-        "GainRanking.relevant_gains",
-        "gains.rankings[0].relevant_gains[0]",
-        lambda: gains(gain(relevant=[0.0])),
-    ),
-    case("PerQueryValues.query_ids", "values.query_ids[1]", lambda: values(["1", "1"], [1.0, 1.0])),
-    case("PerQueryValues.columns", "values.columns", lambda: values(["1"])),
-    case("ValueColumn.values", "values.columns[0].values", lambda: values(["1"], [1.0, 2.0])),
-    case("ValueColumn.values", "values.columns[0].values[0]", lambda: values(["1"], [NAN])),
-    case("ComputeMetricsRequest.metadata", "metadata[0].query_id", lambda: known("2")),
-    case("QueryMetadata.query_id", "metadata[1].query_id", lambda: known("1", "1")),
-    case(
-        "QueryMetadata.metadata",
-        "metadata[0].metadata",
-        lambda: known("1", **{f"k{i}": "" for i in range(65)}),
-    ),
-    case(
-        "QueryMetadata.MetadataEntry.key",
+    Case("trec.run_columns.values", lambda: joined(run=columns("q", [1], "a", 1.0, 2.0))),
+    Case("trec.qrels_columns.values", lambda: joined(qrels=columns("q", [1], "a"))),
+    Case("trec.qrels[0].grades[0]", lambda: joined(qrels=columns("q", [1], "a", 0.5))),
+    Case("trec.run[0].scores[0]", lambda: joined(run=columns("q", [1], "a", NAN))),
+    Case("gains.rankings", gains),
+    Case("gains.rankings[1].query_id", lambda: gains(gain(), gain())),
+    Case("gains.rankings[0].gains[1]", lambda: gains(gain(gains=[1.0, NAN]))),
+    Case("gains.rankings[0].relevant_gains[0]", lambda: gains(gain(relevant=[0.0]))),
+    Case("values.query_ids[1]", lambda: values(["1", "1"], [1.0, 1.0])),
+    Case("values.columns", lambda: values(["1"])),
+    Case("values.columns[0].values", lambda: values(["1"], [1.0, 2.0])),
+    Case("values.columns[0].values[0]", lambda: values(["1"], [NAN])),
+    Case("metadata[0].query_id", lambda: known("2")),
+    Case("metadata[1].query_id", lambda: known("1", "1")),
+    Case("metadata[0].metadata", lambda: known("1", **{f"k{i}": "" for i in range(65)})),
+    Case(
         f'metadata[0].metadata["{"k" * 80}"]',
         lambda: known("1", **{"k" * 2_000: ""}),
+        field="QueryMetadata.MetadataEntry.key",
     ),
-    case(
-        "QueryMetadata.MetadataEntry.value",
+    Case(
         'metadata[0].metadata["k"]',
         lambda: known("1", k="x" * 2_000),
+        field="QueryMetadata.MetadataEntry.value",
     ),
 ]
 

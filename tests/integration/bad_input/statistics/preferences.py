@@ -6,7 +6,7 @@ from functools import partial
 
 from judged.v1 import metrics_pb2, statistics_service_pb2
 
-from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.case import NAN, Case
 
 
 def rank(**changes: object) -> statistics_service_pb2.RankSystemsRequest:
@@ -21,34 +21,20 @@ def rank(**changes: object) -> statistics_service_pb2.RankSystemsRequest:
 
 
 CASES = [
-    case("RankSystemsRequest.systems", "systems", lambda: rank(systems=["a"])),
-    case("RankSystemsRequest.systems", "systems[1]", lambda: rank(systems=["a", ""])),
-    case(
-        "RankSystemsRequest.query_ids",
-        "query_ids",
-        lambda: rank(query_ids=[], first=[], second=[], preference=[]),
-    ),
-    case("RankSystemsRequest.first", "first", lambda: rank(first=[0])),
-    case("RankSystemsRequest.first", "first[0]", lambda: rank(first=[2, 1])),
-    case("RankSystemsRequest.second", "second", lambda: rank(second=[])),
-    case("RankSystemsRequest.second", "second[1]", lambda: rank(second=[1, 1])),
-    case("RankSystemsRequest.preference", "preference", lambda: rank(preference=[1.0])),
-    *(
-        case(
-            "RankSystemsRequest.preference", "preference[1]", partial(rank, preference=[0.0, wrong])
-        )
-        for wrong in (NAN, -0.1, 1.1)
-    ),
-    case(
-        "RankSystemsRequest.interval",
+    Case("systems", lambda: rank(systems=["a"])),
+    Case("systems[1]", lambda: rank(systems=["a", ""])),
+    Case("query_ids", lambda: rank(query_ids=[], first=[], second=[], preference=[])),
+    Case("first", lambda: rank(first=[0])),
+    Case("first[0]", lambda: rank(first=[2, 1])),
+    Case("second", lambda: rank(second=[])),
+    Case("second[1]", lambda: rank(second=[1, 1])),
+    Case("preference", lambda: rank(preference=[1.0])),
+    *(Case("preference[1]", partial(rank, preference=[0.0, wrong])) for wrong in (NAN, -0.1, 1.1)),
+    Case(
         "interval.method",
         lambda: rank(interval=metrics_pb2.IntervalOptions(method=metrics_pb2.INTERVAL_METHOD_T)),
     ),
-    case(
-        "RankSystemsRequest.interval",
-        "interval.confidence",
-        lambda: rank(interval=metrics_pb2.IntervalOptions(confidence=2)),
-    ),
+    Case("interval.confidence", lambda: rank(interval=metrics_pb2.IntervalOptions(confidence=2))),
 ]
 
 HARMLESS: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from judged.v1 import metrics_pb2, statistics_service_pb2
 
-from tests.integration.bad_input.case import LONG, NAN, case
+from tests.integration.bad_input.case import LONG, NAN, Case
 
 LETTERS = "a " * (1 << 19)
 """A text of 1 MiB with the most tokens there can be."""
@@ -26,26 +26,17 @@ def values(*columns: object, metrics: object = ("bleu", "rougeL"), **changes: ob
 
 
 CASES = [
-    case("ComputeTextMetricsRequest.metrics", "metrics", lambda: text(metrics=[])),
-    case("ComputeTextMetricsRequest.metrics", "metrics", lambda: text(metrics=["bleu"] * 101)),
-    case(
-        "ComputeTextMetricsRequest.metrics", "metrics[1]", lambda: text(metrics=["bleu", "rogue"])
+    Case("metrics", lambda: text(metrics=[])),
+    Case("metrics", lambda: text(metrics=["bleu"] * 101)),
+    Case("metrics[1]", lambda: text(metrics=["bleu", "rogue"])),
+    Case("metrics[0]", lambda: text(metrics=[LONG])),
+    Case("items", lambda: text(items=())),
+    Case("items", lambda: text("", [""] * 1_000_001)),
+    Case(
+        "items[0]", lambda: text(LETTERS, [LETTERS, f"b {LETTERS}"[: 1 << 20]], metrics=["rougeL"])
     ),
-    case("ComputeTextMetricsRequest.metrics", "metrics[0]", lambda: text(metrics=[LONG])),
-    case("ComputeTextMetricsRequest.items", "items", lambda: text(items=())),
-    case("ComputeTextMetricsRequest.items", "items", lambda: text("", [""] * 1_000_001)),
-    case(
-        "ComputeTextMetricsRequest.items",
-        "items[0]",
-        lambda: text(LETTERS, [LETTERS, f"b {LETTERS}"[: 1 << 20]], metrics=["rougeL"]),
-    ),
-    case(
-        "ComputeTextMetricsRequest.interval",
-        "interval.confidence",
-        lambda: text(interval=metrics_pb2.IntervalOptions(confidence=NAN)),
-    ),
-    case(
-        "ComputeTextMetricsRequest.interval",
+    Case("interval.confidence", lambda: text(interval=metrics_pb2.IntervalOptions(confidence=NAN))),
+    Case(
         "interval.resamples",
         lambda: values(
             [0.0] * 500_000,
@@ -53,20 +44,14 @@ CASES = [
             interval=metrics_pb2.IntervalOptions(resamples=100_000),
         ),
     ),
-    case(
-        "ComputeTextMetricsRequest.values",
-        "values",
-        lambda: text(values=[metrics_pb2.ValueColumn(values=[1.0])]),
-    ),
-    case("ComputeTextMetricsRequest.values", "values[0].values", lambda: values([], [])),
-    case("ComputeTextMetricsRequest.values", "values[1].values", lambda: values([1.0], [1.0, 0.0])),
-    case("ComputeTextMetricsRequest.values", "values[1].values[0]", lambda: values([1.0], [1.5])),
-    case(
-        "ComputeTextMetricsRequest.values", "values[0].values[1]", lambda: values([1, -0.1], [1, 1])
-    ),
-    case("TextItem.hypothesis", "items[0].hypothesis", lambda: text(LONG)),
-    case("TextItem.references", "items[0].references", lambda: text("a", [])),
-    case("TextItem.references", "items[0].references[1]", lambda: text("a", ["", LONG])),
+    Case("values", lambda: text(values=[metrics_pb2.ValueColumn(values=[1.0])])),
+    Case("values[0].values", lambda: values([], [])),
+    Case("values[1].values", lambda: values([1.0], [1.0, 0.0])),
+    Case("values[1].values[0]", lambda: values([1.0], [1.5])),
+    Case("values[0].values[1]", lambda: values([1, -0.1], [1, 1])),
+    Case("items[0].hypothesis", lambda: text(LONG)),
+    Case("items[0].references", lambda: text("a", [])),
+    Case("items[0].references[1]", lambda: text("a", ["", LONG])),
 ]
 
 HARMLESS = {
