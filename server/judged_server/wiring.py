@@ -25,9 +25,9 @@ from judged_server.embedding.vector_cache import VectorFile
 from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
 from judged_server.judges.span import SpanKind
+from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.llm.budget.account import BudgetAccount, TenantBudgets, default_ledger
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.caller import ModelCaller

@@ -14,7 +14,7 @@ from judged.values.judges import JudgeIdentity
 
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.base import JudgeKind, Profile, PureJudge
-from judged_server.judges.lexical.texts import normalise
+from judged_server.judges.token_overlap import normalise
 
 VERBATIM = Profile("verbatim", "the texts are equal, byte for byte", 0.5)
 NORMALIZED = Profile(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from judged_server.judges.equivalence.words import NEGATIONS, fold
-from judged_server.judges.lexical.texts import STOPWORDS
+from judged_server.judges.token_overlap import STOPWORDS
 
 _UNITS = {
     name: names.split()[0]

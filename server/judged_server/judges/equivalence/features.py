@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.judges.equivalence.words import Reading
-from judged_server.judges.lexical.texts import ranges
 
 VERSION = 1
 """Enters the signature; a model is for the features of one version."""
@@ -138,6 +137,12 @@ class Rows:
         result = np.full(len(self.counts), otherwise)
         np.minimum.at(result, self.row, values)
         return result
+
+
+def ranges(starts: IntArray, counts: IntArray) -> IntArray:
+    """Return `counts[i]` consecutive numbers from `starts[i]`, for each i, one after another."""
+    ends = np.cumsum(counts)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
 def find(keys: IntArray, among: IntArray) -> tuple[BoolArray, IntArray]:

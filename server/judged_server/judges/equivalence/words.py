@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judged_server.domain import IntArray
-from judged_server.judges.lexical.texts import STOPWORDS
+from judged_server.judges.token_overlap import STOPWORDS
 from judged_server.metrics.text.porter_stemmer import stem
 
 MAX_WORDS = 200

@@ -11,8 +11,7 @@ from judged.values.choices import Flag
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.texts import STOPWORDS
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.judges.token_overlap import STOPWORDS, TokenOverlapKind
 
 NEGATIONS = {"no", "not", "never", "none", "without", "cannot"}
 

@@ -16,7 +16,7 @@ from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind, shipped_calibration
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.settings import SettingsError
 
 KINDS = [TokenOverlapKind(), ExactKind(), EquivalenceKind()]

@@ -25,9 +25,9 @@ from judged_server.judges.cascade import Cascade, CascadeKind
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.span import SpanKind
+from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.llm.budget import budgets as pricing
 from judged_server.llm.budget.budgets import CallEstimate
 

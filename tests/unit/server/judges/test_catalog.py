@@ -7,9 +7,9 @@ from judged_server import errors
 from judged_server.domain import JudgeSpec, ScoreColumns
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.judges.panel import PanelKind
+from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.settings import SettingsError

@@ -11,9 +11,9 @@ from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumn
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.panel import Panel, PanelKind
 from judged_server.judges.span import SpanKind
+from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.usecases.judge_batch import judge_batch
 
 GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]

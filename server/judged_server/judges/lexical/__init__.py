@@ -1,1 +1,0 @@
-"""The judge `token_overlap` and what it reads in texts."""

@@ -1,0 +1,319 @@
+"""The judge `token_overlap`: a retrieved text matches when it has enough of the expected words.
+
+Each distinct text of a slice is read once; two texts are then compared by their sets of words.
+
+The profile `weighted` looks for phrases too. A phrase is two to four neighbours among the content
+words of an expected text, joined by single spaces, and is found wherever the normal form of a
+retrieved text has it, even inside words.
+
+The profile `unicode` reads texts of any language. A word is a run of letters, digits and combining
+marks, or a picture such as an emoji. Scripts that put no spaces between words have no such runs, so
+their characters are taken two by two.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from judged.values.choices import Flag
+from judged.values.judges import JudgeIdentity
+
+from judged_server.domain import JudgeSpec, Parameter, QueryGroup, ScoreColumns
+from judged_server.domain.text_form import (
+    FIRST_PICTURE,
+    UNREAD_SHARE,
+    UNSPACED,
+    plain_form,
+    unread_share,
+)
+from judged_server.judges.base import JudgeKind, Profile, PureJudge
+
+# The English list of NLTK as it stood at 179 words: what evret 0.0.3 leaves out of a comparison.
+_STOPWORDS = """
+    a about above after again against ain all am an and any are aren aren't as at be because
+    been before being below between both but by can couldn couldn't d did didn didn't do does
+    doesn doesn't doing don don't down during each few for from further had hadn hadn't has hasn
+    hasn't have haven haven't having he her here hers herself him himself his how i if in into
+    is isn isn't it it's its itself just ll m ma me mightn mightn't more most mustn mustn't my
+    myself needn needn't no nor not now o of off on once only or other our ours ourselves out
+    over own re s same shan shan't she she's should should've shouldn shouldn't so some such t
+    than that that'll the their theirs them themselves then there these they this those through
+    to too under until up ve very was wasn wasn't we were weren weren't what when where which
+    while who whom why will with won won't wouldn wouldn't y you you'd you'll you're you've your
+    yours yourself yourselves
+"""
+STOPWORDS = frozenset(_STOPWORDS.split())
+"""Words that are no content words."""
+NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot"))
+"""A text with one of these does not match a text with none, unless the two are equal."""
+
+VERSION = 2
+QUERY_CREDIT = 0.75
+"""A query that has a shared word lowers the threshold to this part of it. Scores are divided by it
+instead, so that `score >= min_score` stays the one rule."""
+QUERY_BONUS = 0.1
+PHRASE_BONUS = 0.05
+"""For each word of the longest common phrase after its first."""
+LONGEST_PHRASE = 4
+
+
+@dataclass(slots=True)
+class Words:
+    """What is read of a text: its words in order, each once in `terms`.
+
+    Two texts are the same when their `normal` forms are equal. One contains the other when neither
+    `extent` is empty and one is a substring of the other. `flag` says what was not read. Of an
+    expected text the profile `weighted` keeps the `weight` of its content words, and once they are
+    asked for these words and the `pairs` of neighbours among them.
+    """
+
+    in_order: Sequence[str]
+    terms: frozenset[str]
+    normal: str
+    extent: str
+    flag: int = Flag.NONE.value
+    weight: int = 0
+    content: Sequence[str] | None = None
+    pairs: Sequence[str] = ()
+
+
+def _alphabet(*, keep_high_bytes: bool) -> bytes:
+    """Return the table that lowers ASCII letters, keeps digits, and has a space for all else.
+
+    With `keep_high_bytes` the bytes of UTF-8 beyond ASCII are kept too.
+    """
+    kept = (string.ascii_lowercase + string.digits).encode()
+    if keep_high_bytes:
+        kept += bytes(range(128, 256))
+    lowered = bytes(range(256)).lower()
+    return bytes(code if code in kept else 32 for code in lowered)
+
+
+_ASCII_ALPHABET = _alphabet(keep_high_bytes=False)
+_WIDE_ALPHABET = _alphabet(keep_high_bytes=True)
+
+
+def _split(text: str, alphabet: bytes) -> list[str]:
+    return text.encode("utf-8", "replace").translate(alphabet).decode().split()
+
+
+def normalise(text: str) -> str:
+    """Return the plain form lowered, stripped, with one space for each run of white space."""
+    lowered = plain_form(text).lower()
+    # The space is the one white space that is printable, so most texts are in order already.
+    if lowered.isprintable() and "  " not in lowered and lowered.strip(" ") == lowered:
+        return lowered
+    return " ".join(lowered.split())
+
+
+def read_ascii(text: str) -> Words:
+    """Return the words of ASCII letters and digits, flagged where much of the text is in none."""
+    # The capital I with a dot is lowered to i and a combining dot; no other lowering beyond ASCII
+    # makes or breaks a word, and the alphabet lowers ASCII itself.
+    spelt = text if text.isascii() else plain_form(text).replace("\u0130", "i\u0307")
+    words = _split(spelt, _ASCII_ALPHABET)
+    normal = normalise(text)
+    flag, unread = Flag.NONE, unread_share(text)
+    if unread and not words:
+        flag = Flag.NO_TOKENS
+    elif unread > UNREAD_SHARE:
+        flag = Flag.UNKNOWN_TOKENS
+    return Words(words, frozenset(words), normal, normal, flag.value)
+
+
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+
+
+class _WordCharacters(dict[int, int | str]):
+    """What `str.translate` makes of each code point, looked up when first met.
+
+    Letters, numbers and marks stay, and each picture is a word. All else becomes a space. The
+    answers are facts of Unicode and there are at most as many as code points, so one table serves
+    every call.
+    """
+
+    def __missing__(self, code: int) -> int | str:
+        category = unicodedata.category(chr(code))
+        result: int | str = " "
+        if category[0] in "LNM":
+            result = code
+        elif category == "So" and code >= FIRST_PICTURE:
+            result = f" {chr(code)} "
+        self[code] = result
+        return result
+
+
+_WORD_CHARACTERS = _WordCharacters()
+
+
+def read_unicode(text: str) -> Words:
+    """Return the words of every language; a text contains another by whole words."""
+    if text.isascii():
+        folded = spaced = text.lower()
+    else:
+        # Folding can undo the plain form, so it is applied once more.
+        folded = plain_form(plain_form(text).casefold())
+        spaced = _UNSPACED_RUN.sub(_pairs, folded.translate(_WORD_CHARACTERS))
+    words = _split(spaced, _WIDE_ALPHABET)
+    extent = f" {' '.join(words)} " if words else ""
+    return Words(words, frozenset(words), " ".join(folded.split()), extent)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    characters = run[0]
+    pairs = (characters[i : i + 2] for i in range(max(1, len(characters) - 1)))
+    return f" {' '.join(pairs)} "
+
+
+class _Read(dict[str, Words]):
+    """The words of texts, read when first asked for."""
+
+    def __init__(self, read: Callable[[str], Words]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, text: str) -> Words:
+        words = self[text] = self._read(text)
+        return words
+
+
+@dataclass(frozen=True)
+class TokenOverlapJudge(PureJudge):
+    """Scores the share of the expected text's distinct words that the retrieved text has."""
+
+    identity: JudgeIdentity
+    min_tokens: int
+    query_boost: bool
+
+    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score a context, in [0, 1], and flags of what was not read if there is any."""
+        is_unicode = self.identity.profile == ANY_LANGUAGE.name
+        compare = self._weighted if self.identity.profile == WEIGHTED.name else self._ratio
+        read = _Read(read_unicode if is_unicode else read_ascii)
+        scores: list[float] = []
+        flags: list[int] = []
+        for group in groups:
+            asked = read[group.query].terms
+            expected = [read[text] for text in group.expected]
+            for retrieved in map(read.__getitem__, group.retrieved):
+                scores += [compare(one, retrieved, asked) for one in expected]
+                flags += [one.flag | retrieved.flag for one in expected]
+        return ScoreColumns(
+            np.array(scores, np.float64), flags=np.array(flags, np.uint8) if any(flags) else None
+        )
+
+    def _ratio(self, expected: Words, retrieved: Words, asked: frozenset[str]) -> float:
+        shared = expected.terms & retrieved.terms
+        if expected.normal == retrieved.normal or _contained(expected, retrieved, len(shared)):
+            return 1.0
+        if len(shared) < self.min_tokens:
+            return 0.0
+        share = len(shared) / len(expected.terms)
+        if self.query_boost and not shared.isdisjoint(asked):
+            return min(share / QUERY_CREDIT, 1.0)
+        return share
+
+    def _weighted(self, expected: Words, retrieved: Words, asked: frozenset[str]) -> float:
+        if expected.normal == retrieved.normal:
+            return 1.0
+        if NEGATIONS.isdisjoint(expected.terms) != NEGATIONS.isdisjoint(retrieved.terms):
+            return 0.0
+        shared = expected.terms & retrieved.terms
+        if _contained(expected, retrieved, len(shared)):
+            return 1.0
+        shared -= STOPWORDS
+        if len(shared) < self.min_tokens:
+            return 0.0
+        expected.weight = expected.weight or _weight(expected.terms - STOPWORDS)
+        score = _weight(shared) / expected.weight
+        if self.query_boost and not shared.isdisjoint(asked):
+            score += QUERY_BONUS
+        if score < 1:
+            score += PHRASE_BONUS * max(_longest_phrase(expected, retrieved) - 1, 0)
+        return min(score, 1.0)
+
+
+def _contained(one: Words, other: Words, n_shared: int) -> bool:
+    """Tell whether one of two texts contains the other; an empty text is in no other."""
+    # A text inside another shares all its words but for the first and the last, which may be cut.
+    if n_shared < min(len(one.terms), len(other.terms)) - 2:
+        return False
+    left, right = one.extent, other.extent
+    return bool(left and right) and (left in right or right in left)
+
+
+def _weight(words: frozenset[str]) -> int:
+    """Return the weight of words in twentieths (1.5, .75, 1.35 or 1 each): sums are exact."""
+    return sum(
+        30 if word.isdigit() else 15 if len(word) <= 2 else 27 if len(word) >= 8 else 20
+        for word in words
+    )
+
+
+def _longest_phrase(expected: Words, retrieved: Words) -> int:
+    """Return how many words the longest common phrase has, 0 for none."""
+    if expected.content is None:
+        expected.content = [word for word in expected.in_order if word not in STOPWORDS]
+        expected.pairs = [f"{left} {right}" for left, right in pairwise(expected.content)]
+    content, text = expected.content, retrieved.normal
+    starts = [place for place, pair in enumerate(expected.pairs) if pair in text]
+    longest = 2 if starts else 0
+    for length in range(3, LONGEST_PHRASE + 1):
+        # A phrase is there only where the shorter one, and that of its last words, are.
+        starts = [
+            place
+            for place, following in pairwise(starts)
+            if following == place + 1 and " ".join(content[place : place + length]) in text
+        ]
+        longest = length if starts else longest
+    return longest
+
+
+def _parameters(min_tokens: int) -> tuple[Parameter, ...]:
+    return (
+        Parameter("min_tokens", min_tokens, "fewer shared tokens than this score 0", minimum=1),
+        Parameter("query_boost", True, "a shared token that the query has too raises the score"),
+    )
+
+
+CLASSIC = Profile(
+    "classic",
+    "share of the expected text's words of ASCII letters and digits; decides as evret 0.0.1",
+    0.6,
+    _parameters(2),
+)
+WEIGHTED = Profile(
+    "weighted",
+    "weighted share of its content words, with phrases and negations; decides as evret 0.0.3",
+    0.6,
+    _parameters(15),
+)
+ANY_LANGUAGE = Profile(
+    "unicode", "as classic, with the words of every language", 0.6, _parameters(2)
+)
+
+
+class TokenOverlapKind(JudgeKind):
+    """Builds `token_overlap` judges."""
+
+    kind = "token_overlap"
+    profiles = (CLASSIC, WEIGHTED, ANY_LANGUAGE)
+
+    def build(self, spec: JudgeSpec) -> TokenOverlapJudge:
+        """Return the judge of a spec whose profile and parameters are set."""
+        min_tokens = int(spec.parameters["min_tokens"])
+        query_boost = bool(spec.parameters["query_boost"])
+        identity = JudgeIdentity.build(
+            self.kind,
+            spec.profile,
+            CLASSIC.min_score if spec.min_score is None else spec.min_score,
+            [("min_tokens", str(min_tokens)), ("query_boost", str(query_boost).lower())],
+            VERSION,
+        )
+        return TokenOverlapJudge(identity, min_tokens, query_boost)
