@@ -1,22 +1,15 @@
 """The engine: results in order, windows, what is kept, and nothing left behind."""
 
 import asyncio
-import dataclasses
-import gc
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged.values.choices import Flag
 from judged_server.embedding import batching
 from judged_server.embedding import embedder as embedders
-from judged_server.embedding.base import TEXT_TOO_LONG
-from judged_server.embedding.batching import InflightText
-from judged_server.scheduling import concurrency
 from judged_server.tenant import EVERYBODY, TENANT, Tenant
 
 from tests.fakes.models.session import begun, queued, until
-from tests.fakes.models.tiny_model import HIDDEN
 
 TEXTS = ["a b c", "", "b", "c d e f g h", "zz"]
 
@@ -29,69 +22,9 @@ class TestResults:
         assert list(whole.row_offsets) == [0, 1, 2, 3, 4, 5]
         np.testing.assert_array_equal(whole.vectors, apart.vectors)
 
-    async def test_no_texts_make_no_rows_and_no_run(self, make, session):
-        embedded = await make().embed([], "truncate")
-        assert embedded.vectors.shape == (0, HIDDEN)
-        assert list(embedded.row_offsets) == [0]
-        assert session.batches == []
-
-    async def test_many_texts_take_the_same_road(self, make, monkeypatch):
-        expected = await make().embed(TEXTS, "truncate")
-        monkeypatch.setattr(concurrency, "INLINE_BYTES", 0)
-        actual = await make().embed(TEXTS, "truncate")
-        np.testing.assert_array_equal(actual.vectors, expected.vectors)
-
     async def test_batches_are_cut_by_tokens_with_padding(self, make, session):
         await make(batch_tokens=12).embed(["abcdef", "ab", "a", "b", "c"], "truncate")
         assert session.batches == [["abcdef"], ["ab", "a", "b"], ["c"]]
-
-    async def test_the_card_says_what_the_session_runs(self, make, session):
-        session.facts = dataclasses.replace(
-            session.facts, precision="int8", execution_provider="OpenVINO"
-        )
-        card = make().card
-        assert (card.precision, card.execution_provider) == ("int8", "OpenVINO")
-
-    async def test_an_unknown_policy_is_a_bug_of_the_caller(self, make):
-        with pytest.raises(ValueError, match="truncate, reject, window_max"):
-            await make().embed(["a"], "drop")
-
-    async def test_what_has_ended_is_freed_without_a_collection(self, make, monkeypatch):
-        """But for what a thread that waits for more had last."""
-        monkeypatch.setattr(batching, "SLICE_TEXTS", 4)
-        embedder = make(batch_tokens=12)
-        gc.collect()
-        gc.disable()
-        try:
-            await embedder.embed([f"{n:03}" for n in range(200)], "truncate")
-            work = embedder.embed([f"{n:04}" for n in range(200)], "truncate")
-            leaving = asyncio.create_task(work)
-            await asyncio.sleep(0)  # it waits for its texts
-            leaving.cancel()
-            await asyncio.wait({leaving})
-            del work, leaving  # and the traceback of its end
-            # A thread may be about to let go of the call.
-            await until(lambda: sum(isinstance(o, InflightText) for o in gc.get_objects()) < 40)
-        finally:
-            gc.enable()
-
-
-class TestLongTexts:
-    async def test_truncated_texts_are_flagged(self, make):
-        embedded = await make().embed(["a", "a" * 50], "truncate")
-        assert embedded.flags.tolist() == [Flag.NONE, Flag.TRUNCATED]
-
-    async def test_rejected_texts_have_a_fault_and_no_row(self, make):
-        embedded = await make().embed(["a", "a" * 50, "b"], "reject")
-        assert list(embedded.row_offsets) == [0, 1, 1, 2]
-        assert {i: fault[0] for i, fault in embedded.faults.items()} == {1: TEXT_TOO_LONG}
-
-    async def test_windows_have_a_row_each(self, make):
-        embedded = await make().embed(["a", "a" * 50, "b"], "window_max")
-        assert embedded.flags.tolist() == [Flag.NONE, Flag.WINDOWED, Flag.NONE]
-        first, second, third, last = embedded.row_offsets
-        assert (first, second, last - third) == (0, 1, 1)
-        assert third - second > 4
 
 
 class TestCache:
@@ -129,13 +62,6 @@ class TestCache:
             np.testing.assert_array_equal(done.vectors, first.vectors)
             runs.append(sum(map(len, session.batches)))
         assert runs == [2, 2, 4, 4, 6]
-
-    async def test_old_and_new_texts_come_together_in_order(self, make, session):
-        embedder = make(memory_bytes=1 << 16)
-        await embedder.embed(["b", "d"], "truncate")
-        mixed = await embedder.embed(list("abcde"), "truncate")
-        fresh = await make().embed(list("abcde"), "truncate")
-        np.testing.assert_array_equal(mixed.vectors, fresh.vectors)
 
     async def test_faults_are_not_kept(self, make, session):
         embedder = make(memory_bytes=1 << 16)
@@ -213,10 +139,3 @@ class TestClosing:
         await closing
         assert not (await first).faults
         assert session.batches == [["a"]]
-
-    async def test_a_closed_embedder_takes_no_work_and_closes_again(self, make):
-        embedder = make()
-        embedder.close()
-        embedder.close()
-        with pytest.raises(RuntimeError):
-            await embedder.embed(["a"], "truncate")

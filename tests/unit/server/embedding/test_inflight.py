@@ -58,16 +58,6 @@ async def test_the_first_caller_may_go(make, session, running):
     assert embedder.queued_tokens == 0
 
 
-async def test_joining_costs_no_room_in_the_queue(make, session):
-    embedder = make(max_queued_tokens=5)
-    session.gate.clear()
-    text = "abc def ghi jkl"
-    calls = [asyncio.create_task(embedder.embed([text], "truncate")) for _ in range(3)]
-    await begun(session)
-    session.gate.set()
-    await asyncio.gather(*calls)
-
-
 async def test_an_interactive_call_takes_a_text_of_batch_work_along(make, session, monkeypatch):
     monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
     embedder = make(batch_tokens=1)

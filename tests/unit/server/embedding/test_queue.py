@@ -1,8 +1,6 @@
 """The queue between calls and threads: slices, batches, turns, leaving, closing."""
 
 import asyncio
-import gc
-import weakref
 from collections import Counter
 from dataclasses import replace
 
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.embedding import batching
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import (
     PADDING_TOKENS,
@@ -24,7 +21,7 @@ from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
 from judged_server.scheduling import round_robin
 from judged_server.scheduling.admission import Admission
-from judged_server.tenant import SENDER, Sender
+from judged_server.tenant import Sender
 
 from tests.fakes.models.session import begun, queued
 from tests.fakes.models.tiny_model import WINDOW
@@ -54,12 +51,6 @@ def _windows(length):
     return TokenizedText((np.zeros(length, np.int64),))
 
 
-def _read(work):
-    entries = work.take_texts()
-    work.put_windows(entries, [_windows(len(entry.text)) for entry in entries])
-    return [entry.text for entry in entries]
-
-
 def _queue(**options):
     return WorkQueue(2, Admission(replace(MODEL, most=10**9), max_delay_s=10**6), **options)
 
@@ -81,11 +72,6 @@ def _waiting(calls, budget):
     return work
 
 
-@pytest.fixture
-def work():
-    return WorkQueue(2, Admission(replace(MODEL, most=1000)))
-
-
 class TestBatches:
     @given(CALLS, st.integers(1, 1000))
     def test_each_window_runs_once_the_budget_holds_and_padding_is_small(self, calls, budget):
@@ -95,19 +81,6 @@ class TestBatches:
             assert max(lengths) * len(lengths) <= budget or len(lengths) == 1
             assert max(lengths) - min(lengths) <= 2 * PADDING_TOKENS
         assert sorted(ran) == sorted(length for call in calls for length in call)
-
-    @given(CALLS, st.integers(1, 1000))
-    def test_a_call_is_done_after_as_many_rounds_as_it_has_windows(self, calls, budget):
-        last: dict[int, int] = {}
-        for turn, (_, windows) in enumerate(_batches(_waiting(calls, budget)), 1):
-            last |= {int(window.entry.text.split()[0]): turn for window in windows}
-        for number, lengths in enumerate(calls):
-            assert last[number] <= len(lengths) * len(calls)
-
-    def test_small_calls_fill_each_others_batches(self):
-        assert [lengths for lengths, _ in _batches(_waiting([[50], [52], [48], [51]], 256))] == [
-            [50, 52, 48, 51]
-        ]
 
     @settings(max_examples=40, deadline=None)
     @given(
@@ -144,111 +117,9 @@ class TestBatches:
         slack = (QUANTUM * light_weight + budget + 300) / sum(ran.values())
         assert share == pytest.approx(due, abs=slack)
 
-    @given(st.integers(1, 400), st.integers(16, 512))
-    def test_a_sender_waits_for_no_more_than_a_turn_of_another(self, busy, budget):
-        work = _queue(batch_tokens=budget)
-        calls = [_call([f"{n} {i}" for i in range(3)], Sender("busy")) for n in range(busy)]
-        for number, call in enumerate(calls):
-            work.submit(call)
-            work.put_windows(call.entries, [_windows(40 + number % 50)] * 3)
-        light = _call(["light"], Sender("light"))
-        work.submit(light)
-        work.put_windows(light.entries, [_windows(150)])
-        ahead = 0
-        for lengths, windows in _batches(work):
-            if any(window.entry.text == "light" for window in windows):
-                break
-            ahead += sum(lengths)
-        assert ahead <= QUANTUM + max(budget, 300)
-
-
-async def test_texts_are_read_in_slices_call_by_call_the_interactive_ones_first(work, monkeypatch):
-    monkeypatch.setattr(batching, "SLICE_CHARS", 7)
-    work.submit(_call(["aaa", "bbb", "ccc"]))
-    work.submit(_call(["ddd"]))
-    work.submit(_call(["eee"], Sender()))
-    read = [_read(work) for _ in range(4)]
-    assert read == [["eee"], ["aaa", "bbb"], ["ddd"], ["ccc"]]
-
-
-async def test_a_text_longer_than_a_slice_is_read_alone(work, monkeypatch):
-    monkeypatch.setattr(batching, "SLICE_CHARS", 2)
-    work.submit(_call(["aaa", "b"]))
-    assert [_read(work), _read(work)] == [["aaa"], ["b"]]
-
-
-async def test_a_call_that_was_refused_is_let_go_of_at_once(work):
-    work.submit(_call(["a" * 900]))
-    gc.disable()
-    try:
-        refused = _call(["b" * 900])
-        with pytest.raises(Overloaded):
-            work.submit(refused)
-        held = weakref.ref(refused.waiter)
-        del refused
-        assert held() is None
-    finally:
-        gc.enable()
-
-
-async def test_a_call_is_woken_when_its_last_text_has_ended(work):
-    call = _call(["a", "bb"])
-    work.submit(call)
-    _read(work)
-    batch = work.take_batch()
-    kept: list[InflightText] = []
-    work.finish(batch, [np.ones(2, np.float32), ("R", "m")], kept.extend)
-    await call.waiter
-    assert [entry.text for entry in kept] == ["bb"]
-    assert [entry.fault for entry in call.entries] == [("R", "m"), None]
-
-
-async def test_leaving_drops_what_was_neither_read_nor_run(work):
-    call = _call(["a", "b"])
-    work.submit(call)
-    work.leave(call)
-    assert work._admission.cost == 0
-    work.submit(_call(["c", "a"]))
-    assert _read(work) == ["c", "a"], "nothing waits for the a that was left"
-
-
-async def test_a_text_that_is_left_while_it_is_read_is_dropped_afterwards(work):
-    call = _call(["a"])
-    work.submit(call)
-    entries = work.take_texts()
-    work.leave(call)
-    work.put_windows(entries, [TokenizedText((np.zeros(3, np.int64),))])
-    assert not work.take_batch(timeout_s=0.0).windows
-    work.submit(_call(["a"]))
-    assert _read(work) == ["a"]
-
-
-async def test_a_closed_queue_wakes_everybody(work):
-    call = _call(["a"])
-    work.submit(call)
-    work.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        await call.waiter
-    assert work.take_texts() is None
-    assert work.take_batch() is None
-    with pytest.raises(RuntimeError, match="closed"):
-        work.submit(_call(["b"]))
-
 
 class TestTurns:
     """Of calls to an engine whose session is held up."""
-
-    async def test_batch_calls_take_turns(self, make, session):
-        SENDER.set(Sender(is_batch=True))
-        embedder = make(batch_tokens=1)
-        session.gate.clear()
-        first = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
-        await begun(session)
-        second = asyncio.create_task(embedder.embed(["z"], "truncate"))
-        await queued(embedder, 24)
-        session.gate.set()
-        await asyncio.gather(first, second)
-        assert [batch[0] for batch in session.batches].index("z") <= 2
 
     async def test_an_interactive_call_waits_for_no_batch_work(self, make, session, monkeypatch):
         monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
@@ -312,23 +183,6 @@ class TestTurns:
         assert session.batches[-1] == ["z"]
         assert embedder.queued_tokens == 0
 
-    async def test_a_call_cancelled_in_the_queue_is_dropped(self, make, session):
-        embedder = make()
-        session.gate.clear()
-        first = asyncio.create_task(embedder.embed(["a"], "truncate"))
-        await begun(session)
-        alone = embedder.queued_tokens
-        second = asyncio.create_task(embedder.embed(["b"], "truncate"))
-        await queued(embedder)
-        second.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        assert embedder.queued_tokens == alone
-        session.gate.set()
-        await first
-        await embedder.embed(["c"], "truncate")
-        assert session.batches == [["a"], ["c"]]
-
     async def test_more_than_the_bound_is_refused_and_the_rest_goes_on(self, make, session):
         embedder = make(max_queued_tokens=9)
         session.gate.clear()
@@ -340,12 +194,3 @@ class TestTurns:
         session.gate.set()
         assert not (await first).faults
         assert not (await embedder.embed(["abc"], "truncate")).faults
-
-    async def test_two_workers_run_two_batches_at_once(self, make, session):
-        embedder = make(workers=2, batch_tokens=1)
-        session.gate.clear()
-        call = asyncio.create_task(embedder.embed(list("abcd"), "truncate"))
-        await begun(session)
-        await begun(session)
-        session.gate.set()
-        assert not (await call).faults

@@ -10,7 +10,7 @@ from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
 from judged_server.embedding.vector_cache import VectorFile
-from judged_server.errors import ModelDamaged, ModelNotInstalled
+from judged_server.errors import ModelDamaged
 
 from tests.fakes.models import tiny_model
 
@@ -71,17 +71,6 @@ async def test_another_model_is_loaded_once_by_its_first_callers(embedders, load
     assert [card.name for card in embedders.cards()] == ["one", "two"]
 
 
-@pytest.mark.parametrize("name", ["three", "../one", "a/b"])
-def test_a_model_that_is_not_there_says_what_to_run(embedders, name):
-    with pytest.raises(ModelNotInstalled, match="judged-server models add"):
-        embedders.get(name)
-
-
-def test_an_empty_store_says_what_to_run(tmp_path):
-    with pytest.raises(ModelNotInstalled, match="judged-server models install"):
-        StoredEmbedders(ModelStore(tmp_path / "none")).load_default()
-
-
 async def test_a_damaged_model_is_tried_again_once_it_is_mended(embedders, store):
     graph = store.root / "two" / GRAPH_FILE
     raw = graph.read_bytes()
@@ -92,12 +81,6 @@ async def test_a_damaged_model_is_tried_again_once_it_is_mended(embedders, store
     assert not other.loaded
     graph.write_bytes(raw)
     assert not (await other.embed(["a"], "truncate")).faults
-
-
-def test_a_damaged_default_stops_the_start(embedders, store):
-    (store.root / "one" / GRAPH_FILE).unlink()
-    with pytest.raises(ModelDamaged, match="judged-server models"):
-        embedders.load_default()
 
 
 async def test_a_closed_registry_takes_no_work(embedders):
@@ -118,12 +101,6 @@ def test_one_model_in_trouble_is_trouble_until_all_run_again(embedders, told, he
     assert health == [False]
     told["two"](False)
     assert health == [False, True]
-
-
-def test_a_loaded_models_card_is_what_runs(embedders):
-    embedders.load_default()
-    assert embedders.get("").card == embedders.cards()[0]
-    assert embedders.cards()[0].execution_provider == "CPUExecutionProvider"
 
 
 @pytest.mark.parametrize("backend", [Backend(), Backend("openvino"), Backend("openvino", "bf16")])

@@ -97,10 +97,6 @@ class TestWindows:
         flag = Flag.TRUNCATED if len(whole) > WINDOW else Flag.NONE
         assert encoded.flag & ~Flag.UNKNOWN_TOKENS == flag
 
-    def test_the_files_own_truncation_and_padding_are_off(self):
-        assert len(_encode("abc").windows[0]) == 3 + 2
-        assert len(_encode("abcdefghi").windows[0]) == 9 + 2
-
     @pytest.mark.parametrize(("letters", "fits"), [(CAPACITY, True), (CAPACITY + 1, False)])
     def test_reject_names_both_figures_to_change(self, letters, fits):
         encoded = _encode("a" * letters, REJECT)
@@ -126,9 +122,6 @@ class TestWindows:
         assert joined == whole
         assert all(len(window) == WINDOW for window in windows[:-1])
         assert encoded.flag == (Flag.WINDOWED if len(windows) > 1 else Flag.NONE)
-
-    def test_an_empty_text_is_its_special_tokens(self):
-        assert _encode("").windows[0].tolist() == [CLS, SEP]
 
 
 @functools.cache
@@ -195,23 +188,6 @@ class TestUnknownTokens:
         assert whole.flag == Flag.WINDOWED
         assert 2 <= len(encoded.windows) < len(whole.windows)
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "the ac\u00adcount is open",
-            "the\u200baccount is\ufeff open",
-            "\uff54\uff48\uff45\u3000account is open",
-        ],
-    )
-    def test_a_text_in_another_form_has_the_same_tokens(self, text):
-        (window,) = _encode(text, tokenizer=_words()).windows
-        (same,) = _encode("the account is open", tokenizer=_words()).windows
-        assert window.tolist() == same.tolist()
-
-    def test_only_what_is_judged_counts(self):
-        encoded = _encode("the account is open. " * 3 + "👍 " * 20, TRUNCATE, _words(8))
-        assert encoded.flag == Flag.TRUNCATED
-
     def test_a_vocabulary_of_bytes_knows_all(self):
         library = Tokenizer(models.BPE({"a": 0, "Ġ": 1, "b": 2, "Ð": 3, "Ł": 4}, []))
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -231,20 +207,6 @@ class TestPrefix:
             return
         assert [window.tolist() for window in encoded.windows] == [expected]
 
-    @given(st.integers(0, 200))
-    def test_every_window_begins_with_it(self, words):
-        text = " ".join(string.ascii_lowercase[i % 26] for i in range(words))
-        whole = _library().encode(text, add_special_tokens=False).ids
-        head = _library().encode(PREFIX, add_special_tokens=False).ids
-        windows = [w.tolist() for w in PREFIXED.encode([text], WINDOW_MAX)[0].windows]
-        joined: list[int] = []
-        for window in windows:
-            assert window[: 1 + len(head)] == [CLS, *head]
-            inner = window[1 + len(head) : -1]
-            joined += inner[PREFIXED.overlap :] if joined else inner
-        assert joined == whole
-        assert all(len(window) <= 2 * WINDOW for window in windows)
-
     def test_a_prefix_whose_end_grows_into_the_text_is_cut_there(self):
         raw = _tokenizers()["BPE"]
         library = Tokenizer.from_buffer(raw)
@@ -257,12 +219,6 @@ class TestPrefix:
         assert len(inner) > 1
         assert all(window[: len(head)] == head for window in inner)
         assert head + [i for window in inner for i in window[len(head) :]] == whole
-
-    def test_a_prefix_that_fills_the_window_is_a_value_error(self):
-        with pytest.raises(ValueError, match="no room"):
-            WindowTokenizer(tiny_model.tokenizer(), WINDOW, "p" * CAPACITY)
-        with pytest.raises(ValueError, match="prefix"):
-            WindowTokenizer(tiny_model.tokenizer(), WINDOW, "\ud800")
 
 
 PADDING = {
@@ -378,26 +334,10 @@ class TestFaults:
         for text, encoded in (("good", good), ("fine", fine)):
             assert encoded.windows[0].tolist() == _encode(text).windows[0].tolist()
 
-    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-    def test_what_asks_the_thread_to_stop_is_let_through(self, error):
-        tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
-
-        class Stopping:
-            def encode_batch_fast(self, texts, **options):
-                raise error
-
-        tokenizer._tokenizer = Stopping()
-        with pytest.raises(error):
-            tokenizer.encode(["text"], TRUNCATE)
-
     def test_a_lone_surrogate_is_the_fault_of_its_text(self):
         bad, good = TINY.encode(["\ud800", "good"], TRUNCATE)
         assert bad.fault[0] == EMBEDDING_FAILED
         assert good.fault is None
-
-    @pytest.mark.parametrize("text", ["a\0b", "\u202eabc", "a\u200bb", "\ufeff", "e\u0301"])
-    def test_odd_characters_are_taken(self, text):
-        assert _encode(text).fault is None
 
     @pytest.mark.parametrize("raw", [b"", b"{}", b"\xff", b'{"version": "1.0"}'])
     def test_a_file_that_is_no_tokenizer_is_a_value_error(self, raw):

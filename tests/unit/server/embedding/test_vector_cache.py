@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.embedding import vector_cache
 from judged_server.embedding.vector_cache import (
     ENTRY_BYTES,
     FILE,
@@ -76,24 +75,6 @@ def open_file(tmp_path: Path) -> Iterator[Open]:
 
 
 class TestMemory:
-    async def test_what_was_put_comes_back(self):
-        cache = VectorCache(DIMENSIONS, 1 << 16)
-        cache.put(entries([3, 5]) | entries([4], 4))
-        assert await found(cache, [5, 9, 4]) == {5: 1, 4: 4}
-
-    async def test_the_longest_unused_goes_first(self):
-        cache = VectorCache(DIMENSIONS, 32 * ROW_BYTES)
-        for number in range(32):
-            cache.put(entries([number]))
-        await found(cache, range(16))
-        cache.put(entries(range(100, 112)))
-        assert len(await found(cache, [*range(16), *range(100, 112)])) == 28
-
-    async def test_without_bytes_nothing_is_kept(self):
-        cache = VectorCache(DIMENSIONS)
-        cache.put(entries([1]))
-        assert await found(cache, [1]) == {}
-
     async def test_a_text_that_would_push_out_most_others_is_left_out(self):
         cache = VectorCache(DIMENSIONS, 8 * ROW_BYTES)
         cache.put(entries([1], 9) | entries([2]))
@@ -123,15 +104,6 @@ class TestFile:
         again.close()
         assert await found(cache, [1, 3, 5, 0, 2]) == expected
 
-    async def test_many_keys_are_read_in_parts(
-        self, open_file: Open, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(vector_cache, "READ_KEYS", 4)
-        file = open_file()
-        file.save(entries(range(10)))
-        keys = [key(n) for n in range(10)]
-        assert len(number_of(await file.get(keys, DIMENSIONS), range(10))) == 10
-
     def test_more_than_the_bound_is_not_stored_and_nobody_waits(
         self, open_file: Open, monkeypatch: pytest.MonkeyPatch
     ):
@@ -153,12 +125,6 @@ class TestFile:
         gate.set()
         file.close()
         assert saved == [key(n) for n in range(10)]
-
-    async def test_a_closed_one_finds_nothing_and_keeps_nothing(self, open_file: Open):
-        file = open_file()
-        file.close()
-        file.put(entries([1]))
-        assert await file.get([key(1)], DIMENSIONS) == {}
 
     def test_vectors_of_another_size_are_a_miss(self, open_file: Open):
         file = open_file()
@@ -199,15 +165,6 @@ class TestFile:
             assert len(stored(file, range(10))) == 10
             file.close()
         assert total > 0
-
-    def test_a_file_that_was_deleted_is_begun_anew(self, open_file: Open, tmp_path: Path):
-        file = open_file()
-        file.save(entries([1]))
-        for path in (tmp_path / "vectors").iterdir():
-            path.unlink()
-        assert stored(file, [1]) == {}
-        assert file.save(entries([1]))
-        assert stored(file, [1]) == {1: 1}
 
     @pytest.mark.parametrize("fault", ["no folder", "full disk", "read only"])
     def test_a_disk_that_fails_switches_it_off_with_one_line(

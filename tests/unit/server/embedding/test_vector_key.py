@@ -34,10 +34,6 @@ def test_runtime_and_policy_change_it():
     assert len({_key(), _key(runtime="ort 2"), _key(policy="reject")}) == 3
 
 
-def test_the_models_name_does_not():
-    assert _key(dataclasses.replace(CARD, name="other")) == _key()
-
-
 @given(st.lists(st.text(), unique=True, max_size=20))
 def test_texts_have_keys_of_their_own(texts):
     keys = VectorKeys(CARD, "ort").of(texts, "truncate")

@@ -19,12 +19,6 @@ class TestFaults:
         assert embedded.faults[1][0] == EMBEDDING_FAILED
         assert np.isfinite(embedded.vectors).all()
 
-    async def test_one_bad_window_is_the_fault_of_its_text(self, make, session):
-        session.not_finite_on = "q"
-        texts = ["a", "a" * 40 + "q", "b"]
-        embedded = await make().embed(texts, "window_max")
-        assert embedded.faults.keys() == {1}
-
     async def test_a_failed_batch_is_halved_once(self, make, session):
         session.fail_on = "q"
         embedded = await make().embed(["a", "b", "c", "q"], "truncate")

@@ -261,33 +261,6 @@ def test_an_abstaining_stage_hands_on() -> None:
     assert found.columns.faults == ()
 
 
-def test_an_estimate_knows_what_pure_stages_settle() -> None:
-    chosen = catalog_of(ModelKind(yes)).choose(cascade(OVERLAP, MODEL))
-    assert len(list(chosen.planned_calls(GROUPS))) == 1
-    alone = catalog_of(ModelKind(yes)).choose(cascade(MODEL))
-    assert len(list(alone.planned_calls(GROUPS))) == 7
-
-
-def test_groups_without_contexts_have_no_verdicts() -> None:
-    assert len(judge(cascade(OVERLAP, MODEL), ModelKind(yes), GROUPS[1:2]).relevant) == 0
-
-
-def test_stages_and_their_order_are_in_the_identity() -> None:
-    catalog = catalog_of(ModelKind(yes))
-    exact = JudgeSpec("exact")
-    wide = replace(OVERLAP, calibration=replace(BOUNDS, accept=0.8))
-    specs = [
-        cascade(OVERLAP, MODEL),
-        cascade(OVERLAP, exact),
-        cascade(wide, MODEL),
-        cascade(OVERLAP, MODEL, unsettled="earlier"),
-    ]
-    identities = [catalog.choose(spec).identity for spec in specs]
-    assert len({identity.scoring_key for identity in identities}) == 4
-    assert identities[0].signature.startswith("cascade|stages:token_overlap/")
-    assert catalog.choose(specs[0]) is catalog.choose(specs[0])
-
-
 @pytest.mark.parametrize(
     ("spec", "field", "said"),
     [

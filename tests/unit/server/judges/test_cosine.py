@@ -32,12 +32,6 @@ def test_a_vector_is_1_with_itself_and_0_with_its_opposite():
     assert not np.signbit(opposite).any()
 
 
-def test_a_zero_vector_scores_0_with_everything():
-    zero = np.zeros((1, 8), np.float32)
-    assert cosine_matrix(Side(zero), Side(zero)).tolist() == [[0.0]]
-    assert not cosine_matrix(Side(_random(3)), Side(zero)).any()
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_clamp_never_turns_nan_into_a_score(bad):
     rows = _random(2)

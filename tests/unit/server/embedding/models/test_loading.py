@@ -17,16 +17,6 @@ def files(tmp_path):
     return tiny_model.stored_files(tmp_path)
 
 
-async def test_an_embedder_carries_the_manifests_card(files):
-    embedder = load_embedder(files, RuntimeConfig(threads=1))
-    try:
-        assert embedder.card == files.manifest.card("CPUExecutionProvider")
-        embedded = await embedder.embed(["a text"], "truncate")
-        assert embedded.vectors.shape == (1, tiny_model.HIDDEN)
-    finally:
-        embedder.close()
-
-
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\x08\x08junk"])
 def test_a_file_changed_after_its_check_is_damage(files, name, raw):
@@ -41,16 +31,6 @@ def test_another_dimension_than_the_manifests_is_damage(files):
     other = dataclasses.replace(files.manifest, dimensions=384)
     with pytest.raises(ModelDamaged, match="have 16 dimensions, expected 384"):
         load_embedder(dataclasses.replace(files, manifest=other))
-
-
-def test_another_opset_than_the_runtime_knows_is_damage(files, tmp_path):
-    import onnx
-
-    model = onnx.load_from_string(tiny_model.graph())
-    model.opset_import[0].version = 9999
-    files.graph.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelDamaged, match="can't load it"):
-        load_embedder(files)
 
 
 def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatch):
@@ -92,11 +72,3 @@ def test_a_gpu_gets_the_graph_at_the_chosen_precision(files, monkeypatch, precis
     assert (really, workers, pooling) == (precision, 3, files.manifest.pooling)
     assert how == {"provider": PROVIDERS["cuda"]}
     assert graph == str(files.graph) if stored == "path" else isinstance(graph, bytes)
-
-
-@pytest.mark.parametrize(
-    ("threads", "batch_threads", "workers"), [(1, 1, 1), (4, 1, 4), (4, 2, 2), (3, 2, 1), (1, 4, 1)]
-)
-def test_workers_are_the_threads_over_those_of_a_batch(files, threads, batch_threads, workers):
-    running = RuntimeConfig(threads=threads, batch_threads=batch_threads)
-    assert open_session(files, running).facts.workers == workers

@@ -34,12 +34,6 @@ def test_vectors_at_fp32_are_those_of_the_reference(path, pooling):
     np.testing.assert_allclose(vectors, OnnxSession(path, pooling).run(IDS, MASK), atol=1e-5)
 
 
-def test_its_facts_are_what_it_was_asked_for(path):
-    facts = OpenVinoSession(path, "mean", "fp32", workers=2).facts
-    assert (facts.precision, facts.execution_provider, facts.workers) == ("fp32", "OpenVINO:CPU", 2)
-    assert facts.runtime.startswith("openvino 20")
-
-
 def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
     class Stubborn:
         def read_model(self, path):
@@ -99,31 +93,6 @@ def test_padding_changes_nothing(path):
     mask = np.zeros_like(wide)
     mask[:, : IDS.shape[1]] = MASK
     np.testing.assert_array_equal(session.run(IDS, MASK), session.run(wide, mask))
-
-
-def test_a_vector_outlives_the_next_run(path):
-    session = OpenVinoSession(path, "cls", "fp32")
-    first = session.run(IDS, MASK)
-    kept = first.copy()
-    session.run(IDS[::-1].copy(), MASK[::-1].copy())
-    np.testing.assert_array_equal(first, kept)
-
-
-def test_token_types_are_zero_where_the_graph_asks_for_them(path, tmp_path):
-    model = onnx.load_from_string(tiny_model.graph())
-    kind = helper.make_tensor_value_info("token_type_ids", TensorProto.INT64, ["b", "s"])
-    model.graph.input.append(kind)
-    (tmp_path / "asking.onnx").write_bytes(model.SerializeToString())
-    asking = OpenVinoSession(str(tmp_path / "asking.onnx"), "mean", "fp32")
-    plain = OpenVinoSession(path, "mean", "fp32")
-    np.testing.assert_array_equal(asking.run(IDS, MASK), plain.run(IDS, MASK))
-
-
-@pytest.mark.parametrize("raw", [b"", b"\0" * 100, b"junk"])
-def test_an_unusable_graph_says_why(tmp_path, raw):
-    (tmp_path / "bad.onnx").write_bytes(raw)
-    with pytest.raises(UnusableGraphError, match=r"OpenVINO can't load it|inputs"):
-        OpenVinoSession(str(tmp_path / "bad.onnx"), "mean", "fp32")
 
 
 RUN = """

@@ -140,17 +140,6 @@ def test_numbers_and_foreign_aliases_are_judged() -> None:
     )
 
 
-def test_groups_without_texts_have_no_verdicts() -> None:
-    groups = [
-        QueryGroup("a", "q", [], ["x"]),
-        QueryGroup("b", "q", ["x"], []),
-        QueryGroup("c", "q", ["x"], ["x"]),
-    ]
-    assert len(JUDGE.score(groups).scores) == 1
-    assert len(JUDGE.score(groups[:2]).scores) == 0
-    assert len(judge("q", ["?!"], "...").scores) == 1
-
-
 def test_its_model_is_in_the_signature() -> None:
     raw = Path(model_file.__file__).with_name("model.npz").read_bytes()
     sha256 = model_file.shipped()[1]
