@@ -16,11 +16,7 @@ from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.listeners import Listener
 from judged_server.domain.usage import nano_within
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.runtime.backend import (
-    Machine,
-    RuntimeConfig,
-    choose,
-)
+from judged_server.embedding.runtime.backend import Machine, RuntimeConfig, choose
 from judged_server.embedding.vector_cache import VectorFile
 from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind

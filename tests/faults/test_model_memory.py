@@ -15,7 +15,7 @@ RUN = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from judged_server.embedding.runtime.onnx_session import OnnxSession
+from judged_server.embedding.runtime.session import OnnxSession
 from judged_server.embedding.batching import _is_memory
 
 session = OnnxSession(sys.argv[1], "mean")

@@ -36,7 +36,7 @@ import numpy as np
 from judged_server import recorder, tracing
 from judged_server.domain import Float32Array
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
-from judged_server.embedding.runtime.backend import Session, finite_rows, pad
+from judged_server.embedding.runtime.session import Session, finite_rows, pad
 from judged_server.embedding.tokenizer import TokenIds, TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors
 from judged_server.process import step_back

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from judged_server.embedding.base import Embedded, ModelCard
+from judged_server.embedding.base import ModelCard
 from judged_server.embedding.batching import ReportUnhealthy
-from judged_server.embedding.embedder import ModelEmbedder
+from judged_server.embedding.embedder import LazyEmbedder, ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
@@ -19,80 +18,13 @@ from judged_server.embedding.models.store import (
 )
 from judged_server.embedding.runtime.backend import RuntimeConfig
 from judged_server.embedding.vector_cache import VectorCache, VectorFile
-from judged_server.errors import ModelDamaged, ModelNotInstalled
+from judged_server.errors import ModelNotInstalled
 
 Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
 Health = Callable[[bool], None]
 """Told whether every loaded model runs, when that changes; on any thread."""
 
 _REFERENCE = RuntimeConfig()
-
-
-class LazyEmbedder:
-    """A stored model that is checked and loaded by its first use; implements base.Embedder."""
-
-    def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
-        """Take the card of the model as it will run; `load` must give a model with just that."""
-        self.card = card
-        self._load = load
-        self._embedder: ModelEmbedder | None = None
-        self._loading: asyncio.Task[ModelEmbedder] | None = None
-        self._closed = False
-        self._lock = threading.Lock()
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the model is in memory."""
-        return self._embedder is not None
-
-    @property
-    def queued_tokens(self) -> int:
-        """Tokens, by estimate, of the texts that are not done."""
-        return 0 if self._embedder is None else self._embedder.queued_tokens
-
-    def load(self) -> ModelEmbedder:
-        """Return the model, loaded once; blocks. After a failure the next use tries again."""
-        with self._lock:
-            if self._closed:
-                raise RuntimeError(f"model {self.card.name} is closed")
-            if self._embedder is None:
-                loaded = self._load()
-                if loaded.card != self.card:
-                    # Verdicts were promised under the card's keys; those of another model, which
-                    # was put in its place since, must not bear them.
-                    loaded.close()
-                    problem = "its files are no longer those that the server has shown"
-                    raise ModelDamaged(self.card.name, problem, "restart the server to use them")
-                self._embedder = loaded
-            return self._embedder
-
-    async def embed(
-        self, texts: Sequence[str], long_text: str, deadline: float | None = None
-    ) -> Embedded:
-        """Return the vectors of distinct texts; the first caller waits for the model to load."""
-        embedder = self._embedder
-        if embedder is None:
-            embedder = await self._load_once()
-        return await embedder.embed(texts, long_text, deadline)
-
-    async def _load_once(self) -> ModelEmbedder:
-        """Return the model that one thread loads for all who wait, whoever of them leaves."""
-        if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(self.load))
-            self._loading.add_done_callback(self._loaded_once)
-        return await asyncio.shield(self._loading)
-
-    def _loaded_once(self, loading: asyncio.Task[ModelEmbedder]) -> None:
-        self._loading = None  # after a failure the next use tries again
-        if not loading.cancelled():
-            loading.exception()  # nobody may be left to be told
-
-    def close(self) -> None:
-        """Close the model, once it has been loaded if that is going on."""
-        with self._lock:
-            self._closed = True
-            if self._embedder is not None:
-                self._embedder.close()
 
 
 class StoredEmbedders:

@@ -33,7 +33,7 @@ from judged_server.embedding.base import (
     ModelCard,
 )
 from judged_server.embedding.models.store import CALLER
-from judged_server.embedding.runtime.backend import unit_rows
+from judged_server.embedding.runtime.session import unit_rows
 from judged_server.judges.base import (
     ANONYMOUS,
     Caller,

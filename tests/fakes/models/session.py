@@ -13,7 +13,7 @@ import numpy as np
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.base import ModelCard
 from judged_server.embedding.embedder import ModelEmbedder
-from judged_server.embedding.runtime.backend import SessionFacts
+from judged_server.embedding.runtime.session import SessionFacts
 
 from tests.fakes.models.tiny_model import HIDDEN, VOCABULARY, WINDOW
 

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from judged_server.embedding.models import default_model
-from judged_server.embedding.models.folder import ModelOptions
-from judged_server.embedding.models.graph import stage_folder
+from judged_server.embedding.models.folder import ModelOptions, stage_folder
 from judged_server.embedding.models.hub import Hub, HubReference, fetch_model
 from judged_server.embedding.models.store import (
     CALLER,

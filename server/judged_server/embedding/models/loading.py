@@ -15,16 +15,16 @@ from judged_server.embedding.runtime.backend import (
     OPENVINO,
     PROVIDERS,
     RuntimeConfig,
-    Session,
-    UnusableGraphError,
-    finite_rows,
-    pad,
 )
-from judged_server.embedding.runtime.onnx_session import (
+from judged_server.embedding.runtime.session import (
     GPU_WORKERS,
     OnnxSession,
+    Session,
     UnusableDeviceError,
+    UnusableGraphError,
+    finite_rows,
     first_line,
+    pad,
     to_fp16,
 )
 from judged_server.embedding.tokenizer import WindowTokenizer

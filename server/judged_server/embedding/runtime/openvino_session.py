@@ -13,16 +13,15 @@ import openvino
 from openvino import opset13
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import (
-    BF16,
-    INT8_BY_GROUP,
-    OPENVINO,
-    PROVIDERS,
+from judged_server.embedding.runtime.backend import BF16, INT8_BY_GROUP, OPENVINO, PROVIDERS
+from judged_server.embedding.runtime.session import (
     SessionFacts,
     UnusableGraphError,
+    check_inputs,
+    choose_output,
+    first_line,
     to_vectors,
 )
-from judged_server.embedding.runtime.onnx_session import check_inputs, choose_output, first_line
 
 PAD_TO = 16
 """Rows are padded to a multiple of this. In bf16 other lengths take another kernel, and a text's
@@ -44,7 +43,7 @@ _LARGEST = 127
 
 
 class OpenVinoSession:
-    """A compiled graph; implements backend.Session."""
+    """A compiled graph; implements session.Session."""
 
     def __init__(
         self, path: str, pooling: str, precision: str, workers: int = 1, batch_threads: int = 1

@@ -9,7 +9,7 @@ from tests.fakes.models.tiny_model import write_folder
 
 RUN = """
 import sys
-from judged_server.embedding.runtime.onnx_session import OnnxSession
+from judged_server.embedding.runtime.session import OnnxSession
 OnnxSession(sys.argv[1], "mean")
 """
 

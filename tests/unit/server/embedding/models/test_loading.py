@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from judged_server.embedding.models.loading import load_embedder, open_session
 from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
-from judged_server.embedding.runtime.onnx_session import OnnxSession
+from judged_server.embedding.runtime.session import OnnxSession
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 

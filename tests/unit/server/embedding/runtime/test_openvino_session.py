@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from judged_server.embedding.runtime.backend import UnusableGraphError, has_bf16
-from judged_server.embedding.runtime.onnx_session import OnnxSession
+from judged_server.embedding.runtime.backend import has_bf16
+from judged_server.embedding.runtime.session import OnnxSession, UnusableGraphError
 from onnx import TensorProto, helper
 
 from tests.fakes.models import tiny_model
