@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import judged_server.embedding.batching as server_queue  # first: OpenVINO then tells nobody
@@ -47,7 +48,8 @@ def batches(lengths: Sequence[int], budget: int, multiple: int = 1) -> list[tupl
     """Return rows and tokens a row of the server's batches when all texts wait at once."""
     text, found = InflightText(b"", ""), []
     windows = (Window(np.zeros(length, np.int64), text, 0) for length in lengths)
-    call = Call([], asyncio.new_event_loop().create_future())
+    with closing(asyncio.new_event_loop()) as loop:
+        call = Call([], loop.create_future())
     call.windows = sorted((-window.length, i, window) for i, window in enumerate(windows))
     while call.windows:
         batch: list[Window] = []

@@ -185,7 +185,9 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
                 )
                 ask = model_caller.ask(model, question(rng.randrange(TEXTS)), call_options)
                 task = asyncio.create_task(ask)
-                await asyncio.sleep(rng.random() ** 2 * MOST_PATIENT_S)
+                # One in 64 stays longer, so that some get a verdict on a busy machine too.
+                patience = 2 if rng.random() < 1 / 64 else rng.random() ** 2 * MOST_PATIENT_S
+                await asyncio.wait({task}, timeout=patience)
                 task.cancel()
                 await asyncio.wait({task})
                 if task.cancelled():
@@ -199,7 +201,7 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
         assert not counts["ERROR"], counts
 
         # Nothing waits for anything: each caller's end was the end of what it had begun.
-        assert asyncio.all_tasks() - tasks_before == set()
+        await settled(lambda: not asyncio.all_tasks() - tasks_before)
         assert {cost_tracker.held for cost_tracker in cost_trackers} == {0}
         assert ledger.held == 0
         # What is open will be used again; what was cut off has been closed.
