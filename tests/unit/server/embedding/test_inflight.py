@@ -1,11 +1,9 @@
 """Single flight: a text that several calls want is run once, whoever of them goes."""
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_server.embedding import embedder as embedders
 
 from tests.fakes.models.session import begun, called, queued
 
@@ -56,20 +54,3 @@ async def test_the_first_caller_may_go(make, session, running):
         await held
     assert sum(batch.count("a") for batch in session.batches) == 1
     assert embedder.queued_tokens == 0
-
-
-async def test_an_interactive_call_takes_a_text_of_batch_work_along(make, session, monkeypatch):
-    monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
-    embedder = make(batch_tokens=1)
-    session.gate.clear()
-    large = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
-    await begun(session)
-    await queued(embedder, 21)
-    small = asyncio.create_task(embedder.embed(["h"], "truncate"))
-    await called(embedder, 2)
-    session.gate.set()
-    await small
-    await large
-    order = [text for batch in session.started for text in batch]
-    assert order.index("h") == 1
-    assert sorted(order) == list("abcdefgh")

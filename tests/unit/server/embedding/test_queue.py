@@ -148,27 +148,6 @@ class TestTurns:
         order = "".join("M" if batch[0][0] == "m" else "." for batch in session.batches)
         assert "..." not in order[1 : order.rindex("M")]
 
-    async def test_small_calls_share_a_batch(self, make, session):
-        embedder = make()
-        session.gate.clear()
-        calls = [asyncio.create_task(embedder.embed(["a"], "truncate"))]
-        await begun(session)
-        calls += [asyncio.create_task(embedder.embed([text], "truncate")) for text in "bcd"]
-        await queued(embedder, 9)
-        session.gate.set()
-        await asyncio.gather(*calls)
-        assert len(session.batches) == 2
-
-    async def test_idle_workers_share_a_call(self, make, session):
-        embedder = make(workers=2)
-        session.gate.clear()
-        call = asyncio.create_task(embedder.embed(["a" * 10 + c for c in "abcdefgh"], "truncate"))
-        await begun(session)
-        await begun(session)
-        session.gate.set()
-        await call
-        assert max(len(batch) for batch in session.batches) == 4
-
     async def test_a_cancelled_calls_batches_never_begin(self, make, session):
         embedder = make(batch_tokens=1)
         session.gate.clear()

@@ -334,11 +334,6 @@ class TestFaults:
         for text, encoded in (("good", good), ("fine", fine)):
             assert encoded.windows[0].tolist() == _encode(text).windows[0].tolist()
 
-    def test_a_lone_surrogate_is_the_fault_of_its_text(self):
-        bad, good = TINY.encode(["\ud800", "good"], TRUNCATE)
-        assert bad.fault[0] == EMBEDDING_FAILED
-        assert good.fault is None
-
     @pytest.mark.parametrize("raw", [b"", b"{}", b"\xff", b'{"version": "1.0"}'])
     def test_a_file_that_is_no_tokenizer_is_a_value_error(self, raw):
         with pytest.raises(ValueError, match="not a tokenizer"):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from judged_server.embedding import batching
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
 from judged_server.embedding.tokenizer import WindowTokenizer
 
@@ -74,17 +73,6 @@ class TestTrouble:
         await until(lambda: told == [True])
         session.fail_on = None
         assert not (await embedder.embed(["b"], "truncate")).faults
-        await until(lambda: told == [True, False])
-
-    async def test_an_idle_model_in_trouble_is_tried_again(self, make, session, monkeypatch):
-        monkeypatch.setattr(batching, "PROBE_S", 0.01)
-        told: list[bool] = []
-        embedder = make(report_unhealthy=told.append)
-        session.fail_on = ""
-        for _ in range(3):
-            await embedder.embed(["b"], "truncate")
-        await until(lambda: told == [True])
-        session.fail_on = None
         await until(lambda: told == [True, False])
 
     async def test_texts_to_blame_are_no_trouble(self, make, session):

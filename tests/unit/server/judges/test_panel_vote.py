@@ -115,12 +115,6 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
     assert columns.scores[0] == 0
 
 
-def test_a_quorum_that_failures_broke_may_be_tried_again():
-    voters = all_votes(member(["yes"]), member(["failed"]), member(["failed"]))
-    (fault,) = tally_votes(*voters, Rule.MEAN, None).faults
-    assert (fault.reason, fault.retryable) == ("NO_QUORUM", True)
-
-
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(1e-6, 1e6)), min_size=2, max_size=16))
 def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
     scores, weights = zip(*pairs, strict=True)

@@ -129,11 +129,6 @@ class TestCallerEmbeddings:
         np.testing.assert_allclose(columns.scores, expected, atol=1e-7)
         assert embedder.calls == []
 
-    async def test_groups_of_both_sorts_mix(self, judge):
-        groups = [_group(["0"], ["60"]), _vectors([[1, 0, 0]], [[1, 0, 0]]), _group(["0"], ["0"])]
-        columns = await judge.judge(groups)
-        np.testing.assert_allclose(columns.scores, [0.5, 1, 1], atol=1e-6)
-
 
 class TestFaults:
     async def test_a_texts_fault_is_that_of_its_contexts_alone(self, judge):

@@ -153,18 +153,6 @@ def test_what_is_wrong_with_it_is_named_as_the_hub_has_it(models, server, path, 
 
 
 @pytest.mark.parametrize(
-    "fault", ["cut 100", "flip", "503", "401", "to http://elsewhere.example/x"]
-)
-def test_a_broken_download_leaves_nothing_behind(models, server, fault):
-    server.faults["onnx/model.onnx"] = fault
-    with pytest.raises(ModelSourceError, match=r"onnx/model\.onnx"):
-        _add(models, server)
-    assert list(models.root.iterdir()) == []
-    server.faults.clear()
-    _add(models, server)
-
-
-@pytest.mark.parametrize(
     ("path", "fault", "words"),
     [
         ("onnx/model.onnx", "flip", "not the file that was published"),

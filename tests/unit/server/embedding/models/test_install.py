@@ -80,15 +80,6 @@ async def test_a_graph_with_token_types_gets_type_0(models, tmp_path):
     np.testing.assert_allclose(await _embed(models, "tiny"), _expected(), atol=1e-5)
 
 
-async def test_half_precision_is_said_and_is_near(models, tmp_path):
-    manifest = tiny_model.add_to(models, tmp_path, onnx=tiny_model.half_precision())
-    assert manifest.precision == "fp16"
-    vectors = await _embed(models, "tiny")
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, _expected(), atol=5e-3)
-    assert np.abs(vectors - _expected()).max() > 1e-6
-
-
 async def test_the_operators_options_go_first(models, tmp_path):
     folder = write_folder(tmp_path / "source", prompts={"prompts": {"document": "d: "}})
     (folder / "onnx" / "model.onnx").rename(folder / "other.onnx")
@@ -140,9 +131,3 @@ def test_a_window_longer_than_the_positions_is_refused(models, tmp_path):
 def test_a_name_that_could_be_a_path_is_refused(models, tmp_path, name):
     with pytest.raises(ModelSourceError, match="can't be a name"):
         models.add(name, write_folder(tmp_path / "source"))
-
-
-def test_a_taken_name_is_refused(models, tmp_path):
-    tiny_model.add_to(models, tmp_path)
-    with pytest.raises(ModelSourceError, match="there already"):
-        tiny_model.add_to(models, tmp_path)
