@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from judged.values.choices import Flag, Status
+from judged.values.choices import Flag, Source, Status
 from judged.values.judges import Usage
 from judged.values.verdicts import VerdictCounts
+from numpy.typing import NDArray
 
 from judged_server.domain.arrays import BoolArray, ByteArray, FloatArray
 
@@ -96,6 +97,28 @@ class ScoreColumns:
             return np.ones(len(self.scores), np.bool_)
         ok: BoolArray = self.statuses == Status.OK
         return ok
+
+    def filled(self, name: str) -> NDArray[Any]:
+        """Return a column; where it is None, what that stands for in every entry."""
+        column: NDArray[Any] | None = getattr(self, name)
+        return np.full(len(self.scores), _ABSENT[name]) if column is None else column
+
+    def compact(self) -> ScoreColumns:
+        """Return these columns, just made, without those that None stands for."""
+        for name, absent in _ABSENT.items():
+            column = getattr(self, name)
+            if column is not None and (column == absent).all():
+                setattr(self, name, None)
+        return self
+
+
+_ABSENT = {
+    "statuses": np.uint8(Status.OK),
+    "flags": np.uint8(Flag.NONE),
+    "sources": np.uint8(Source.COMPUTED),
+    "majorities": np.True_,
+}
+"""What None stands for in the columns that may be left out."""
 
 
 @lru_cache(maxsize=1024)

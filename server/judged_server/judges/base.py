@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from judged.values.choices import CacheMode, Flag, Status
+from judged.values.choices import CacheMode
 from judged.values.judges import JudgeIdentity
 
 from judged_server.audit import CallNotes
@@ -99,8 +99,8 @@ def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
     probabilities = [part.probabilities for part in parts if part.probabilities is not None]
     return ScoreColumns(
         np.concatenate([np.zeros(0), *(part.scores for part in parts)]),
-        _join_bytes(parts, "statuses", Status.OK),
-        _join_bytes(parts, "flags", Flag.NONE),
+        _joined(parts, "statuses"),
+        _joined(parts, "flags"),
         tuple(faults),
         probabilities=np.concatenate(probabilities)
         if parts and len(probabilities) == len(parts)
@@ -108,17 +108,10 @@ def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
     )
 
 
-def _join_bytes(parts: Sequence[ScoreColumns], name: str, otherwise: int) -> ByteArray | None:
-    columns: list[ByteArray | None] = [getattr(part, name) for part in parts]
-    if all(column is None for column in columns):
+def _joined(parts: Sequence[ScoreColumns], name: str) -> ByteArray | None:
+    if all(getattr(part, name) is None for part in parts):
         return None
-    sizes = [len(part.scores) for part in parts]
-    return np.concatenate(
-        [
-            np.full(size, otherwise, np.uint8) if column is None else column
-            for size, column in zip(sizes, columns, strict=True)
-        ]
-    )
+    return np.concatenate([part.filled(name) for part in parts])
 
 
 async def score_in_slices(
@@ -250,6 +243,8 @@ class ComposedJudge(Judge):
         self.wants_embeddings = judges[0].wants_embeddings
         self.wants_spans = judges[0].wants_spans
         self.needs_expected = any(judge.needs_expected for judge in judges)
+        self.fingerprints = [judge.identity.fingerprint for judge in judges]
+        self.names = [f"{judge.identity.kind}/{judge.identity.fingerprint[:8]}" for judge in judges]
 
     @property
     def priced(self) -> bool:

@@ -239,10 +239,12 @@ _NO_MONEY = (
 )
 
 
-class MergedVerdicts:
-    """The verdicts of all contexts, as the stages settle them."""
+class _Run:
+    """What the stages of one call settled, and what they took."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, cascade: Cascade, groups: Sequence[QueryGroup]) -> None:
+        n = sum(group.n_contexts for group in groups)
+        self._guarantee = cascade.guarantee
         self._left: BoolArray = np.ones(n, np.bool_)
         self._scores: FloatArray = np.zeros(n)
         self._majorities: BoolArray = np.ones(n, np.bool_)
@@ -254,46 +256,60 @@ class MergedVerdicts:
         self._stages: ByteArray = np.zeros(n, np.uint8)
         self._faults: dict[int, VerdictFault] = {}
         self._details: dict[int, VerdictDetail] = {}
+        self._took = [StageUsage(stage.judge.identity.signature) for stage in cascade.stages]
+        self._usage = Usage()
+        self._avoided_cost: int | None = 0
+        self.counts: tuple[int, ...] = ()
 
     def take(
-        self, number: int, stage: Stage, columns: ScoreColumns, settled: BoolArray, places: IntArray
+        self, place: int, stage: Stage, columns: ScoreColumns, settled: BoolArray, asked: Left
     ) -> None:
-        """Take in what a stage says of the contexts at some places, and which of them it settles.
+        """Take in what a stage says of the items it was asked about, and which of them it settles.
 
         What it does not settle it says for the time being: a later stage writes over it. Where a
         stage has no verdict, that of an earlier one is not lost.
         """
-        ok = columns.ok
+        ok, places = columns.ok, asked.places
         at = places[ok]
-        calibrated = stage.calibrator is not None and columns.probabilities is not None
-        scores = columns.probabilities if calibrated else columns.scores
-        self._scores[at] = columns.scores[ok] if scores is None else scores[ok]
-        self._majorities[at] = True if columns.majorities is None else columns.majorities[ok]
-        if columns.probabilities is None:
+        scores, probabilities = columns.scores, columns.probabilities
+        if probabilities is None:
             self._calibrated = False
         else:
-            self._probabilities[at] = columns.probabilities[ok]
-        self._flags[at] = 0 if columns.flags is None else columns.flags[ok]
+            self._probabilities[at] = probabilities[ok]
+            scores = scores if stage.calibrator is None else probabilities
+        self._scores[at] = scores[ok]
+        self._majorities[at] = columns.filled("majorities")[ok]
+        self._flags[at] = columns.filled("flags")[ok]
         if columns.sources is not None:
             self._sources[places] = columns.sources
-        self._stages[at] = number
-        self._statuses[places[settled & ok]] = Status.OK
-        if columns.statuses is not None:
-            self._statuses[places[~ok]] = columns.statuses[~ok]
+        self._stages[at] = place + 1
+        done = settled[asked.items]
+        self._statuses[places[done & ok]] = Status.OK
+        self._statuses[places[~ok]] = columns.filled("statuses")[~ok]
         for fault in columns.faults:
-            place = int(places[fault.index])
-            self._faults[place] = replace(fault, index=place)
+            index = int(places[fault.index])
+            self._faults[index] = replace(fault, index=index)
         for detail in columns.details:
-            place = int(places[detail.index])
-            self._details[place] = replace(detail, index=place)
-        self._left[places[settled]] = False
+            index = int(places[detail.index])
+            self._details[index] = replace(detail, index=index)
+        self._left[places[done]] = False
+        usage = columns.usage or Usage()
+        signature = stage.judge.identity.signature
+        self._took[place] += StageUsage(signature, len(settled), int(settled.sum()), usage.cost)
+        self._usage += usage
+
+    def avoid(self, calls: int, cost: int | None) -> None:
+        """Note questions that later stages need not ask, and what they would have cost."""
+        self._usage += Usage(avoided_calls=calls)
+        if self._avoided_cost is not None:
+            self._avoided_cost = None if cost is None else self._avoided_cost + cost
 
     def give_up(self, places: IntArray) -> None:
         """Note that the money did not reach contexts on which an earlier stage has a verdict."""
         for place in places[self._stages[places] > 0].tolist():
             self._faults[place] = VerdictFault(place, "BUDGET", _NO_MONEY)
 
-    def columns(self, usage: Usage | None, *, keeps_earlier: bool) -> ScoreColumns:
+    def columns(self, *, keeps_earlier: bool) -> ScoreColumns:
         """Return the verdicts; what nothing settled abstains, or is that of an earlier stage."""
         for place in np.flatnonzero(self._left & (self._stages > 0)).tolist():
             if keeps_earlier:
@@ -301,22 +317,22 @@ class MergedVerdicts:
                 self._flags[place] |= Flag.UNSETTLED
                 continue
             self._statuses[place] = Status.ABSTAINED
-            if place not in self._faults:
-                self._faults[place] = VerdictFault(place, "UNSETTLED", _UNSETTLED)
+            self._faults.setdefault(place, VerdictFault(place, "UNSETTLED", _UNSETTLED))
         ok = self._statuses == Status.OK
-        faults = [self._faults[place] for place in sorted(self._faults) if not ok[place]]
+        avoided = None if self._avoided_cost is None else to_amount(self._avoided_cost)
+        did = CascadeUsage(tuple(self._took), avoided, self._guarantee, self.counts)
         return ScoreColumns(
             np.where(ok, self._scores, 0.0),
-            None if ok.all() else self._statuses,
-            self._flags if self._flags.any() else None,
-            tuple(faults),
-            majorities=None if self._majorities.all() else self._majorities,
+            self._statuses,
+            self._flags,
+            tuple(self._faults[place] for place in sorted(self._faults) if not ok[place]),
+            majorities=self._majorities,
             details=tuple(self._details[place] for place in sorted(self._details)),
-            usage=usage,
-            sources=self._sources if (self._sources != Source.COMPUTED).any() else None,
+            usage=replace(self._usage, cascade=did),
+            sources=self._sources,
             probabilities=np.where(ok, self._probabilities, 0.0) if self._calibrated else None,
             stages=np.where(ok, self._stages, 0).astype(np.uint8),
-        )
+        ).compact()
 
 
 VERSION = 1
@@ -430,55 +446,57 @@ class Cascade(ComposedJudge):
         unsettled: str,
         guarantee: ErrorGuarantee | None = None,
     ) -> None:
-        super().__init__(judges := [stage.judge for stage in stages])
+        super().__init__([stage.judge for stage in stages])
         self.stages = stages
         self.guarantee = guarantee
         self._unsettled = unsettled
-        prints = [judge.identity.fingerprint for judge in judges]
-        names = [f"{j.identity.kind}/{p[:8]}" for j, p in zip(judges, prints, strict=True)]
         self.identity = JudgeIdentity.build(
             CascadeKind.kind,
             "",
             MIN_SCORE,
-            [("stages", ",".join(names)), ("unsettled", unsettled)],
+            [("stages", ",".join(self.names)), ("unsettled", unsettled)],
             VERSION,
-            [(f"stage_{place}", text) for place, text in enumerate(prints)],
+            [(f"stage_{place}", text) for place, text in enumerate(self.fingerprints)],
         )
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
-        """Yield what the stages would ask, as far as that can be known without asking.
+    def _reach(
+        self, groups: Sequence[QueryGroup], limit: int | None = None
+    ) -> Iterator[tuple[Stage, Left, int | None]]:
+        """Yield for each stage the items that reach it at most, and how many it settles.
 
-        Stages that ask no model are run: what they settle is asked of nobody. Behind one that does
-        ask, all that it gets may go on.
+        That is known of stages that ask nobody, which are run; None of others. Of those, the items
+        are counted that `limit` nano-units are sure to reach, and all of them may go on.
         """
         left = Left.of(groups)
         for place, stage in enumerate(self.stages):
-            yield from stage.judge.planned_calls(left.groups)
-            if left.groups and (pure := stage.pure) is not None:
-                best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
-                left = left.only(~stage.settled(best))
-
-    def estimate(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
-        """Return how many items reach each stage at most, and what those that ask nobody settle.
-
-        Of stages that do ask, it counts the items that `max_cost` is sure to reach.
-        """
-        left = Left.of(groups)
-        limit = None if max_cost is None else nano_within(max_cost)
-        counted = []
-        for place, stage in enumerate(self.stages):
-            signature = stage.judge.identity.signature
-            asked = len(left.doubts)
+            reached, n_settled = left, None
             if left.groups and (pure := stage.pure) is not None:
                 best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
                 settled = stage.settled(best)
-                counted.append(StageUsage(signature, asked, int(settled.sum())))
+                n_settled = int(settled.sum())
                 left = left.with_doubts(stage.probabilities(best)).only(~settled)
-                continue
-            if left.groups and limit is not None:
-                left = left.only(affordable(stage.judge, left, limit))
-            counted.append(StageUsage(signature, len(left.doubts), 0, None))
-        return CascadeUsage(tuple(counted), None, self.guarantee)
+            elif left.groups and limit is not None:
+                reached = left = left.only(affordable(stage.judge, left, limit))
+            yield stage, reached, n_settled
+
+    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
+        """Yield what the stages would ask, as far as that can be known without asking."""
+        for stage, left, _ in self._reach(groups):
+            yield from stage.judge.planned_calls(left.groups)
+
+    def estimate(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
+        """Return how many items reach each stage at most, and what those that ask nobody settle."""
+        limit = None if max_cost is None else nano_within(max_cost)
+        stages = [
+            StageUsage(
+                stage.judge.identity.signature,
+                len(left.doubts),
+                n_settled or 0,
+                None if n_settled is None else 0.0,
+            )
+            for stage, left, n_settled in self._reach(groups, limit)
+        ]
+        return CascadeUsage(tuple(stages), None, self.guarantee)
 
     def _is_last(self, place: int) -> bool:
         return place + 1 == len(self.stages)
@@ -489,25 +507,20 @@ class Cascade(ComposedJudge):
         Where the call has a limit on its cost, items go on in the order of their doubt, as many as
         can be paid whatever the replies; once those are answered, as many as what is left can pay.
         """
-        merged = MergedVerdicts(sum(group.n_contexts for group in groups))
-        left, told = Left.of(groups), _Told(self)
+        run, left = _Run(self, groups), Left.of(groups)
         for place in range(len(self.stages)):
             if left.groups:
-                left = await self._stage(place, left, caller, merged, told)
-        return merged.columns(told.usage, keeps_earlier=self._unsettled == EARLIER)
+                left = await self._stage(place, left, caller, run)
+        return run.columns(keeps_earlier=self._unsettled == EARLIER)
 
-    async def _stage(
-        self, place: int, left: Left, caller: Caller, merged: MergedVerdicts, told: _Told
-    ) -> Left:
+    async def _stage(self, place: int, left: Left, caller: Caller, run: _Run) -> Left:
         """Ask a stage about what is left; return what goes on to the next."""
         stage, goes_on, waiting = self.stages[place], [], left
         for _ in range(MOST_ROUNDS):
-            now = waiting
+            chosen: BoolArray = np.ones(len(waiting.doubts), np.bool_)
             if place and (limit := money_left(caller.cost_tracker)) is not None:
                 chosen = await asyncio.to_thread(affordable, stage.judge, waiting, limit)
-                now, waiting = waiting.only(chosen), waiting.only(~chosen)
-            else:
-                waiting = waiting.only(np.zeros(len(waiting.doubts), np.bool_))
+            now, waiting = waiting.only(chosen), waiting.only(~chosen)
             if not now.groups:
                 break
             columns = await stage.judge.judge(now.groups, caller)
@@ -516,51 +529,12 @@ class Cascade(ComposedJudge):
             if place == 0 and self.guarantee is not None and self.guarantee.data:
                 data = self.guarantee.data
                 counts = await asyncio.to_thread(count_left, data, columns, now, best)
-                told.counts = tuple(counts.tolist())
-            merged.take(place + 1, stage, columns, settled[now.items], now.places)
+                run.counts = tuple(counts.tolist())
+            run.take(place, stage, columns, settled, now)
             goes_on.append(now.with_doubts(stage.probabilities(best)).only(~settled))
-            gone = now.only(settled)
-            avoided = await asyncio.to_thread(avoided_by, self.stages[place + 1 :], gone.groups)
-            told.add(place, len(best), int(settled.sum()), columns.usage, avoided)
+            later, gone = self.stages[place + 1 :], now.only(settled).groups
+            run.avoid(*await asyncio.to_thread(avoided_by, later, gone))
             if not waiting.groups:
                 break
-        merged.give_up(waiting.places)
+        run.give_up(waiting.places)
         return Left.joined(goes_on)
-
-
-class _Told:
-    """What the stages did so far."""
-
-    def __init__(self, cascade: Cascade) -> None:
-        self._stages = [StageUsage(s.judge.identity.signature) for s in cascade.stages]
-        self._guarantee = cascade.guarantee
-        self.counts: tuple[int, ...] = ()
-        self._avoided_cost: int | None = 0
-        self._sum = Usage()
-
-    def add(
-        self,
-        place: int,
-        asked: int,
-        settled: int,
-        usage: Usage | None,
-        avoided: tuple[int, int | None],
-    ) -> None:
-        """Take in how many items a stage was asked about, and settled, what it took and saved."""
-        self._sum += usage or Usage()
-        cost = 0.0 if usage is None else usage.cost
-        signature = self._stages[place].judge
-        self._stages[place] += StageUsage(signature, asked, settled, cost)
-        calls, avoided_cost = avoided
-        self._sum += Usage(avoided_calls=calls)
-        known = avoided_cost is not None and self._avoided_cost is not None
-        self._avoided_cost = (self._avoided_cost or 0) + (avoided_cost or 0) if known else None
-
-    @property
-    def usage(self) -> Usage:
-        """What all of them took."""
-        avoided = None if self._avoided_cost is None else to_amount(self._avoided_cost)
-        stages = tuple(self._stages)
-        return replace(
-            self._sum, cascade=CascadeUsage(stages, avoided, self._guarantee, self.counts)
-        )

@@ -129,12 +129,11 @@ class Panel(ComposedJudge):
         super().__init__(judges)
         self.weights = weights
         self._rule = rule
-        prints = [judge.identity.fingerprint for judge in judges]
-        # Members under other thresholds vote otherwise: their fingerprints count, not their keys.
-        names = [f"{j.identity.kind}/{p[:8]}" for j, p in zip(judges, prints, strict=True)]
+        names = self.names
         if rule is Rule.WEIGHTED:
             names = [f"{name}*{weight:.12g}" for name, weight in zip(names, weights, strict=True)]
-        secret = zip(prints, weights, strict=True)
+        # Members under other thresholds vote otherwise: their fingerprints count, not their keys.
+        secret = zip(self.fingerprints, weights, strict=True)
         self.identity = JudgeIdentity.build(
             PanelKind.kind,
             rule,
@@ -177,15 +176,9 @@ class Panel(ComposedJudge):
         return describe(verdicts, signatures, columns, relevant)
 
 
-def _statuses(verdicts: Sequence[Verdicts]) -> ByteArray:
-    """Return the statuses of the members' verdicts, a row a member."""
-    rows = [
-        np.full(len(one.relevant), Status.OK, np.uint8)
-        if one.columns.statuses is None
-        else one.columns.statuses
-        for one in verdicts
-    ]
-    return np.stack(rows)
+def _stacked(verdicts: Sequence[Verdicts], name: str) -> ByteArray:
+    """Return a column of the members' verdicts, a row a member."""
+    return np.stack([one.columns.filled(name) for one in verdicts])
 
 
 def tally_votes(
@@ -195,7 +188,7 @@ def tally_votes(
 
     The agreement is the share of the votes on the larger side, each member's by its own threshold.
     """
-    statuses = _statuses(verdicts)
+    statuses = _stacked(verdicts, "statuses")
     valid = statuses == Status.OK
     of_each = np.array(weights) if rule is Rule.WEIGHTED else np.ones(len(verdicts))
     votes = valid * of_each[:, np.newaxis]
@@ -226,28 +219,24 @@ def tally_votes(
         outcome[(statuses == status).any(axis=0)] = status
     outcome[any_vote] = np.where(quorum, Status.OK, Status.ABSTAINED)[any_vote]
     outcome[unknown] = Status.ERROR
-    flags = [one.columns.flags for one in verdicts if one.columns.flags is not None]
     return ScoreColumns(
         np.where(quorum, scores, 0.0),
-        outcome if (outcome != Status.OK).any() else None,
-        reduce(np.bitwise_or, flags) if flags else None,
+        outcome,
+        np.bitwise_or.reduce(_stacked(verdicts, "flags")),
         tuple(_faults(verdicts, statuses, outcome, any_vote)),
         (yes_votes > noes) & quorum if rule is Rule.MAJORITY else None,
         np.where(quorum, np.maximum(yes_votes, noes) / divisor, 0.0),
         usage=usage,
         sources=_sources(verdicts),
-    )
+    ).compact()
 
 
-def _sources(verdicts: Sequence[Verdicts]) -> ByteArray | None:
+def _sources(verdicts: Sequence[Verdicts]) -> ByteArray:
     """Return where each verdict came from: CACHE or SHARED where no member computed its own."""
-    told = [one.sources for one in verdicts if one.sources is not None]
-    if len(told) < len(verdicts):
-        return None
-    sources = np.stack(told)
+    sources = _stacked(verdicts, "sources")
     shared = np.where((sources == Source.CACHE).all(axis=0), Source.CACHE, Source.SHARED)
     found = np.where((sources == Source.COMPUTED).any(axis=0), Source.COMPUTED, shared)
-    return found.astype(np.uint8) if (found != Source.COMPUTED).any() else None
+    return found.astype(np.uint8)
 
 
 def _faults(
@@ -279,7 +268,7 @@ def describe(
 
     The rationale is that of the first member that has one and agrees with the verdict.
     """
-    statuses, decided = _statuses(verdicts), columns.ok
+    statuses, decided = _stacked(verdicts, "statuses"), columns.ok
     told = [{detail.index: detail for detail in one.columns.details} for one in verdicts]
     reasons = [{fault.index: fault.reason for fault in one.columns.faults} for one in verdicts]
 
