@@ -198,32 +198,3 @@ def test_a_stream_that_keeps_much_takes_the_room_of_nobody(
         asyncio.run(run(server))
         until(lambda: '"RESOURCE_EXHAUSTED"' in server.log_text())
         assert resident(server.process.pid, "VmHWM") < before + 250
-
-
-@pytest.mark.parametrize(
-    ("field", "group"),
-    [
-        ("query_id", groups_pb2.QueryGroup(query_id="é" * 513)),
-        (
-            "document_ids[1]",
-            groups_pb2.QueryGroup(retrieved=["", ""], document_ids=["a", "b" * 1025]),
-        ),
-        ("relevant_document_ids[0]", groups_pb2.QueryGroup(relevant_document_ids=["b" * 1025])),
-    ],
-)
-def test_an_id_is_bounded_wherever_it_enters(field: str, group: groups_pb2.QueryGroup):
-    group.query_id = group.query_id or "q"
-    with running_server() as server, grpc.insecure_channel(server.address) as channel:
-        stub = JudgeServiceStub(channel)
-        chunk = pb.StreamEvaluateRequest(chunk=pb.EvaluateChunk(chunk_id=1, groups=[group]))
-        for call in (
-            lambda: list(stub.StreamEvaluate(iter([start(), chunk]), timeout=60)),
-            lambda: stub.Evaluate(
-                pb.EvaluateRequest(judge=EXACT, metrics=["mrr"], groups=[group]), timeout=60
-            ),
-        ):
-            with pytest.raises(grpc.RpcError) as refused:
-                call()
-            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert f"groups[0].{field}" in refused.value.details()
-            assert "1024" in refused.value.details()

@@ -26,19 +26,6 @@ from tests.faults.providers.provider import (
     reset,
 )
 
-
-@pytest.mark.parametrize("status", ["502 Bad Gateway", "200 OK"])
-async def test_html_is_an_error_and_is_not_shown(status, capfd):
-    page = f"<html><body>{BODY_CANARY} {TEXT} {KEY}</body></html>".encode()
-    bad = reply(page, status, kind="text/html")
-    async with faulty_http(always(bad)) as server, models_at(server.url) as model:
-        for _ in range(3):
-            fault = await fault_of(model)
-            assert not leaks(fault)
-        assert len(server.requests) >= 3
-    assert not canaries("".join(capfd.readouterr()))
-
-
 ECHO = f'{{"error":{{"code":"{KEY}","message":"{TEXT} {BODY_CANARY} {KEY}"}}}}'.encode()
 
 

@@ -183,11 +183,6 @@ def test_settings_that_do_not_go_together(given: list[str], said: str):
     assert said in refusal(*given)
 
 
-def test_a_unix_socket_has_no_tls(authority: Authority, tmp_path: Path):
-    said = refusal("--listen", f"unix:{tmp_path}/s", *flags(authority.server()))
-    assert "is a Unix socket, which has no TLS" in said
-
-
 def refusal(*given: str) -> str:
     """Return what a server says that does not start, wherever another one already listens."""
     listen = () if "--listen" in given else ("--listen", "127.0.0.1:0")

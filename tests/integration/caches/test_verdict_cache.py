@@ -150,26 +150,10 @@ class TestModes:
         assert 1 in by_evaluator.verdicts.errors
         assert calls() == 1
 
-    def test_refresh_asks_anew(self, client: Client, group: Group, calls: Calls):
-        client.judge([group("yes")], judge())
-        found = client.judge([group("yes")], judge(), asking=REFRESH)
-        assert (found.source, calls()) == ([Source.COMPUTED], 2)
-        assert client.judge([group("yes")], judge()).source == [Source.CACHE]
-
     def test_abstentions_are_asked_again(self, client: Client, group: Group, calls: Calls):
         for _ in range(2):
             assert client.judge([group("refuse")], judge()).status == [Status.ABSTAINED]
         assert calls() == 2
-
-    def test_off_keeps_nothing(self, serve: Serve, group: Group, calls: Calls, tmp_path: Path):
-        with serve("off") as server, Client(server.address) as client:
-            for _ in range(2):
-                client.judge([group("yes")], judge())
-            error = client.judge([group("yes")], judge(), asking=ONLY)[0].error
-            assert error is not None
-            assert "--llm-cache" in error.message
-        assert calls() == 2
-        assert not (tmp_path / "replies").exists()
 
 
 class TestOnDisk:

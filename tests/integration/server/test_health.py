@@ -77,17 +77,3 @@ async def test_a_health_check_waits_for_no_call_that_came_before_it(server: tupl
         if order.came.index("health") <= CALLS - OVERTAKEN:
             return
     pytest.fail("it always came after them")
-
-
-@pytest.mark.parametrize("sent", ["mine-1", ""])
-async def test_a_health_check_has_a_request_id_as_other_calls_have(
-    server: tuple[Order, str], sent: str
-):
-    _, address = server
-    async with grpc.aio.insecure_channel(address) as channel:
-        check: Any = health_pb2_grpc.HealthStub(channel).Check
-        metadata = (("x-request-id", sent),) * bool(sent)
-        call = check(health_pb2.HealthCheckRequest(), timeout=60, metadata=metadata)
-        await call
-        told = dict(await call.trailing_metadata()).get("x-request-id")
-    assert told is None if sent else told

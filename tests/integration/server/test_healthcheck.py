@@ -40,25 +40,8 @@ class TestHealthcheck:
         assert f"unhealthy: {address}" in done.stderr
         assert "set JUDGED_METRICS_LISTEN" in healthcheck(**known).stderr
 
-    def test_asks_a_socket_beside_a_port_of_http_with_tls(self, tmp_path: Path) -> None:
-        certificate, key = Authority(tmp_path).server()
-        listen = f"unix:{tmp_path}/judged.sock"
-        flags = ["--certificate", str(certificate), "--private-key", str(key)]
-        with running_server(*flags, "--http-listen", "127.0.0.1:0", listen=listen):
-            done = healthcheck(
-                JUDGED_LISTEN=listen,
-                JUDGED_CERTIFICATE=str(certificate),
-                JUDGED_PRIVATE_KEY=str(key),
-            )
-            assert done.returncode == 0, done.stderr
-
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/nowhere/judged.sock"])
     def test_fails_and_says_why_when_nobody_listens(self, address: str) -> None:
         done = healthcheck(JUDGED_LISTEN=address)
         assert done.returncode == 1
         assert f"unhealthy: {address}: UNAVAILABLE" in done.stderr
-
-    def test_fails_on_settings_that_are_wrong(self) -> None:
-        done = healthcheck(JUDGED_GRACE_S="soon")
-        assert done.returncode == 1
-        assert "grace_s" in done.stderr

@@ -189,18 +189,6 @@ async def test_a_stream_whose_replies_nobody_reads_is_ended(silence: None):
         replies.cancel()
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"), [("my-id-42", True), ("x" * 129, False), ("has space", False)]
-)
-async def test_a_request_id_is_echoed_when_it_is_plain(service, sent: str, kept: bool):
-    _, stub, _ = service
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.GetServerInfo(pb.GetServerInfoRequest(), metadata=(("x-request-id", sent),))
-    echoed = dict(caught.value.trailing_metadata())["x-request-id"]
-    assert (echoed == sent) is kept
-    assert echoed
-
-
 def test_the_access_log_has_a_line_a_call_and_no_text():
     with running_server() as server, grpc.insecure_channel(server.address) as channel:
         group = groups_pb2.QueryGroup(

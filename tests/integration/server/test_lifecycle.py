@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import grp
 import os
 import pty
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -17,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from judged import Client, FailedPrecondition, QueryGroup, Unavailable
+from judged import Client, QueryGroup, Unavailable
 
 from tests.integration.cli_process import run_server_command
 from tests.integration.server_process import (
@@ -90,14 +88,6 @@ class TestStart:
             with running_server(listen=listen) as second, Client(second.address) as client:
                 assert client.server_info().version
 
-    def test_its_mode_and_group_can_be_set(self, tmp_path: Path):
-        path, group = tmp_path / "judged.sock", grp.getgrgid(os.getegid())
-        with running_server(
-            *("--socket-mode", "0666", "--socket-group", group.gr_name), listen=f"unix:{path}"
-        ):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o666
-            assert path.stat().st_gid == group.gr_gid
-
     @pytest.mark.parametrize(
         ("flags", "words"),
         [
@@ -120,18 +110,6 @@ class TestStart:
         with running_server(*flags, env=env) as ready, Client(ready.address) as client:
             limits = client.server_info().limits
         assert (limits.max_groups, limits.max_contexts, limits.max_text_bytes) == (5, 60, 700)
-
-    def test_without_its_model_the_server_runs_and_says_so(self, tmp_path: Path):
-        with (
-            running_server("--models-dir", str(tmp_path)) as ready,
-            Client(ready.address) as client,
-        ):
-            semantic = [j for j in client.server_info().judges if j.kind == "semantic"]
-            assert "judged-server models install" in semantic[0].unavailable
-            with pytest.raises(FailedPrecondition, match="judged-server models install") as caught:
-                client.judge([QueryGroup("q", ["a"], ["a"])], "semantic")
-            assert caught.value.reason == "MODEL_NOT_INSTALLED"
-            assert client.judge([QueryGroup("q", ["a"], ["a"])])[0].relevant
 
 
 class TestHealthAndReflection:

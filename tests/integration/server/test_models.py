@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -65,20 +63,6 @@ class TestSeveral:
         assert scores["default"] == scores["one"]
         assert len(set(scores.values())) == 3
 
-    def test_first_callers_of_a_model_wait_until_it_is_loaded(self, store, tmp_path):
-        tiny_model.add_to(store, tmp_path, "two", pooling="cls")
-        with running_server(*flags(store)) as ready, Client(ready.address) as client:
-            together = threading.Barrier(4)
-
-            def first(_: int) -> tuple[float, ...]:
-                together.wait(30)
-                return tuple(client.judge([GROUP], semantic("two")).score)
-
-            with ThreadPoolExecutor(4) as pool:
-                scores = set(pool.map(first, range(4)))
-            assert len(scores) == 1
-            assert tuple(client.judge([GROUP], semantic("two")).score) in scores
-
     def test_a_damaged_model_is_an_error_of_its_callers_until_it_is_mended(self, store, tmp_path):
         tiny_model.add_to(store, tmp_path, "two")
         graph = store.root / "two" / GRAPH_FILE
@@ -119,8 +103,10 @@ class TestSeveral:
 
 
 class TestStart:
-    @pytest.mark.parametrize("name", [GRAPH_FILE, "tokenizer.json", "manifest.json"])
-    @pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+    @pytest.mark.parametrize(
+        ("name", "damage"),
+        [(GRAPH_FILE, "missing"), ("tokenizer.json", "cut"), ("manifest.json", "flipped")],
+    )
     def test_a_damaged_default_stops_the_start_with_the_files_name(self, store, name, damage):
         path = store.root / "one" / name
         raw = path.read_bytes()

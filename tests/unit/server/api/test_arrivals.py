@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from judged_server.api import requests
-from judged_server.api.requests import LONG_LOOKS, STEP_BYTES, STRANGER, Admission, Arrivals
+from judged_server.api.requests import STEP_BYTES, STRANGER, Admission, Arrivals
 from judged_server.errors import Overloaded
 from judged_server.process import Memory, Pressure
 from judged_server.tenant import Sender
@@ -49,15 +49,6 @@ def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "LOOK_S", 3600.0)
 
 
-async def test_those_beyond_the_room_give_way_and_the_newest_first():
-    world = World(3)
-    await world.send("first", 3)
-    await world.look(1)
-    await world.send("last", 2)
-    assert sorted(await world.look()) == ["first", "last"]  # until both have no more than two
-    assert len(world.tasks) == 3
-
-
 async def test_who_has_most_on_its_way_gives_way():
     world = World(3)
     await world.send("light")
@@ -67,16 +58,6 @@ async def test_who_has_most_on_its_way_gives_way():
     await world.send("new")
     assert await world.look() == ["new"]
     assert [task.get_name() for task in world.tasks] == ["light", "busy", "other"]
-
-
-async def test_what_has_come_for_long_gives_way_to_what_is_new():
-    world = World(3)
-    for name in ("a", "b", "c"):
-        await world.send(name)
-        await world.look(1)
-    assert await world.look(LONG_LOOKS) == []
-    await world.send("new")
-    assert await world.look() == ["a"]
 
 
 async def test_strangers_give_way_first_and_their_oldest():

@@ -135,15 +135,6 @@ async def test_a_message_of_a_stream_waits_for_room():
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-async def test_short_fields_count_with_the_memory_that_they_take(compress):
-    sent = request()
-    sent.groups[0].retrieved.extend(["ab"] * 10_000)
-    call = a_call()
-    assert await received(compress(sent.SerializeToString()), call=call) == sent
-    assert call.memory > sent.ByteSize() * GROWTH + 1_000_000
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
 async def test_strangers_send_small_messages_alone(compress):
     raw = request(INLINE_BYTES).SerializeToString()
 

@@ -83,16 +83,6 @@ def test_batch_calls_wait_as_long_as_their_deadline_allows(world):
     world.admit(RATE, is_batch=True, deadline=11.5)
 
 
-def test_a_sender_of_more_weight_has_a_larger_share(world):
-    calls = [world.admit(ROOM // 10, "busy") for _ in range(10)]
-    own = [world.admit(ROOM // 10, "heavy", weight=4.0) for _ in range(8)]
-    assert world.refused == calls[:1:-1]
-    with pytest.raises(Overloaded):
-        world.admit(ROOM // 10, "heavy", weight=4.0)
-    world.admission.left(own[0])
-    world.admit(ROOM // 10, "heavy", weight=4.0)
-
-
 def test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry(world):
     with pytest.raises(DeadlineTooShort) as refused:
         world.admit(10 * RATE, deadline=2.0)

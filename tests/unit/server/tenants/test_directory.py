@@ -101,14 +101,6 @@ def test_a_file_may_begin_without_tenants(tmp_path: Path):
     assert named(directory.by_token(token)) == "a"
 
 
-def test_a_lost_token_file_revokes_nothing(path: Path):
-    token = new_token(path, "a")
-    directory = FileDirectory(path)
-    tokens_beside(path).unlink()
-    assert not looked_twice(directory)
-    assert named(directory.by_token(token)) == "a"
-
-
 def test_an_error_of_the_disk_is_reported_and_does_not_end_the_look(path: Path):
     token = new_token(path, "a")
     broken: list[OSError] = []

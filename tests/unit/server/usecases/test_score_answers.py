@@ -218,14 +218,3 @@ class TestCancelling:
             await until(lambda: not others_than(before))
             scores, _ = await asyncio.wait_for(gathered(scoring, items("")), 10)
             assert len(scores) == 1
-
-    async def test_a_caller_who_has_seen_enough_leaves_nothing_behind(self):
-        async def script(asked: Asked) -> Said:
-            await asyncio.sleep(30 if texts_of(asked).get("answer") != "a" else 0)
-            return await either(asked)
-
-        async with scoring_over(script) as (provider, scoring):
-            before = asyncio.all_tasks()
-            await call(scoring, 1)
-            assert not others_than(before)
-            await until(lambda: provider.in_flight == 0)
