@@ -40,7 +40,6 @@ from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError
 from judged_server.store.ledger import LEASE_S
 from judged_server.telemetry import logger, set_level
-from judged_server.tenant import EVERYTHING
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.watched_files import Reload
@@ -114,7 +113,6 @@ class App:
             reread or (lambda: settings),
             self._take_over,
             self._look_at_files,
-            wiring.unchanged(settings, self._chat_models, self._offerings[EVERYTHING].rubrics),
         )
         self._monitoring_port = self._monitoring()
         self._export = wiring.otlp_export(settings)
@@ -157,7 +155,7 @@ class App:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
             self._watch(self._reload.watch())
-        self._watch(Watchdog(settings.stall_dump_s, settings.stall_exit_s, self._note_lag).run())
+        self._watch(Watchdog(settings.stall_exit_s, self._note_lag).run())
         if self._ledger is not None:
             self._watch(self._renew_leases())
         self._watch(self._memory.run(lambda: not self._admission.pending_bytes))
@@ -357,7 +355,7 @@ class App:
             "tenants": self._directory,
         }
         counts = {what: 0 if part is None else part.failures for what, part in parts.items()}
-        return counts | self._reload.failures
+        return counts | {"settings": self._reload.failures}
 
     def _monitoring(self) -> MonitoringPort | None:
         """Return the port that tells metrics, where there is to be one. Raises AddressError."""

@@ -10,8 +10,8 @@
 * After a burst the C heap keeps what was freed: each thread's part of it up to a limit at its top,
   which glibc raises to 64 MB, and all that lies below something still in use. So the heap is
   trimmed once nothing is in work any more.
-* A server that answers nothing is worse than none. When the event loop stands, the stacks of all
-  threads go to standard error, and later the process ends with status 1.
+* A server that answers nothing is worse than none. When the event loop stands for long, the process
+  ends with status 1, and the stacks of all threads go to standard error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import TextIO
 
 from judged_server.telemetry import logger
 
@@ -242,39 +241,25 @@ class MemoryWatch(Memory):
 
 
 class Watchdog:
-    """Watches how late the event loop is; 0 seconds switch the stack dump or the end off.
+    """Watches how late the event loop is, and ends a process whose loop stands.
 
-    `note_lag` hears of each beat how late it was.
+    `exit_s` is for how long it may, 0 for ever; `note_lag` hears of each beat how late it was.
     """
 
-    def __init__(
-        self,
-        dump_s: float,
-        exit_s: float,
-        note_lag: Callable[[float], None] = lambda _: None,
-        file: TextIO | None = None,
-    ) -> None:
-        self._dump_s = dump_s
+    def __init__(self, exit_s: float, note_lag: Callable[[float], None] = lambda _: None) -> None:
         self._exit_s = exit_s
         self._note_lag = note_lag
-        self._file = file or sys.stderr
-        self._beat = time.monotonic()
-        self._ended = threading.Event()
 
     async def run(self) -> None:
         """Beat until cancelled."""
-        self._beat = time.monotonic()
-        if self._dump_s:
-            threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
         armed = logged = 0.0
         try:
             while True:
                 now = time.monotonic()
                 if self._exit_s and now - armed > BEAT_S:
                     # Of C and without Python's lock: it ends a process whose lock nobody lets go.
-                    faulthandler.dump_traceback_later(self._exit_s, exit=True, file=self._file)
+                    faulthandler.dump_traceback_later(self._exit_s, exit=True, file=sys.stderr)
                     armed = now
-                self._beat = now
                 await asyncio.sleep(BEAT_S)
                 lag_s = max(0.0, time.monotonic() - now - BEAT_S)
                 self._note_lag(lag_s)
@@ -282,15 +267,4 @@ class Watchdog:
                     logged = now
                     _log.warning("the event loop was held up", ms=round(lag_s * 1e3))
         finally:
-            self._ended.set()
             faulthandler.cancel_dump_traceback_later()
-
-    def _watch(self) -> None:
-        """Write the stacks once for each time that the loop stands."""
-        dumped = 0.0
-        while not self._ended.wait(min(BEAT_S, self._dump_s / 4)):
-            beat = self._beat
-            if time.monotonic() - beat > self._dump_s and beat != dumped:
-                dumped = beat
-                _log.error("the event loop stands; the stacks of all threads follow")
-                faulthandler.dump_traceback(file=self._file, all_threads=True)

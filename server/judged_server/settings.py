@@ -234,11 +234,12 @@ class Settings(BaseSettings, Limits):
         None, description="folder of stored vectors; default: the user's cache"
     )
     grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
-    stall_dump_s: float = Field(
-        5, ge=0, le=3600, description="seconds a held up event loop stands until stacks are logged"
-    )
     stall_exit_s: float = Field(
-        30, ge=0, le=3600, description="and until the process ends with status 1; 0 = never"
+        30,
+        ge=0,
+        le=3600,
+        description="seconds a held up event loop stands until the process ends with status 1 and "
+        "its stacks are logged; 0 = never",
     )
     default_deadline_s: float = Field(
         30, gt=0, le=_YEAR_S, description="seconds for calls that set no deadline"

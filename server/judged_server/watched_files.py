@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -94,9 +94,9 @@ _LOOK_EVERY_S = 1.0
 
 
 class Reload:
-    """Looks at files now and then; SIGHUP does so at once, and tells what waits for a restart.
+    """Looks at files now and then; SIGHUP does so at once, and takes over some settings.
 
-    `failures` counts how often something could not be used. Used on one event loop.
+    `failures` counts how often the settings could not be used. Used on one event loop.
     """
 
     def __init__(
@@ -105,22 +105,18 @@ class Reload:
         reread: Callable[[], Settings],
         take_over: Callable[[Settings], object],
         look: Callable[[], Awaitable[None]],
-        unchanged: Mapping[str, tuple[str, Callable[[], bool]]],
     ) -> None:
         """Take the settings of the start, and what returns them anew.
 
         `take_over` sets those that may change. `look` looks at the files that are watched.
-        `unchanged` says of files that others are built of whether they say the same as at the
-        start: by what they are called when they can't be used, each with what waits else.
         """
         self._settings = settings
         self._reread = reread
         self._take_over = take_over
         self._look = look
-        self._unchanged = unchanged
         self._lock = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
-        self.failures = dict.fromkeys(("settings", *unchanged), 0)
+        self.failures = 0
 
     async def watch(self) -> None:
         """Look at the watched files now and then, until cancelled."""
@@ -135,28 +131,18 @@ class Reload:
 
     async def _all(self) -> None:
         async with self._lock:
-            waiting, failed_before = list[str](), dict(self.failures)
             await self._look()
-            for what in self.failures:
-                try:
-                    waiting += await asyncio.to_thread(self._that_wait, what)
-                except SettingsError as error:
-                    self.failures[what] += 1
-                    _log.error(
-                        f"bad {what}",
-                        problem=str(error),
-                        next_step="mend them and send SIGHUP again; what they said before holds on",
-                    )
-        if waiting:
+            try:
+                settings = await asyncio.to_thread(self._reread)
+            except SettingsError as error:
+                self.failures += 1
+                _log.error(
+                    "bad settings",
+                    problem=str(error),
+                    next_step="mend them and send SIGHUP again; what they said before holds on",
+                )
+                return
+            self._take_over(settings)
+        if waiting := sorted(settings.differing(self._settings) - RELOADED_SETTINGS):
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
-        if self.failures == failed_before:
-            _log.info("reloaded by SIGHUP")
-
-    def _that_wait(self, what: str) -> list[str]:
-        """Return what differs from the start and is not taken over. Raises SettingsError."""
-        if what != "settings":
-            name, is_unchanged = self._unchanged[what]
-            return [] if is_unchanged() else [name]
-        settings = self._reread()
-        self._take_over(settings)
-        return sorted(settings.differing(self._settings) - RELOADED_SETTINGS)
+        _log.info("reloaded by SIGHUP")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -209,30 +209,6 @@ def budgets_of(models: ChatModels | None, ledger: Ledger | None) -> Budgets:
         day = BudgetAccount(ledger, currency, nano_within(budget.per_day), Clock())
     own = TenantBudgets(ledger, currency, Clock())
     return Budgets(currency, budget.per_request, day, own, ledger)
-
-
-def unchanged(
-    settings: Settings, models: ChatModels | None, at_start: Sequence[Rubric]
-) -> dict[str, tuple[str, Callable[[], bool]]]:
-    """Return whether files that models and judges are made of say the same as at the start.
-
-    Signatures name rubrics, and budgets hold prices, so that neither is taken over.
-    """
-
-    def models_are() -> bool:
-        # Imported here: it costs start-up time, and was needed to make the models.
-        from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
-
-        path = settings.llm_config
-        return models is None or path is None or read_configuration(path) == models.configuration
-
-    def rubrics_are() -> bool:
-        return settings.rubrics_dir is None or list(rubrics(settings).values()) == list(at_start)
-
-    return {
-        "llm_config": ("llm_config (its file)", models_are),
-        "rubrics": ("rubrics_dir (its files)", rubrics_are),
-    }
 
 
 def reply_cache(settings: Settings) -> ReplyCache | None:

@@ -32,10 +32,7 @@ runpy.run_module("judged_server", run_name="__main__")
         (["--port", "50051"], "--port is no setting; did you mean --port-file?"),
         (["--http", "x"], "--http is no setting; did you mean --http-listen?"),
         (["--failed=3"], "--failed is no setting; did you mean --failed-calls-per-minute?"),
-        (
-            ["--stall", "3"],
-            "--stall is no setting; did you mean --stall-dump-s or --stall-exit-s?",
-        ),
+        (["--stall", "3"], "--stall is no setting; did you mean --stall-exit-s?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
         (
             ["models", "list", "--hub", "x"],
