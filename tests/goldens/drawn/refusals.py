@@ -10,7 +10,7 @@ from judged.v1 import judge_service_pb2 as pb
 from tests.goldens.cases import Call, Http, pack
 from tests.goldens.servers import PLAIN
 from tests.integration.bad_input.case import LONG
-from tests.integration.bad_input.judging import batch, evaluate, group
+from tests.integration.bad_input.large import batch, evaluate, group
 from tests.integration.bad_input.test_bad_input import CASES
 from tests.integration.clients.test_stream import chunk, start
 from tests.integration.http.test_http_refusals import REFUSED

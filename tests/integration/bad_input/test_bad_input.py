@@ -1,8 +1,8 @@
 """Every field of every request message: what a bad value gets, by path, and the server lives on.
 
-The cases are in `bad_input`, a module for each part of the contract. They are checked against the
-descriptors, so a field that enters the contract without a case fails
-`test_every_request_field_has_a_case`.
+The cases are in `requests`, a file for each call. They are checked against the descriptors, so a
+field that enters the contract without a case fails `test_every_request_field_has_a_case`;
+`harmless.txt` has those that no value of is bad, or that are elsewhere.
 """
 
 from __future__ import annotations
@@ -18,29 +18,12 @@ from judged.v1 import error_reason_pb2, statistics_service_pb2
 from judged.v1 import judge_service_pb2 as pb
 
 from tests.fakes.stubs import stub_of_all_calls
-from tests.integration.bad_input import asking, budgets, golden, judging, llm, panel, scoring
-from tests.integration.bad_input.case import LONG, Case
-from tests.integration.bad_input.judging import batch, group
-from tests.integration.bad_input.statistics import (
-    agreement,
-    calibration,
-    comparison,
-    correction,
-    frontier,
-    metric_options,
-    metrics,
-    preferences,
-    text,
-)
+from tests.integration.bad_input.case import FOLDER, LONG, Case, below, written
+from tests.integration.bad_input.large import CASES as LARGE
+from tests.integration.bad_input.large import batch, group
 
-PARTS = (
-    *(agreement, judging, metrics, correction, text, comparison, golden, llm, scoring, asking),
-    *(panel, budgets, calibration, frontier, preferences, metric_options),
-)
-CASES = [case for part in PARTS for case in part.CASES]
-HARMLESS = {field for part in PARTS for field in part.HARMLESS}
-
-
+CASES = [*written(), *LARGE]
+HARMLESS = {field for _, fields in below(FOLDER / "harmless.txt") for field in fields}
 UNREAD = {"judged.v1.VerdictError", "judged.v1.VerdictDetail"}
 """What callers may send back with the verdicts they got."""
 

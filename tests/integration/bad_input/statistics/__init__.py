@@ -1,1 +1,0 @@
-"""Cases of bad requests to measure and to compare."""
