@@ -21,7 +21,6 @@ from judged.errors import JudgedError
 from judged_server.store.ledger import LEASE_S, Account, Ledger, boot_time
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
@@ -31,10 +30,6 @@ LIMIT = KILLS * 10**8
 """The tenant's budget of the month, in nano-units: less than all that is asked would cost."""
 CALLERS, CALLS, QUESTIONS = 4, 3, 4
 REFRESH = Asking(CacheMode.REFRESH)
-
-
-def yes(_: Asked) -> dict[str, str]:
-    return {"reasoning": "so it is", "verdict": "yes"}
 
 
 @dataclass
@@ -76,7 +71,7 @@ def test_kills_lose_no_charge_overrun_nothing_and_leave_no_reservation(tmp_path:
 
     answered = calls = asked = price = 0
     held: dict[str, int] = {}  # what each server had drawn when it was killed
-    with provider_on_a_thread(yes) as provider:
+    with provider_on_a_thread() as provider:
         config = llm_config(tmp_path, provider, {"m": priced(20.0, 40.0)})
         flags = ("--tenants", str(path), "--llm-config", config, "--llm-cache", "off")
         for kill in range(KILLS):

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient
 
 from tests.fakes.proxies import PROXIES, missing, proxied
-from tests.faults.loads import FLOODED, flood, small_group
+from tests.faults.loads import FLOODED, flood
 from tests.integration.server_process import ServerProcess, running_server
 
 CALLS = 300
@@ -38,15 +37,3 @@ def test_none_is_lost_behind_a_proxy(server: ServerProcess, proxy: str, tmp_path
         pytest.skip(lacks)
     with proxied(proxy, server.address, tmp_path) as address:
         assert asyncio.run(flood(address, CALLS)) == CALLS
-
-
-@pytest.mark.timeout(400)
-def test_a_large_batch_loses_none_beside_a_flood(server: ServerProcess):
-    async def both() -> tuple[int, int]:
-        async with AsyncClient(server.address) as client:
-            groups = [small_group(CALLS + n) for n in range(4 * CALLS)]
-            batch = asyncio.create_task(client.judge(groups, "semantic", timeout=300))
-            found = await flood(server.address, CALLS)
-            return (await batch).n_ok, found
-
-    assert asyncio.run(both()) == (4 * CALLS, CALLS)

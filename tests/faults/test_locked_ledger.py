@@ -15,7 +15,7 @@ from judged import Client, QueryGroup, Status, Verdicts
 from judged.errors import JudgedError
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked, ScriptedProvider
+from tests.fakes.providers.scripted_provider import ScriptedProvider
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server, until
 
@@ -28,10 +28,6 @@ sys.stdin.readline()
 """
 
 
-def yes(_: Asked) -> dict[str, str]:
-    return {"reasoning": "so it is", "verdict": "yes"}
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     return tmp_path / "spending.sqlite"
@@ -39,7 +35,7 @@ def ledger(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(yes) as running:
+    with provider_on_a_thread() as running:
         yield running
 
 

@@ -7,11 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.fakes.providers.scripted_provider import Script, ScriptedProvider, scripted_provider
+from tests.fakes.providers.scripted_provider import (
+    Asked,
+    Script,
+    ScriptedProvider,
+    scripted_provider,
+)
+
+
+def yes(_: Asked) -> dict[str, str]:
+    """Say that it is so, whatever is asked."""
+    return {"reasoning": "so it is", "verdict": "yes"}
 
 
 @contextmanager
-def provider_on_a_thread(script: Script, port: int = 0) -> Iterator[ScriptedProvider]:
+def provider_on_a_thread(script: Script = yes, port: int = 0) -> Iterator[ScriptedProvider]:
     """Yield a running provider; its counters may be read from any thread. Port 0 picks one."""
     ready: list[ScriptedProvider] = []
     started = threading.Event()

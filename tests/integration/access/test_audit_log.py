@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.access.test_tls import refusal
 from tests.integration.llm_config import llm_config
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess, running_server, until
 from tests.integration.tenant_files import new_token
 
 CANARY = "sk-canary-text"
@@ -27,13 +26,8 @@ GROUPS = [QueryGroup(CANARY, [CANARY], [CANARY, "x"], CANARY)]
 
 def lines(path: Path, number: int) -> list[dict[str, Any]]:
     """Return the lines of a log once there are so many."""
-    ends = time.monotonic() + 60
-    while True:
-        found = path.read_text().splitlines() if path.exists() else []
-        if len(found) >= number:
-            return [json.loads(line) for line in found]
-        assert time.monotonic() < ends, found
-        time.sleep(0.02)
+    until(lambda: path.exists() and path.read_text().count("\n") >= number)
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def yes(asked: Asked) -> dict[str, str]:
@@ -87,10 +81,7 @@ def test_a_log_that_was_moved_away_is_begun_anew(audited: tuple[ServerProcess, C
     lines(log, 1)
     log.rename(f"{log}.1")
     server.process.send_signal(signal.SIGHUP)
-    ends = time.monotonic() + 60
-    while not log.exists():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
+    until(log.exists)
     client.judge(GROUPS, "exact")
     assert len(lines(log, 1)) == 1
     assert len(lines(Path(f"{log}.1"), 1)) == 1

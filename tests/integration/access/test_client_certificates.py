@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import threading
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, QueryGroup
+from judged import Client, QueryGroup
 from judged.credentials import Tls
 
 from tests.fakes.authority import Authority
@@ -87,13 +86,3 @@ def test_a_stream_under_way_goes_on(world: World):
         until(lambda: tenant_of(client) == "b")
         replaced.set()
         assert len(list(judged)) == 1  # "exact" is not there for b
-
-
-async def test_the_asynchronous_client_too(world: World):
-    async with AsyncClient(world.server.address, credentials=world.shown) as client:
-        for name in ("a", "b", "c"):
-            for file in (0, 1):
-                world.replace(file, name)
-            async with asyncio.timeout(30):
-                while (await client.server_info()).default_judge != JUDGES[name]:
-                    pass

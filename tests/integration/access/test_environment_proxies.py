@@ -106,7 +106,7 @@ class TestTls:
 
     @pytest.mark.parametrize(
         "proxy",
-        ["", "proxy:3128", "https://proxy:3128", "http://proxy", "http://a b:1", "socks5://x:1"],
+        ["proxy:3128", "http://proxy", "socks5://x:1"],
     )
     def test_one_that_grpc_would_pass_over_is_refused(self, proxy: str):
         with pytest.raises(InvalidArgument, match=r"http://HOST:PORT"):

@@ -31,17 +31,12 @@ from judged.credentials import Token
 from judged.values import TenantUsage
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.cli_process import run_in
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
 LIMIT = 10.0
-
-
-def yes(asked: Asked) -> dict[str, str]:
-    return {"reasoning": "so it is", "verdict": "yes"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         f"[tenants.monthly]\nper_month = {LIMIT}\n"
     )
     tokens = {name: new_token(path, name) for name in ("rich", "poor", "monthly")}
-    with provider_on_a_thread(yes) as provider:
+    with provider_on_a_thread() as provider:
         config = llm_config(tmp_path, provider, {"m": priced(1000.0, 2000.0), "unpriced": ""})
         flags = ["--tenants", str(path), "--llm-config", config, "--llm-cache", "off"]
         yield World(tmp_path, flags, tokens)
@@ -173,12 +168,6 @@ def test_a_tenant_is_told_of_its_own_usage_alone(world: World):
 async def usage_on_asyncio(address: str, token: str) -> TenantUsage:
     async with AsyncClient(address, credentials=Token(token)) as client:
         return await client.usage()
-
-
-def test_a_server_without_money_records_nothing():
-    with running_server() as server, Client(server.address) as client:
-        usage = client.usage()
-    assert (usage.tenant, usage.is_recorded, usage.rows, usage.budgets) == ("", False, [], [])
 
 
 def test_a_month_has_a_budget_too(world: World):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from judged import Asking, CacheMode, Client, Judge, JudgedError, QueryGroup, Status
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Answer, Asked
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import running_server
 
@@ -19,14 +17,10 @@ ROUNDS = 3
 BEFORE_THE_KILL = 60
 
 
-def _yes(_: Asked) -> Answer:
-    return Answer(json.dumps({"reasoning": "so it is", "verdict": "yes"}))
-
-
 @pytest.mark.timeout(120)
 def test_what_was_answered_before_a_kill_is_in_the_file(tmp_path: Path):
     acknowledged: list[str] = []
-    with provider_on_a_thread(_yes) as provider:
+    with provider_on_a_thread() as provider:
         flags = (
             *("--llm-config", llm_config(tmp_path, provider, {"small": priced(1.0, 2.0)})),
             *("--llm-cache", "disk", "--llm-cache-dir", str(tmp_path / "replies")),

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from judged import Client, QueryGroup
-from judged.v1 import judge_service_pb2, statistics_service_pb2
 
 from tests.fakes.authority import Authority
 from tests.integration.access.test_tls import flags, wait_for_line
@@ -24,12 +23,6 @@ from tests.integration.server_process import ServerProcess, running_server, unti
 
 GROUP = {"query": "q", "expected": ["red green blue"], "retrieved": ["red green"]}
 LIMITS = ("--max-message-bytes", "65536", "--max-pending-bytes", "1048576")
-SERVICES = [
-    service
-    for file in (judge_service_pb2, statistics_service_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
-]
-METHODS = [method for service in SERVICES for method in service.methods]
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +47,6 @@ class TestReplies:
         assert told.json["verdicts"]["relevant"] == verdicts.relevant
         assert told.json["verdicts"]["score"] == verdicts.score
         assert told.json["judge"]["fingerprint"] == verdicts.judge.fingerprint
-
-    @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-    def test_every_call_with_one_request_has_a_path(self, address: str, method):
-        told = ask(address, f"/v1/{method.name}", {})
-        assert (told.status == 404) is method.client_streaming
-        assert told.status == 404 or told.headers["x-request-id"]
 
 
 class TestErrors:

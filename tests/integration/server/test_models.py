@@ -197,13 +197,8 @@ class TestAdding:
         ("arguments", "words"),
         [
             (("hf:org/Other@main",), "it is not there"),
-            (("hf:org/Tiny",), "hf:ORG/NAME@REVISION"),
-            (("hf:org/Tiny@main", "folder"), "leave it out"),
-            (("name",), "NAME and FOLDER"),
             (("name", "/nonexistent"), "/nonexistent has no onnx/model.onnx"),
             (("hf:org/Tiny@main", "--graph", "../x.onnx"), "inside the model's folder"),
-            (("hf:org/Tiny@main", "--name", "No Name"), "can't be a name"),
-            (("hf:org/Tiny@main", "--hub", "http://mirror.example"), "https://"),
         ],
     )
     def test_what_is_wrong_is_said_in_one_line(self, hub, tmp_path, arguments, words):

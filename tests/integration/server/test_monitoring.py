@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.authority import Authority
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.access.test_tls import refusal, wait_for_line
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
@@ -34,10 +33,6 @@ class Watched:
     server: ServerProcess
     metrics: str
     token: str
-
-
-def yes(asked: Asked) -> dict[str, str]:
-    return {"reasoning": "so it is", "verdict": "yes"}
 
 
 def get(
@@ -59,7 +54,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     path.write_text("[tenants.search]\n")
     token = new_token(path, "search")
     certificate, key = authority.server()
-    with provider_on_a_thread(yes) as provider:
+    with provider_on_a_thread() as provider:
         budget = f'[budget]\nper_day = 5.0\nfile = "{folder}/budget.sqlite"\n'
         config = llm_config(folder, provider, {"m": priced(1.0, 2.0)}, rest=budget)
         with running_server(

@@ -15,16 +15,11 @@ import pytest
 from judged import AnswerItem, Client, QueryGroup, TrecRankings
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked, Said
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import until, wait_for_port_file
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-
-
-async def yes(asked: Asked) -> Said:
-    return {"reasoning": "so it is", "verdict": "yes"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Profiled:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Profiled]:
     folder = tmp_path_factory.mktemp("profiled")
     port, log, out = (folder / name for name in ("port", "log", "out"))
-    with provider_on_a_thread(yes) as provider:
+    with provider_on_a_thread() as provider:
         config = llm_config(folder, provider)
         flags = ["--listen", "127.0.0.1:0", "--port-file", port, "--llm-config", config]
         flags += ["--llm-cache-dir", folder / "replies", "--vector-cache-dir", folder / "vectors"]

@@ -82,15 +82,6 @@ async def until(fact: Callable[[], bool]) -> None:
 
 
 class TestKept:
-    async def test_the_order_of_a_map_is_not_another_call(self):
-        calls, work = IdempotentCalls(1 << 20), ready()
-        for names in ("abcdefgh", "hgfedcba"):
-            given_ = request()
-            for name in names:
-                given_.judge.parameters[name].int_value = ord(name)
-            await calls.reply(given_, a_call(), caller(), work)
-        assert work.done == 1
-
     async def test_for_ten_minutes(self):
         seconds = 1000.0
         calls, work = IdempotentCalls(1 << 20, clock=lambda: seconds), ready()

@@ -69,20 +69,6 @@ async def test_a_short_time_ends_for_one_and_not_for_the_others():
     assert await waits == "a"
 
 
-async def test_one_who_leaves_as_the_answer_comes_does_no_harm_to_the_others() -> None:
-    inflight, question = SingleFlight[float, str](), Question()
-    entry = inflight.begin(KEY, 1.0, question.ask)
-    leaver, other = (asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(2))
-    await turns()
-    question.answer.set_result("a")
-    leaver.cancel()
-    assert await other == "a"
-    (left,) = await asyncio.gather(leaver, return_exceptions=True)
-    assert left != "a"
-    assert question.cancelled == 0
-    assert len(inflight) == 0
-
-
 async def test_ten_thousand_random_leaves_leave_nothing_behind():
     import random
 

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
 
@@ -48,13 +47,6 @@ def open_file(tmp_path):
     yield build
     for file in opened:
         file.close()
-
-
-def test_it_is_for_its_owner_only(open_file, tmp_path):
-    open_file().put([entry(1)])
-    assert stat.S_IMODE((tmp_path / "replies").stat().st_mode) == 0o700
-    for path in (tmp_path / "replies").iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

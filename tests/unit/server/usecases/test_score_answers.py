@@ -13,9 +13,7 @@ import pytest
 from judged.values.choices import Status
 from judged.values.scores import AnswerItem
 from judged.values.scores import Rubric as RubricSpec
-from judged_server import errors
 from judged_server.domain.answers import AnswerScore, ScoreSummary
-from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.llm.caller import ModelCaller
@@ -119,12 +117,6 @@ class TestScores:
         assert fault.reason == "INTERNAL"
         assert "secret" not in fault.message
         assert by_item["1"].status is Status.OK
-
-    async def test_a_limit_on_money_needs_prices(self):
-        async with scoring_over(lambda _: says(1)) as (provider, scoring):
-            with pytest.raises(errors.InvalidField, match="max_cost"):
-                await gathered(scoring, items("a"), caller=Caller(cost_tracker=CostTracker(1.0)))
-        assert provider.requests == 0
 
 
 class TestBounds:

@@ -106,22 +106,6 @@ def test_columns_come_back_as_they_were_sent(sent: Verdicts):
     assert found.columns.ok.tolist() == sent.columns.ok.tolist()
 
 
-def test_a_usual_reply_is_written_as_protobuf_writes_it():
-    sent = Verdicts.decide(ScoreColumns(np.array([1.0, 0.0, 0.5])), [0, 1, 3], 0.5)
-    message = pb.BatchJudgeResponse(
-        verdicts=as_message(sent),
-        judge=write_identity(IDENTITY),
-        counts=write_counts(counts_of(sent)),
-    )
-    assert reply_bytes(sent, IDENTITY) == message.SerializeToString(deterministic=True)
-
-
-def test_columns_of_other_types_than_promised_are_converted():
-    columns = ScoreColumns(np.array([1, 0], np.float32), np.array([1, 2], np.int64))
-    message = write_verdicts(Verdicts.decide(columns, [0, 2], 0.5))
-    assert (list(message.score), list(message.status)) == ([1.0, 0.0], [1, 2])
-
-
 def test_every_column_of_the_contract_is_written():
     known = {"relevant", "score", "status", "source", "flags", "group_offsets", "errors"}
     assert {f.name for f in verdicts_pb2.VerdictColumns.DESCRIPTOR.fields} == known | {
