@@ -63,25 +63,6 @@ def test_deepeval_measures_with_our_metric(client: Client) -> None:
         metric.measure(nothing)
 
 
-def test_deepevals_own_evaluate_takes_it(client: Client) -> None:
-    from deepeval import evaluate
-    from deepeval.evaluate.configs import AsyncConfig, CacheConfig, DisplayConfig
-    from deepeval.test_case import LLMTestCase
-    from judged.adapters.judges.deepeval import JudgedMetric
-
-    case = LLMTestCase(
-        input="rag", actual_output="an answer", context=[EXPECTED], retrieval_context=[FOUND]
-    )
-    found = evaluate(
-        [case],
-        [JudgedMetric(client, "recall@1", OVERLAP)],
-        async_config=AsyncConfig(run_async=False),
-        cache_config=CacheConfig(write_cache=False, use_cache=False),
-        display_config=DisplayConfig(show_indicator=False, print_results=False),
-    )
-    assert [result.success for result in found.test_results] == [True]
-
-
 def test_inspect_ai_runs_a_task_with_our_scorer(client: Client, tmp_path: Any) -> None:
     import inspect_ai
     from inspect_ai.dataset import Sample

@@ -104,15 +104,6 @@ def test_phoenix_evaluates_a_frame_with_ours(client: Client) -> None:
     assert (scores, labels) == ([0.5, 0.0], ["match", "no match"])
 
 
-def test_phoenix_gets_an_error_for_a_missing_verdict(client: Client) -> None:
-    from judged.adapters.judges.phoenix import JudgedMetric
-    from judged.adapters.judges.sample_judge import NoVerdict
-
-    row = {"input": "rag", "retrieved_contexts": [FOUND], "reference_contexts": []}
-    with pytest.raises(NoVerdict, match="expects no text"):
-        JudgedMetric(client, "mrr@2", OVERLAP).evaluate(row)
-
-
 def _read(value: Any) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(value) if isinstance(value, str) else value
     return read

@@ -216,15 +216,6 @@ def test_a_vector_index_of_llama_index_is_asked_for_k() -> None:
     assert [len(retriever.retrieve("books", k)) for k in (3, 1, 4)] == [3, 1, 4]
 
 
-def test_a_retriever_that_is_not_wrapped_gets_told_what_wraps_it(client: Client) -> None:
-    from llama_index.core.retrievers import VectorIndexRetriever
-
-    bare = llama_index()._retriever
-    assert isinstance(bare, VectorIndexRetriever)
-    with pytest.raises(InvalidArgument, match=r"retrievers\.llama_index import LlamaIndex"):
-        Evaluator(client).evaluate(bare, DATASET, ["mrr@3"], "exact")
-
-
 def test_runs_of_pyterrier_are_read_as_results(client: Client) -> None:
     import pandas as pd
     from judged.adapters.retrievers.pyterrier import read_run
@@ -325,7 +316,3 @@ def test_search_engines_are_asked_by_their_own_clients(
     path, body = Recorded.asked[-1]
     assert path.startswith("/library/_search")
     assert (body["size"], list(body["query"])) == (3, ["match"])
-
-
-def test_the_embedding_of_these_tests_tells_texts_apart() -> None:
-    assert rank("late book")[0] == "d2"

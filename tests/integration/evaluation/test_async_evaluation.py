@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AnswerItem, AsyncClient, Client, InvalidArgument, NotFound, TextItem
+from judged import AnswerItem, AsyncClient, Client, InvalidArgument, TextItem
 from judged import evaluation as plain
 from judged.evaluation import CandidateAnswer, Dataset, Query, Question, aio
 
@@ -57,43 +57,6 @@ async def test_a_panel_of_models(client: Client):
     assert [score.score for score in found.scores] == [score.score for score in there.scores]
     assert list(found.members) == list(MODELS)
     assert told[-1] == (4, 4)
-
-
-async def test_answers_compared(client: Client):
-    answers = [
-        CandidateAnswer(f"q{i}", system, "q", f"{system} {i}")
-        for i in range(3)
-        for system in ("one", "other")
-    ]
-    async with AsyncClient(client.target) as connected:
-        found = await aio.compare_answers(answers, client=connected)
-    there = plain.compare_answers(answers, client=client)
-    assert found.ranking == there.ranking
-    assert found.comparisons == there.comparisons
-
-
-async def test_the_similarity_of_answers(client: Client):
-    items = [TextItem("a cat", ["a cat", "dogs"]), TextItem("fish", ["a bird"])]
-    async with AsyncClient(client.target) as connected:
-        found = await aio.answer_similarity(items, [["a cat"], []], client=connected)
-    assert found == plain.answer_similarity(items, [["a cat"], []], client=client)
-    assert found.metric.per_query[0] == pytest.approx(1)
-
-
-async def test_a_system_that_answers(client: Client):
-    async def system(query: str) -> str:
-        if query == "question 1":
-            raise LookupError("no index")
-        return f"answer to {query}"
-
-    async with AsyncClient(client.target) as connected:
-        found = await aio.evaluate_answers(QUESTIONS, system, ["helpfulness"], client=connected)
-        with pytest.raises(NotFound, match="no rubric"):
-            await aio.evaluate_answers(QUESTIONS, system, ["unknown"], client=connected)
-    there = plain.evaluate_answers(QUESTIONS, system, ["helpfulness"], client=client)
-    assert [item.failure for item in found.items] == [item.failure for item in there.items]
-    assert found.rubrics[0].mean == there.rubrics[0].mean == 0.9
-    assert [item.answer for item in found.items] == [item.answer for item in there.items]
 
 
 async def test_a_cancelled_evaluation_asks_its_system_no_more_and_goes_on_later(

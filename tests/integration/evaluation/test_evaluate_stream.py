@@ -12,9 +12,6 @@ import judged._batching.chunks
 import pytest
 from judged import (
     Client,
-    EmbeddedRanking,
-    EmbeddedRankings,
-    Embeddings,
     IntervalMethod,
     IntervalOptions,
     InvalidArgument,
@@ -28,7 +25,7 @@ from judged import (
     Spans,
 )
 from judged._transport.status import Failure, to_error
-from judged.evaluation import Dataset, Evaluator, Query, Retrieved
+from judged.evaluation import Evaluator
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.integration.evaluation.evaluate_calls import needs_model, small_chunks, unary
@@ -165,15 +162,6 @@ def test_negatives_and_families(
     assert ours.judge == theirs.judge
 
 
-def test_families_alone_leave_the_judge_alone(client: Client, stub: JudgeServiceStub) -> None:
-    groups = [QueryGroup("q", ["a", "b"], ["b", "x"], "1")]
-    ours = Evaluator(client).evaluate_groups(
-        groups, ["f1_exact", "recall_exact@1"], "token_overlap"
-    )
-    assert ours == unary(stub, groups, ["f1_exact", "recall_exact@1"], "token_overlap")
-    assert (ours.judge, ours.verdicts) == (None, None)
-
-
 def test_spans(client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(5)
 
@@ -201,37 +189,6 @@ def test_spans(client: Client, stub: JudgeServiceStub, monkeypatch: pytest.Monke
     assert ours.verdicts is not None
     assert list(ours.verdicts) == list(whole)
     assert sum(whole.relevant) > 20
-
-
-def test_the_same_document_in_two_spans_is_no_repeat(
-    client: Client, stub: JudgeServiceStub
-) -> None:
-    parts = [Span("f", 0, 4), Span("f", 4, 8), Span("f", 0, 4)]
-    group = QueryGroup(
-        query_id="1", spans=Spans([Span("f", 4, 8)], parts), document_ids=["d", "d", "d"]
-    )
-    ours = Evaluator(client).evaluate_groups([group], ["mrr"], "span")
-    assert ours.table == unary(stub, [group], ["mrr"], "span").table
-    assert (ours.table["mrr"].mean, ours.table.counts.duplicates) == (0.5, 1)
-
-
-def test_your_own_vectors(client: Client, stub: JudgeServiceStub) -> None:
-    groups = [
-        QueryGroup(
-            query_id=name,
-            embeddings=Embeddings.from_rows([[1, 0], [0, 1]], [[1, 0.1], [0.7, 0.7], [1, 0]]),
-        )
-        for name in "ab"
-    ]
-    metrics = ["recall_similarity", "precision", "f1_similarity@2"]
-    judge = Judge("semantic", parameters={"model": "caller"})
-    options = MetricOptions(per_query=True)
-    ours = Evaluator(client).evaluate_groups(groups, metrics, judge, options)
-    assert ours.table == unary(stub, groups, metrics, judge, options).table
-    rankings = [EmbeddedRanking(g.query_id, g.embeddings) for g in groups if g.embeddings]
-    embedded = client.compute_metrics(metrics, EmbeddedRankings(rankings), options)
-    assert embedded["recall_similarity"] == ours.table["recall_similarity"]
-    assert embedded["f1_similarity@2"] == ours.table["f1_similarity@2"]
 
 
 REFUSED = [
@@ -319,18 +276,6 @@ def test_refuses_the_same_with_the_same_error(
     assert type(ours.value) is type(theirs)
     if isinstance(ours.value, InvalidArgument) and isinstance(theirs, InvalidArgument):
         assert ours.value.field == theirs.field
-
-
-def test_a_retriever(client: Client) -> None:
-    class Shelf:
-        texts = ("vector databases store embeddings", "rag combines retrieval with generation")
-
-        def retrieve(self, query: str, k: int) -> list[Retrieved]:
-            return [Retrieved(f"d{i}", 1.0 - i, text) for i, text in enumerate(self.texts)][:k]
-
-    dataset = Dataset([Query("q0", "rag", ["rag combines retrieval with generation"])])
-    found = Evaluator(client).evaluate(Shelf(), dataset, ["mrr", "recall@1"], "exact", 2)
-    assert [metric.mean for metric in found.table.metrics] == [0.5, 0.0]
 
 
 def test_a_text_that_can_not_be_sent_is_named_by_its_place(client: Client, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import random
@@ -11,18 +10,14 @@ from pathlib import Path
 
 import pytest
 from judged import (
-    AsyncClient,
     Client,
     InvalidArgument,
     Judge,
     MetricOptions,
     NotFound,
-    Unavailable,
 )
 from judged.evaluation import (
-    AsyncEvaluator,
     Dataset,
-    EvaluationResult,
     Evaluator,
     FileError,
     LocalJudge,
@@ -30,8 +25,6 @@ from judged.evaluation import (
     Query,
     Retrieved,
 )
-
-from tests.integration.cli_process import run_in
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluator.md").read_text("utf-8")
 PAGE = PAGE.partition("## Results of evaluations")[0]
@@ -85,23 +78,6 @@ def test_a_retriever_a_batch_and_given_results_give_the_same(client: Client):
     ]
     assert documents[0]["metrics"]["mrr@3"]["interval"]["lower"] == 0.5
     assert documents[0]["negatives"]["queries_hit"] == 6
-
-
-async def test_the_asynchronous_one_gives_the_same(client: Client, server_address: str):
-    async def later(query: str, k: int) -> list[Retrieved]:
-        await asyncio.sleep(0)
-        return shelf(query, k)
-
-    def by_start(context):
-        return context.retrieved_text[:9] == context.expected_text[:9]
-
-    async with AsyncClient(server_address) as connected:
-        evaluator = AsyncEvaluator(connected)
-        ours = await evaluator.evaluate(later, dataset(), METRICS)
-        local = await evaluator.evaluate(later, dataset(), METRICS, by_start)
-    theirs = await asyncio.to_thread(Evaluator(client).evaluate, shelf, dataset(), METRICS)
-    assert ours.to_json() == theirs.to_json()
-    assert local["mrr@3"].mean == 0.5
 
 
 def test_a_python_judge_gives_the_numbers_of_the_same_judge_of_the_server(client: Client):
@@ -210,29 +186,6 @@ def test_a_servers_judge_is_resumed_too_and_gives_the_same_document(client: Clie
         Evaluator(client).evaluate(shelf, dataset(3), METRICS, "token_overlap", **how)
 
 
-def test_the_commands_read_what_it_writes(client: Client, server_address: str, tmp_path: Path):
-    better = {query.query_id: [query.expected_answers[0]] for query in dataset().queries}
-    for name, source in {"a": shelf, "b": better}.items():
-        found = Evaluator(client).evaluate(source, dataset(), METRICS, name=name)
-        found.to_json(tmp_path / f"{name}.json")
-        assert EvaluationResult.from_json(tmp_path / f"{name}.json").name == name
-    done = run_in(tmp_path, "compare", "a.json", "b.json", "--target", server_address)
-    assert (done.returncode, "mrr@3" in done.stdout) == (0, True), done.stderr
-
-
-def test_few_queries_are_a_warning_about_their_intervals(client: Client, tmp_path: Path):
-    found = Evaluator(client).evaluate(shelf, dataset(), METRICS)
-    few = [warning for warning in found.warnings if warning.startswith("interval")]
-    assert few[0].startswith("interval: 12 queries are few")
-    assert f"warning: {few[0]}" in found.summary()
-    assert few[0] in EvaluationResult.from_json(_written(found, tmp_path)).warnings
-
-
-def _written(found: EvaluationResult, folder: Path) -> Path:
-    found.to_json(folder / "found.json")
-    return folder / "found.json"
-
-
 NUMBERED = Query("q0", "question 0", ["y"], metadata=dict.fromkeys("n", 1))
 
 
@@ -293,13 +246,6 @@ def test_what_the_server_refuses_is_told_before_a_retriever_runs(
         how["resume"] = tmp_path / how["resume"]
     with pytest.raises(error):
         Evaluator(client).evaluate(find, **how)
-    assert asked == []
-
-
-def test_a_server_out_of_reach_is_told_before_a_retriever_runs():
-    asked = []
-    with Client("127.0.0.1:1") as client, pytest.raises(Unavailable):
-        Evaluator(client).evaluate(lambda query, k: asked.append(query), dataset(), ["mrr@3"])
     assert asked == []
 
 

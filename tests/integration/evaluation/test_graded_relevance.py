@@ -22,8 +22,7 @@ from judged import (
     QueryGroup,
     Status,
 )
-from judged.evaluation import Dataset, Evaluator, Query, Retrieved
-from judged.traces import Trace, record_verdicts
+from judged.evaluation import Dataset, Evaluator, Query
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
@@ -150,17 +149,6 @@ def test_every_relevant_result_is_a_hit_where_no_text_was_expected(client: Clien
         assert done.table["precision@4"].mean == 0.75, matching
 
 
-def test_what_rests_on_all_there_is_to_find_is_refused(client: Client):
-    group = QueryGroup("one", (), ["3 a"], "1")
-    for name in ("recall@5", "f1", "ap", "r_precision", "hybrid_log_rank"):
-        with pytest.raises(InvalidArgument, match="needs to know how much there is to find"):
-            client.evaluate([group], ["ndcg@3", name], JUDGE)
-    with pytest.raises(InvalidArgument, match="needs to know how much there is to find"):
-        client.compute_metrics(
-            ["recall"], JudgedRankings([JudgedRanking("1", 1, 2, open_ended=True)], [True, False])
-        )
-
-
 def test_a_judge_that_compares_has_no_verdict_without_an_expected_text(client: Client):
     groups = [QueryGroup("one", (), ["3 a", "2 b"], "1")]
     for judge in ("exact", Judge("llm", parameters={"rubric": "retrieval_match"})):
@@ -185,30 +173,6 @@ def test_a_failed_grade_without_an_expected_text_is_between_the_bounds(client: C
         other = 1.0 if name == "ndcg@2" else 0.5
         assert metric.lower_bound <= (min(values) + other) / 2
         assert metric.upper_bound >= (max(values) + other) / 2
-
-
-def test_queries_without_expectations_give_the_same_by_a_stream_a_file_and_a_trace(
-    client: Client, tmp_path: Path
-):
-    dataset = Dataset([Query(str(n), f"query {n}") for n in range(3)])
-    results = {str(n): [f"{(n + rank) % 4} text" for rank in range(3)] for n in range(3)}
-    metrics = ["ndcg@3", "precision@3"]
-    whole = Evaluator(client).evaluate(results, dataset, metrics, judge=JUDGE)
-    assert whole.table["ndcg@3"].n == 3
-    assert [r.relevant for r in whole.queries[2].retrieved] == [True, True, False]
-    for _ in range(2):
-        resumed = Evaluator(client).evaluate(
-            results, dataset, metrics, judge=JUDGE, resume=tmp_path / "run.resume"
-        )
-        assert resumed.table["ndcg@3"].per_query == whole.table["ndcg@3"].per_query
-        assert resumed.table["precision@3"].mean == whole.table["precision@3"].mean
-    found = {name: [Retrieved(text=text) for text in texts] for name, texts in results.items()}
-    groups = dataset.to_groups(found)
-    trace = Trace()
-    client.evaluate(
-        groups, metrics, JUDGE, record=lambda some, said: record_verdicts(trace, some, said)
-    )
-    assert len(trace.items) == 9
 
 
 def test_going_on_and_replaying_give_the_same_numbers(
@@ -269,31 +233,6 @@ class TestCommand:
             done = self.judge(tmp_path, grading_server, *graded, "--output", output)
             text = done.stdout if output == "-" else (tmp_path / output).read_text()
             assert [json.loads(line)["score"] for line in text.splitlines()][::2] == [1, 1 / 3]
-
-    @pytest.mark.parametrize("output", ["-", "judged.jsonl"])
-    def test_a_judge_that_compares_asks_for_the_expected_text(
-        self, tmp_path: Path, grading_server: ServerProcess, output: str
-    ):
-        for judge in ("exact", "llm"):
-            done = self.judge(tmp_path, grading_server, "--judge", judge, "--output", output)
-            assert (done.returncode, done.stdout) == (2, "")
-            assert done.stderr.startswith("judged: pool.jsonl:1: has no 'expected_text'")
-
-    @pytest.mark.parametrize(
-        ("change", "said"),
-        [
-            ({"doc_id": None}, "pool.jsonl:3: has no 'doc_id', which a judgment list"),
-            ({"query_id": "a b"}, "pool.jsonl:3: has 'query_id' with white space"),
-            ({"query_id": "7"}, "pool.jsonl:3: judges 'a' for query '7' again, as line 1 does"),
-        ],
-    )
-    def test_a_judgment_list_needs_ids(
-        self, tmp_path: Path, grading_server: ServerProcess, change: dict[str, object], said: str
-    ):
-        lines = (*self.LINES[:2], {**self.LINES[2], **change})
-        done = self.judge(tmp_path, grading_server, "--output", "pool.qrels", lines=lines)
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"judged: {said}")
 
 
 def test_human_labels_are_yes_or_no_and_correct_no_grades(client: Client):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import unicodedata
 from pathlib import Path
 
 import pytest
 from judged import (
     Client,
-    DocumentRankings,
     IntervalOptions,
     MetricOptions,
     QueryGroup,
@@ -62,17 +58,6 @@ class TestCommands:
         done = run_in(folder, *command, JUDGED_TARGET=server_address)
         assert done.returncode == 0
 
-    def test_evaluate_of_normal_forms(self, folder, server_address):
-        name = "Café_régional.md"
-        Dataset([Query("q1", "hours", relevant_document_ids=[name])]).save(folder / "nfc.json")
-        other = unicodedata.normalize("NFD", name)
-        line = {"query_id": "q1", "results": [{"doc_id": other}, {"doc_id": "b.md"}]}
-        (folder / "nfd.jsonl").write_text(json.dumps(line))
-        command = ["evaluate", "nfc.json", "--results", "nfd.jsonl", "-m", "recall@2", "--strict"]
-        done = run_in(folder, *command, JUDGED_TARGET=server_address)
-        assert done.returncode == 1
-        assert "in Unicode normal form (NFC or NFD)" in done.stderr
-
     def test_evaluate_of_floats(self, folder, server_address):
         (folder / "f.csv").write_text("query_id,query_text,expected_doc_ids\nq1,where,7.0\n")
         (folder / "i.jsonl").write_text('{"query_id": "q1", "results": [{"doc_id": 7}]}\n')
@@ -94,19 +79,6 @@ class TestCommands:
         assert done.returncode == 1
         assert "judged: warning: t: none of the 6 document ids" in done.stderr
         assert "warning: good: none" not in done.stderr
-
-    def test_queries_that_are_spelt_otherwise(self, folder, server_address):
-        said = "the results have query 'Q1', and none of them is of 'q1'; write both alike"
-        text = (folder / "results.jsonl").read_text().replace('"q1"', '"Q1"')
-        (folder / "results.jsonl").write_text(text.replace("/data/docs/", ""))
-        evaluate = ["evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr"]
-        run = (folder / "t.run").read_text().replace("q1 ", "Q1 ").replace(".txt", "")
-        (folder / "t.run").write_text(run)
-        metrics = ["metrics", "--qrels", "t.qrels", "--run", "t.run", "-m", "mrr"]
-        for command in (evaluate, metrics):
-            done = run_in(folder, *command, "--strict", JUDGED_TARGET=server_address)
-            assert done.returncode == 1
-            assert said in done.stderr
 
 
 class TestEvaluator:
@@ -134,23 +106,6 @@ class TestEvaluator:
         found = Evaluator(client).evaluate({"q0": ["a text"]}, judged, ["mrr"], judge="exact")
         assert (found.table.warnings, found.table.id_fit) == ([], None)
 
-    def test_the_plugin_for_pytest_fails_the_test(self, folder, server_address):
-        (folder / "test_it.py").write_text(
-            "def test_retrieval(judged_evaluate):\n"
-            "    judged_evaluate('results.jsonl', 'dataset.json', ['recall@2'])\n"
-        )
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
-        done = subprocess.run(
-            [*command, "--judged-target", server_address],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 1, done.stdout
-        assert "are they ids of the same kind" in done.stdout
-
 
 class TestCalls:
     def test_a_run_of_several_messages_is_told_of_as_one(self, client: Client):
@@ -173,15 +128,6 @@ class TestCalls:
         assert table["mrr"].mean == 0.75
         run |= {f"q{i}": [name(i), *run[f"q{i}"][1:]] for i in range(10)}
         assert not client.compute_metrics(["mrr"], TrecRankings(qrels, run)).warnings
-
-    def test_compare_runs(self, client: Client):
-        qrels = {f"q{i}": {f"doc{i}": 1} for i in range(3)}
-        good = {f"q{i}": [f"doc{i}"] for i in range(3)}
-        other = {f"q{i}": [f"DOC{i}"] for i in range(3)}
-        runs = {"good": DocumentRankings(good), "other": DocumentRankings(other)}
-        found = client.compare_runs(["mrr"], runs, qrels=qrels)
-        assert not found.tables["good"].warnings
-        assert "in upper and lower case" in found.tables["other"].warnings[0]
 
     def test_evaluate_of_groups_and_by_http(self, client: Client):
         groups = [

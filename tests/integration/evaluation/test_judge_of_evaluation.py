@@ -94,17 +94,6 @@ def test_a_file_of_what_was_the_default_judge_is_refused_once_that_is_another(
     assert anew.judge.kind == "exact"
 
 
-def test_a_server_with_the_same_judge_goes_on(
-    evaluate: Evaluate, server_address: str, tmp_path: Path
-):
-    file = tmp_path / "run.resume"
-    whole = evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
-    cut(file)
-    with running_server("--default-judge", "token_overlap") as other:
-        again = evaluate(other.address, RESULTS, DATASET, METRICS, resume=file)
-    assert again.to_json() == whole.to_json()
-
-
 def test_a_file_with_verdicts_of_two_judges_is_refused(
     evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path
 ):
@@ -142,18 +131,6 @@ def test_judges_whose_signatures_are_alike_are_told_apart(
     file.write_bytes(changed)
     with pytest.raises(FileError, match=r"fingerprint 01234567\), and now .*\(fingerprint \w{8}\)"):
         evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
-
-
-def test_a_kept_judge_without_a_fingerprint_is_not_taken_for_another(
-    evaluate: Evaluate, server_address: str, tmp_path: Path
-):
-    file = tmp_path / "run.resume"
-    whole = evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
-    cut(file)
-    unnamed = re.sub(rb'"fingerprint": "\w+"', b'"fingerprint": ""', file.read_bytes())
-    file.write_bytes(unnamed)
-    again = evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
-    assert again["mrr@2"].mean == whole["mrr@2"].mean
 
 
 def test_a_function_whose_file_is_edited_while_it_judges_stays_the_same_judge(
@@ -212,20 +189,6 @@ def test_a_function_is_refused_where_spans_are_expected(
             evaluate(server_address, never, spans, METRICS, judge, resume=file)
         assert caught.value.field == "judge"
     assert not file.exists()
-
-
-def test_a_function_judges_the_answers_of_a_data_set_with_spans(
-    evaluate: Evaluate, server_address: str
-):
-    def judge(context) -> bool:
-        return context.retrieved_text == context.expected_text
-
-    both = Dataset([Query("q0", "question", ["answer"], (), [SPAN])])
-    found = evaluate(server_address, {"q0": ["answer"]}, both, METRICS, judge)
-    assert found["mrr@2"].mean == 1
-    by_id = Dataset([Query("q0", "question", (), ["d"], [SPAN])])
-    found = evaluate(server_address, {"q0": [Retrieved("d")]}, by_id, METRICS, judge)
-    assert found["mrr@2"].mean == 1
 
 
 class Overlap:

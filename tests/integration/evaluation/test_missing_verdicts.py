@@ -36,30 +36,6 @@ def test_a_query_unsettled_under_one_judge_is_in_no_mean(
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_missing_verdicts(
-    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool
-) -> None:
-    needs_model(client)
-    if cut:
-        small_chunks(monkeypatch)
-    groups = [
-        QueryGroup("q", ["vector store"], ["a vector store", TOO_LONG], "settled"),
-        QueryGroup("q", ["vector store"], [TOO_LONG, "a vector store"], "unsettled"),
-        QueryGroup("q", ["vector store"], ["the vector store"], "whole"),
-        QueryGroup("q", (), ["x"], "by id", ["d"], ["d"]),
-    ]
-    judge = Judge("semantic", parameters={"long_text": "reject"})
-    options = MetricOptions(per_query=True)
-    ours = Evaluator(client).evaluate_groups(groups, ["mrr", "recall@1"], judge, options)
-    theirs = unary(stub, groups, ["mrr", "recall@1"], judge, options, include_verdicts=True)
-    assert ours.table.counts == theirs.table.counts
-    assert ours.table.counts.verdicts is not None
-    assert ours.table.counts.verdicts.error == 2
-    assert ours.table.counts.skipped_unsettled == 1
-    assert ours.table == theirs.table
-
-
-@pytest.mark.parametrize("cut", [False, True])
 def test_slices_have_bounds_where_verdicts_miss(
     client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:

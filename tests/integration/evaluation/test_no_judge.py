@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_process import LINES
-from tests.integration.server_process import ServerProcess
 from tests.integration.traced_world import (
     EVALUATE,
     JUDGE,
@@ -54,26 +51,6 @@ class TestProblems:
         again = world.document(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
         assert numbers(again) == numbers(first)
 
-    def test_a_missing_line_is_named(self, world: World):
-        world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl")
-        rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
-        message = world.fails(*JUDGE, "--no-judge", "--trace", "t.jsonl")
-        assert message == (
-            "--judge none: 1 of 2 judgements by exact/verbatim is not in t.jsonl, first that of "
-            f"contexts.jsonl:2; {ONCE.format('it')}: exact|profile:verbatim|min_score:0.5|v1"
-        )
-
-    def test_a_missing_score_is_named(self, world: World):
-        world.fine(*SCORE, "--judge-model", "other", "--trace", "t.jsonl")
-        rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
-        message = world.fails(*SCORE, "--judge", "none", "--trace", "t.jsonl")
-        assert message.startswith(
-            "--judge none: 2 of 4 judgements by answers/answer_relevance are not in t.jsonl, "
-            f"first that of item 'b'; {ONCE.format('them')}: answers|"
-        )
-        world.fine(*SCORE, "--judge-model", "other", "--trace", "t.jsonl")
-        world.fine(*SCORE, "--judge", "none", "--trace", "t.jsonl")
-
     @pytest.mark.parametrize("command", [EVALUATE, JUDGE, SCORE])
     def test_another_version_of_the_rubric(self, world: World, command: tuple[str, ...]):
         llm = () if command is SCORE else ("--judge", "llm")
@@ -92,59 +69,6 @@ class TestProblems:
         )
         world.fine(*command, *llm, "--trace", "t.jsonl")
         world.fine(*command, "--judge", "none", "--trace", "t.jsonl")
-
-    def test_a_rubric_that_the_server_lacks(self, world: World):
-        world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
-        path = world.folder / "t.jsonl"
-        path.write_text(path.read_text().replace("retrieval_match", "ours"))
-        assert world.fails(*JUDGE, "--judge", "none", "--trace", "t.jsonl") == (
-            "--judge none: the judgements were made by rubric ours@1, which this server lacks; "
-            "start the server with --rubrics-dir FOLDER, where FOLDER has the file of ours, and "
-            "run this command again"
-        )
-
-    def test_a_rubric_whose_text_was_changed(self, world: World):
-        world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
-        path = world.folder / "t.jsonl"
-        path.write_text(re.sub(r"\|sha:[0-9a-f]{8}", "|sha:00000000", path.read_text()))
-        message = world.fails(*JUDGE, "--judge", "none", "--trace", "t.jsonl")
-        assert "with the hash 00000000, and that of this server is" in message
-
-    def test_a_score_of_another_type_is_named_by_line_and_key(self, world: World):
-        world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
-        path = world.folder / "t.jsonl"
-        path.write_text(path.read_text().replace('"score": 1.0', '"score": "1.0"'))
-        message = world.fails(*JUDGE, "--judge", "none", "--trace", "t.jsonl")
-        assert message == (
-            f"t.jsonl:2: judgements['{NAME}'] has 'score' that is not a number but text; mend it, "
-            "or delete the line and have its item judged again with --trace"
-        )
-
-    def test_judgements_of_several_judges(self, world: World):
-        world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
-        more = {"query": "?", "expected_text": "e", "retrieved_text": "r"}
-        with (world.folder / "contexts.jsonl").open("a") as file:
-            file.write(json.dumps(more) + "\n")
-        (world.folder / "one.jsonl").write_text(json.dumps(more))
-        other = ("--judge", "llm", "--judge-model", "other", "--trace", "t.jsonl")
-        world.fine("judge", "one.jsonl", *other)
-        message = world.fails(*JUDGE, "--judge", "none", "--trace", "t.jsonl")
-        assert "are those of several judges, llm|" in message
-        assert "model:small|" in message
-        assert "model:other|" in message
-
-    def test_judgements_under_several_thresholds(self, world: World):
-        world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl")
-        (world.folder / "one.jsonl").write_text(json.dumps(LINES[0]))
-        world.fine(
-            "judge", "one.jsonl", "--judge", "exact", "--min-score", "1", "--trace", "t.jsonl"
-        )
-        none = (*JUDGE, "--judge", "none", "--trace", "t.jsonl")
-        assert world.fails(*none) == (
-            "--judge none: the judgements by exact/verbatim were made under thresholds from 0.5 to "
-            "1; say which to apply, by --min-score"
-        )
-        world.fine(*none, "--min-score", "0.7")
 
     @pytest.mark.parametrize(
         ("arguments", "says"),
@@ -229,18 +153,6 @@ class TestProblems:
             "--metric recall_exact@2: metrics of the family exact ask a judge"
         )
 
-    def test_a_line_cut_off_is_a_warning_and_its_item_missing(self, world: World):
-        world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl")
-        path = world.folder / "t.jsonl"
-        path.write_text(path.read_text()[:-20])
-        done = world.run(*JUDGE, "--judge", "none", "--trace", "t.jsonl")
-        assert done.returncode == 2
-        warning, problem = done.stderr.splitlines()
-        assert warning == (
-            "judged: warning: t.jsonl:3: the last line was cut off; what it held is left out"
-        )
-        assert "first that of contexts.jsonl:2" in problem
-
 
 class TestCache:
     def test_stands_for_the_judge_without_a_trace(self, world: World):
@@ -281,19 +193,6 @@ class TestCache:
         assert sources == ["REPLAY", "CACHE"]
         assert world.provider.requests == asked
 
-    def test_a_miss_says_how_to_fill_it(self, world: World):
-        line = {"query": "never asked", "expected_text": "e", "retrieved_text": "r"}
-        (world.folder / "new.jsonl").write_text(json.dumps(line))
-        asked = world.provider.requests
-        message = world.fails("judge", "new.jsonl", "--judge", "none", "--judge-model", "small")
-        assert message.startswith(
-            f"--judge none: 1 of 1 judgement by {NAME} is not in the server's verdict cache, first "
-            f"that of new.jsonl:1; {ONCE.format('it')}: llm|"
-        )
-        assert world.provider.requests == asked
-        world.fine("judge", "new.jsonl", "--judge", "llm", "--judge-model", "small")
-        world.fine("judge", "new.jsonl", "--judge", "none", "--judge-model", "small")
-
     @pytest.mark.parametrize("command", [EVALUATE, JUDGE, SCORE])
     def test_disagreement_warns_and_counts_when_strict(
         self, world: World, command: tuple[str, ...]
@@ -319,14 +218,6 @@ class TestCache:
         ) in done.stderr
         assert world.run(*none, "--strict").returncode == 1
 
-    def test_another_model_is_no_stand_in(self, world: World):
-        world.fine(*JUDGE, "--judge", "llm", "--judge-model", "small", "--trace", "t.jsonl")
-        message = world.fails(
-            *JUDGE, "--judge", "none", "--judge-model", "other", "--trace", "t.jsonl"
-        )
-        assert "the trace was made by llm|" in message
-        assert "but the cache was asked for llm|" in message
-
     @pytest.mark.parametrize(
         "other",
         [
@@ -347,8 +238,3 @@ class TestCache:
         assert message.endswith(ANEW)
         world.fine(*score, "--trace", "t.jsonl", *other)
         assert message not in world.fine(*none).stderr
-
-    def test_a_model_without_a_key_says_what_to_do(self, world: World, server: ServerProcess):
-        bare = World(world.provider, server, world.folder)
-        message = bare.fails(*JUDGE, "--judge", "none", "--judge-model", "small")
-        assert "--llm-config" in message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,20 +11,15 @@ import pytest
 from judged import (
     AnswerItem,
     Client,
-    InvalidArgument,
     Judge,
     QueryGroup,
     Rubric,
-    Source,
-    Span,
-    Spans,
 )
-from judged.evaluation import Evaluator
 from judged.traces import OtherRubric, Replay, ScoreReplay, Trace, record_scores, record_verdicts
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.integration.cli_process import DATASET, LINES, RESULTS, fill, lines_of
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import running_server
 from tests.integration.traced_world import (
     ANSWERS,
     EVALUATE,
@@ -90,12 +84,6 @@ class TestWithoutProvider:
             line.pop("source")
         assert rescored["scores"] == scored["scores"]
 
-    def test_a_server_without_any_model_serves_as_well(self, world: World, server: ServerProcess):
-        first = world.document(*EVALUATE, "--judge", "llm", "--trace", "t.jsonl")
-        bare = World(world.provider, server, world.folder)
-        again = bare.document(*EVALUATE, "--no-judge", "--trace", "t.jsonl")
-        assert numbers(again) == numbers(first)
-
 
 class TestFile:
     def test_tells_what_the_judge_said_and_no_secret(self, world: World):
@@ -117,14 +105,6 @@ class TestFile:
         facts = ("status", "passed", "score", "samples", "majority", "agreement")
         assert [judgement[name] for name in facts] == ["OK", True, 1.0, 3, True, 1.0]
         assert judgement["source"] in {"COMPUTED", "CACHE"}
-
-    def test_the_lines_tell_no_more_than_without_a_trace(self, world: World):
-        done = world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
-        assert all("detail" not in line for line in lines_of(done.stdout))
-        again = world.fine(*JUDGE, "--judge", "none", "--trace", "t.jsonl", "--details")
-        first, _ = lines_of(again.stdout)
-        assert first["source"] == "REPLAY"
-        assert first["detail"]["rationale"] == "read it"
 
     def test_runs_add_to_it_and_hashes_find_the_same(self, world: World):
         world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl", "--trace-texts", "hash")
@@ -149,13 +129,6 @@ class TestFile:
         assert "first that of query 'q1', result 'd2', negative answer 1" in world.fails(
             *EVALUATE, "--judge", "none", "--trace", "t.jsonl"
         )
-
-    def test_a_file_that_is_no_trace_is_refused_before_anybody_is_asked(self, world: World):
-        asked = world.provider.requests
-        shutil.copy(world.folder / "contexts.jsonl", world.folder / "others.jsonl")
-        message = world.fails(*JUDGE, "--judge", "llm", "--trace", "others.jsonl")
-        assert message.startswith("others.jsonl:1: is no header of a trace")
-        assert world.provider.requests == asked
 
     def test_what_a_command_reads_is_not_written_over(self, world: World):
         before = (world.folder / "contexts.jsonl").read_bytes()
@@ -192,27 +165,6 @@ class TestPython:
         QueryGroup("q", (), ["x"], "2", ["d"], ["d"]),
     )
 
-    def test_an_evaluation_from_a_trace(self, world: World):
-        trace = Trace()
-        with Client(world.server.address) as client:
-            evaluator = Evaluator(client)
-            first = evaluator.evaluate_groups(
-                self.GROUPS,
-                ["mrr", "ap"],
-                "llm",
-                record=lambda groups, verdicts: record_verdicts(trace, groups, verdicts),
-            )
-            trace.write(world.folder / "t.jsonl")
-            asked = world.provider.requests
-            again = evaluator.evaluate_groups(
-                self.GROUPS, ["mrr", "ap"], Replay(Trace.read(world.folder / "t.jsonl"))
-            )
-        assert world.provider.requests == asked
-        assert again.table == first.table
-        assert again.judge == first.judge
-        assert again.verdicts is not None
-        assert set(again.verdicts.source) == {Source.REPLAY}
-
     def test_scores_from_a_trace(self, world: World):
         items = [AnswerItem("a", "q", "one. two", contexts=["one"])]
         trace = Trace()
@@ -229,8 +181,3 @@ class TestPython:
         assert again[1].dimensions == first[1].dimensions
         with pytest.raises(OtherRubric, match="which this server lacks"):
             ScoreReplay(trace).scores(items, rubrics, [])
-
-    def test_spans_are_refused(self, client: Client):
-        group = QueryGroup("q", spans=Spans([Span("f", 0, 9)], [Span("f", 0, 9)]))
-        with pytest.raises(InvalidArgument, match=r"groups\[0\]\.spans: can't be kept in a trace"):
-            record_verdicts(Trace(), [group], client.judge([group], "span"))

@@ -8,7 +8,6 @@ import math
 import pytest
 from judged.canary import FlipEvidence
 from judged.canary.evidence import LEAST_FACTOR
-from judged.errors import InvalidArgument
 
 ITEMS = 2
 
@@ -60,13 +59,6 @@ def test_it_grows_where_the_share_grows_by_more_than_the_least_factor(share: flo
     assert after(1.1 * LEAST_FACTOR) > math.log(20)
 
 
-def test_fewer_flips_than_recorded_are_no_evidence():
-    evidence = FlipEvidence(500, 1000)
-    for _ in range(30):
-        evidence.add(0, 50)
-    assert evidence.log_value < 0
-
-
 def test_a_change_after_many_quiet_rounds_is_found():
     evidence = FlipEvidence(25, 1250)
     for _ in range(200):
@@ -88,35 +80,8 @@ def test_more_rounds_are_worth_it_while_the_last_ones_fit_twice_the_share_better
     assert evidence.doubled == 0.0
 
 
-def test_a_round_without_asks_says_nothing():
-    evidence = FlipEvidence(0, 0)
-    evidence.add(0, 0)
-    assert (evidence.log_value, evidence.doubled) == (0.0, 0.0)
-
-
-def test_rounds_of_which_some_items_failed_are_taken_in():
-    evidence = FlipEvidence(25, 1250)
-    for asks in [45, 50, 48] * 20:
-        evidence.add(5, asks)
-    assert evidence.log_value > math.log(20)
-
-
 def test_one_item_that_flips_for_good_is_found_where_the_judge_never_did():
     evidence = FlipEvidence(0, 1250)
     for _ in range(5):
         evidence.add(1, 50)
     assert evidence.log_value > math.log(20)
-
-
-def test_before_any_round_there_is_none():
-    assert FlipEvidence(0, 0).log_value == 0.0
-    assert FlipEvidence(0, 0).share == 0.0
-    assert FlipEvidence(1, 4).share == 0.25
-
-
-@pytest.mark.parametrize(("flips", "asks"), [(-1, 2), (3, 2)])
-def test_more_flips_than_asks_are_refused(flips, asks):
-    with pytest.raises(InvalidArgument, match="flips"):
-        FlipEvidence(flips, asks)
-    with pytest.raises(InvalidArgument, match="flips"):
-        FlipEvidence(0, 10).add(flips, asks)

@@ -30,11 +30,6 @@ def test_labels_are_read_by_result_or_flat(tmp_path, relevant):
     assert human.relevant == [True, False, False, True]
 
 
-def test_labels_are_read_as_sheets_write_them(tmp_path):
-    labels = read(tmp_path, {"query_id": "q1", "relevant": [[1, "FALSE"], ["0", "true"]]})
-    assert labels.by_query == {"q1": [True, False, False, True]}
-
-
 def test_labels_of_repeated_results_are_left_out(tmp_path):
     labels = read(
         tmp_path,

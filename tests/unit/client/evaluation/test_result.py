@@ -4,7 +4,6 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged.cli.documents import read_report
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
 from judged.evaluation.datasets.cells import plain_cell
 from judged.values import (
@@ -65,13 +64,6 @@ def test_the_document_is_read_back_as_it_was(tmp_path):
     assert again.failures == {"q3": "RuntimeError: no index"}
 
 
-def test_compare_reads_it(tmp_path):
-    RESULT.to_json(tmp_path / "a.json")
-    report = read_report(tmp_path / "a.json")
-    assert report.column("mrr@2") == [1.0, 0.5]
-    assert report.signature == "exact|v1"
-
-
 @settings(max_examples=25)
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="utf-8")))
 def test_any_text_survives_the_document(tmp_path_factory, text, document_id):
@@ -81,17 +73,6 @@ def test_any_text_survives_the_document(tmp_path_factory, text, document_id):
     result.to_json(path)
     again = EvaluationResult.from_json(path).queries[0]
     assert (again.query, list(again.expected), list(again.retrieved)) == (text, [text], found)
-
-
-def test_rows_are_a_line_a_query(tmp_path):
-    RESULT.to_csv(tmp_path / "a.csv")
-    with (tmp_path / "a.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["query_id"] for row in rows] == ["q1", "q2", "q3"]
-    assert rows[0]["query"] == "what, then?"
-    assert (rows[0]["mrr@2"], rows[0]["retrieved"], rows[0]["relevant"]) == ("1.0", "3", "1")
-    assert (rows[2]["mrr@2"], rows[2]["failure"]) == ("", "RuntimeError: no index")
-    assert [row["document_id"] for row in RESULT.to_result_rows()] == ["d1", "d2", "d1"]
 
 
 def test_texts_of_rows_are_not_computed_and_numbers_stay(tmp_path, monkeypatch):
@@ -108,12 +89,6 @@ def test_texts_of_rows_are_not_computed_and_numbers_stay(tmp_path, monkeypatch):
     assert again == [list(rows[0]), [str(value) for value in rows[0].values()]]
 
 
-def test_a_notebook_shows_the_metrics_before_the_queries():
-    html = RESULT._repr_html_()
-    assert html.count("<table>") == 2
-    assert html.index("0.9000") < html.index("what, then?")
-
-
 def test_the_summary_has_mean_interval_bounds_judge_and_warnings():
     assert RESULT.summary().splitlines() == [
         "metric      mean          interval            bounds  n",
@@ -124,11 +99,6 @@ def test_the_summary_has_mean_interval_bounds_judge_and_warnings():
         "judge exact|v1",
         "warning: mind the gap",
     ]
-
-
-def test_to_pandas_has_the_rows():
-    pytest.importorskip("pandas")
-    assert list(RESULT.to_pandas()["mrr@2"])[:2] == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(

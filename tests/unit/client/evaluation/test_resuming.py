@@ -76,17 +76,6 @@ class TestLog:
         assert message in str(caught.value)
         assert (tmp_path / "l").read_bytes() == raw
 
-    def test_questions_that_are_not_asked_today_are_passed_over(self, tmp_path: Path):
-        log = self.read(tmp_path / "l", line(Question("99", "q")) + b"\n\n")
-        log.close()
-        assert log.known == {}
-
-    def test_a_place_that_cant_be_written(self, tmp_path: Path):
-        with pytest.raises(FileError, match="can't be written: No such file"):
-            AnswerLog(tmp_path / "none" / "l", QUESTIONS, "s")
-        with pytest.raises(FileError, match="can't be read"):
-            AnswerLog(tmp_path, QUESTIONS, "s")
-
 
 @pytest.mark.parametrize("content", [b"notes", b"[1]", b'"x"', b"12", b"notes\n[1]"])
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: bytes):

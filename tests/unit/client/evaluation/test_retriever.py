@@ -56,11 +56,6 @@ def test_all_kinds_of_retrievers_find_the_same(retriever):
     assert not found.failures
 
 
-async def test_async_retrievers_may_be_used_where_a_loop_runs():
-    assert len(retrieve_all(find_async, QUERIES, 1).results) == len(QUERIES)
-    assert len(retrieve_all(find_all_async, QUERIES, 1).results) == len(QUERIES)
-
-
 def test_no_more_than_k_documents_are_kept_or_drawn():
     drawn = count()
 
@@ -73,28 +68,6 @@ def test_no_more_than_k_documents_are_kept_or_drawn():
     told = found.warnings(["ndcg@3", "mrr", "recall@10"])
     assert [text.partition(" ")[0] for text in told] == ["the", "recall@10"]
     assert not retrieve_all(rank, QUERIES, 3).warnings(["recall@3"])
-
-
-def test_a_failure_is_that_of_its_query():
-    def fails(query, k):
-        if query == "text 1":
-            raise OSError("no shelf")
-        return broken() if query == "text 2" else rank(query, k)
-
-    def broken():
-        yield Retrieved("a")
-        raise LookupError("half way")
-
-    async def fails_async(query, k):
-        return fails(query, k)
-
-    for retriever in (fails, fails_async):
-        found = retrieve_all(retriever, QUERIES, 2)
-        assert found.failures == {"q1": "OSError: no shelf", "q2": "LookupError: half way"}
-        assert sorted(found.results) == ["q0", "q3", "q4", "q5"]
-        assert found.warnings([]) == [
-            "2 of 6 queries left out: the retriever failed, first on 'q1': OSError: no shelf"
-        ]
 
 
 @pytest.mark.parametrize(
@@ -138,17 +111,6 @@ def test_an_interrupt_ends_it():
         retrieve_all(interrupted, QUERIES, 2)
 
 
-@pytest.mark.parametrize(("k", "kind"), [(0, InvalidArgument), ("3", TypeError), (True, TypeError)])
-def test_k_is_a_number_above_zero(k, kind):
-    with pytest.raises(kind, match=r"^k: must be"):
-        retrieve_all(rank, QUERIES, k)
-
-
-def test_what_is_no_retriever_is_refused():
-    with pytest.raises(TypeError, match=r"^retriever: must have a method retrieve\(query, k\)"):
-        retrieve_all(["d"], QUERIES, 2)
-
-
 def test_a_retriever_of_another_library_is_told_what_wraps_it():
     kind = type("Shelf", (), {"__module__": "langchain_core.shelves", "__call__": rank})
     with pytest.raises(InvalidArgument) as caught:
@@ -183,11 +145,3 @@ class TestTooFew:
     def test_of_some_queries_is_none(self):
         left = iter([2, 5, 0])
         assert not retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[:3], 5).warnings([])
-
-    def test_failures_do_not_count(self):
-        left = iter([2, None, 3])
-        found = retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[:3], 5)
-        failed, few = found.warnings([])
-        assert "1 of 3 queries left out" in failed
-        assert "for each of 2 queries: 2 to 3; raise" in few
-        assert "or name metrics @3 if there are no more" in few

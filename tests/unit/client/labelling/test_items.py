@@ -31,14 +31,6 @@ def test_lines_without_a_verdict_are_counted_and_left_out(tmp_path):
     assert (len(judged.items), judged.missing) == (1, 1)
 
 
-def test_the_first_of_more_are_those_of_fewer(tmp_path):
-    judged = Judged.read(write(tmp_path / "r.jsonl", [line(n % 11, id=n) for n in range(60)]))
-    assert judged.drawn(30)[:10] == judged.drawn(10)
-    other = Judged.read(tmp_path / "r.jsonl", seed=1)
-    assert other.drawn(10) != judged.drawn(10)
-    assert sum(judged.probabilities(10).values()) == pytest.approx(10)
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

@@ -45,24 +45,6 @@ async def test_answers_are_kept_one_by_one(tmp_path):
         assert len(kept(path)) == 3
 
 
-async def test_work_goes_on_where_it_was_left(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    async with screen(path).run_test() as pilot:
-        await pilot.press("y", "q")
-    async with screen(path).run_test() as pilot:
-        assert shown(pilot, "query") == "who won in 1991"
-
-
-async def test_two_screens_on_one_file_keep_the_labels_of_both(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    async with screen(path).run_test() as ann, screen(path, "bob").run_test() as bob:
-        await ann.press("y")
-        await bob.press("n", "n")
-        await ann.press("y", "z", "n")
-        assert kept(path) == [("i0", True, ""), ("i1", False, "")]
-        assert kept(path, "bob") == [("i0", False, ""), ("i1", False, "")]
-
-
 async def test_a_label_that_can_not_be_kept_is_told_and_its_item_stays(tmp_path):
     path = tmp_path / "labels.jsonl"
     async with screen(path).run_test() as pilot:
@@ -75,16 +57,6 @@ async def test_a_label_that_can_not_be_kept_is_told_and_its_item_stays(tmp_path)
         path.rmdir()
         await pilot.press("y")
         assert kept(path) == [("i1", True, "")]
-
-
-async def test_undo_shows_the_last_item_again(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    async with screen(path).run_test() as pilot:
-        await pilot.press("y", "n", "z")
-        assert kept(path) == [("i0", True, "")]
-        assert shown(pilot, "query") == "who won in 1991"
-        await pilot.press("z", "z")
-        assert kept(path) == []
 
 
 async def test_a_note_goes_with_its_item(tmp_path):

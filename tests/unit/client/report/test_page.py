@@ -7,7 +7,6 @@ import zlib
 
 import pytest
 from judged.report import make_report, to_html
-from judged.report.charts import Bar, bars, histogram
 from judged.report.failures import worst_first
 
 from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, result_document
@@ -21,15 +20,6 @@ def packed(page):
 
 
 class TestPage:
-    def test_texts_of_all_queries_are_in_it(self):
-        document = result_document(30)
-        content = packed(to_html(make_report(document)))
-        strings = set(content["strings"])
-        for query in document["queries"]:
-            texts = [query["query"], *query["expected"], *(r["text"] for r in query["retrieved"])]
-            assert set(texts) <= strings
-        assert len(content["details"]) == 30
-
     @pytest.mark.parametrize("room", [0, 20_000, 60_000])
     def test_texts_of_the_worst_fill_the_room(self, room):
         report = make_report(result_document(300))
@@ -73,19 +63,3 @@ class TestPage:
         cells = re.findall(r'<td class="words[^"]*">([^<]*)</td>', page)
         assert sorted(cells) == sorted(2 * ["better", "worse", "no clear difference"])
         assert packed(page)["runs"] == ["main", "pr"]
-
-    def test_a_run_without_queries(self):
-        assert "There is no query" in to_html(make_report(result_document(0)))
-
-
-class TestCharts:
-    def test_an_interval_that_leaves_the_scale_stays_in_the_picture(self):
-        whole = bars("means", [Bar("a", 0.5, 0.0, 1.0)])
-        beyond = bars("means", [Bar("a", 0.5, -0.7, 1.2)])
-        drawn = re.compile(r'class="whisker" d="([^"]*)"')
-        assert drawn.findall(beyond) == drawn.findall(whole) != []
-        assert "[-0.700, 1.200]" in beyond
-
-    def test_what_no_table_has_is_read_out(self):
-        drawn = histogram("Ranks", [3, 0, 1], ["1", "2", "none"])
-        assert 'role="img" aria-label="Ranks; 1: 3, 2: 0, none: 1"' in drawn

@@ -1,12 +1,9 @@
 """What a judgement says under another threshold, and what it is called."""
 
-import hashlib
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Status
-from judged.traces.judgement import Judgement, identity_at, judgement_name, majority_of, rubric_of
+from judged.traces.judgement import Judgement
 from judged.values import JudgeIdentity
 
 KEY = "a" * 64
@@ -15,7 +12,6 @@ LLM = JudgeIdentity("llm", "", 0.5, SIGNATURE, KEY, "b" * 64)
 OVERLAP = JudgeIdentity(
     "token_overlap", "classic", 0.6, "token_overlap|profile:classic|min_score:0.6|v1", KEY, ""
 )
-EXACT = JudgeIdentity("exact", "", 0.5, "exact|min_score:0.5|v1", KEY, "")
 
 
 def voted(votes, min_score=0.5):
@@ -32,27 +28,7 @@ def voted(votes, min_score=0.5):
     )
 
 
-@pytest.mark.parametrize(
-    ("judge", "name"),
-    [(LLM, "llm/retrieval_match"), (OVERLAP, "token_overlap/classic"), (EXACT, "exact")],
-)
-def test_a_name_is_the_kind_with_rubric_or_profile(judge, name):
-    assert judgement_name(judge) == name
-
-
-def test_the_rubric_is_read_from_the_signature():
-    assert rubric_of(LLM) == ("retrieval_match", "7", "3b70145c")
-    assert rubric_of(OVERLAP) is None
-
-
 class TestBar:
-    def test_the_identity_is_the_one_the_server_would_give(self):
-        moved = identity_at(LLM, 0.75)
-        assert moved.signature == SIGNATURE.replace("min_score:0.5", "min_score:0.75")
-        assert moved.fingerprint == hashlib.sha256(f"{KEY}|0.75".encode()).hexdigest()
-        assert moved.scoring_key == KEY
-        assert identity_at(LLM, 0.5) is LLM
-
     def test_a_judge_without_votes_needs_the_score_only(self):
         judgement = Judgement(OVERLAP, Status.OK, False, 0.55)
         lower = judgement.at_threshold(0.55)
@@ -77,28 +53,3 @@ class TestBar:
         assert judgement.at_threshold(0.3) is None
         assert judgement.at_threshold(0.45).passed is False
         assert judgement.at_threshold(0.9).passed is False
-
-    def test_one_sample_votes_by_its_score(self):
-        judgement = Judgement(LLM, Status.OK, False, 0.4, samples=1, agreement=1.0)
-        assert judgement.at_threshold(0.3).passed is True
-        assert judgement.at_threshold(0.45).passed is False
-
-    def test_what_failed_stays_failed(self):
-        judgement = Judgement(LLM, Status.ERROR)
-        assert judgement.at_threshold(0.9).passed is None
-        assert judgement.at_threshold(0.9).judge.min_score == 0.9
-
-
-@pytest.mark.parametrize(
-    ("votes", "passed", "score", "majority"),
-    [
-        ([True, True, False], False, 0.6, True),
-        ([False, False, True], False, 0.6, False),
-        ([], True, 0.8, True),
-        ([], False, 0.8, False),
-        ([], False, 0.2, None),
-        ([], None, None, None),
-    ],
-)
-def test_the_majority_follows_from_votes_or_from_what_came_of_them(votes, passed, score, majority):
-    assert majority_of(votes, passed, score, 0.5) is majority

@@ -4,28 +4,20 @@ from dataclasses import replace
 
 import pytest
 from judged import (
-    AnswerItem,
     Flag,
-    InvalidArgument,
     QueryGroup,
     Source,
-    Span,
-    Spans,
     Status,
     Verdicts,
 )
 from judged.traces import (
     MissingJudgements,
-    OtherRubric,
     Replay,
     ReplayError,
     Trace,
-    UnclearName,
-    UnclearThreshold,
-    record_scores,
     record_verdicts,
 )
-from judged.values import AnswerScore, JudgeIdentity, RubricInfo, VerdictError
+from judged.values import JudgeIdentity, RubricInfo, VerdictError
 
 SIGNATURE = "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"
 JUDGE = JudgeIdentity("llm", "", 0.5, SIGNATURE, "a" * 64, "b" * 64)
@@ -84,10 +76,6 @@ class TestTrace:
         assert found.judge == JUDGE
         assert found.usage is None
 
-    def test_finds_contexts_in_any_group(self):
-        turned = [QueryGroup("q", ["e3"], ["r3"]), QueryGroup("q", ["e2"], ["r2"])]
-        assert Replay(traced()).verdicts(turned, RUBRICS).relevant == [True, True]
-
     def test_failures_are_replayed_as_failures(self):
         found = Replay(traced(failed(1, "TIMEOUT"))).verdicts(GROUPS, RUBRICS)
         assert found[1].status is Status.ERROR
@@ -96,22 +84,6 @@ class TestTrace:
 
     def test_what_was_not_cached_is_not_recorded(self):
         assert len(traced(failed(1, "NOT_CACHED"))) == 4
-
-    def test_nothing_to_judge_needs_nobody(self):
-        assert Replay(traced()).verdicts([GROUPS[1]], RUBRICS) is None
-        with pytest.raises(ReplayError, match="nothing to judge"):
-            Replay(traced()).all_verdicts([GROUPS[1]], RUBRICS)
-
-    def test_another_bar_goes_to_all(self):
-        trace = traced(verdicts([0.8, 0.0, 0.0, 1.0, 1.0]))
-        found = Replay(trace, min_score=0.9).verdicts(GROUPS, RUBRICS)
-        assert found.judge.min_score == 0.9
-        assert found.relevant == [False, False, False, True, True]
-
-    def test_spans_are_refused(self):
-        spans = [QueryGroup("q", spans=Spans([Span("f", 0, 1)], [Span("f", 0, 1)]))]
-        with pytest.raises(InvalidArgument, match=r"groups\[0\]\.spans"):
-            Replay(traced()).verdicts(spans, RUBRICS)
 
 
 class TestMissing:
@@ -134,58 +106,8 @@ class TestMissing:
             "record_verdicts, and replay the trace again"
         )
 
-    def test_of_an_empty_trace(self):
-        with pytest.raises(ReplayError, match=r"t\.jsonl has no judgements of contexts$"):
-            Replay(Trace("t.jsonl")).verdicts(GROUPS, RUBRICS)
-
-    def test_of_a_trace_that_has_scores_of_answers_only(self):
-        trace = Trace("t.jsonl")
-        judge = JudgeIdentity("answers", "", 0.5, "answers|rubric:r@1|v1", "a" * 64, "b" * 64)
-        score = AnswerScore("1", "r", Status.OK, 1.0, True, judge=judge)
-        record_scores(trace, [AnswerItem("1", "q", "a")], [score], [])
-        with pytest.raises(ReplayError, match="of contexts, only scores of answers"):
-            Replay(trace).verdicts(GROUPS, RUBRICS)
-
 
 class TestFit:
-    def test_several_names(self):
-        trace = traced()
-        other = replace(JUDGE, kind="exact", signature="exact|min_score:0.5|v1")
-        record_verdicts(trace, GROUPS, verdicts([0.0] * 5, other))
-        with pytest.raises(UnclearName, match="llm/retrieval_match, exact; say whose to take"):
-            Replay(trace).verdicts(GROUPS, RUBRICS)
-        assert Replay(trace, "exact").verdicts(GROUPS, RUBRICS).relevant == [False] * 5
-
-    def test_several_judges_under_one_name(self):
-        trace = traced()
-        other = replace(JUDGE, scoring_key="c" * 64, signature=SIGNATURE + "2")
-        record_verdicts(trace, GROUPS[2:], replace(verdicts([1.0], other), offsets=[0, 1]))
-        with pytest.raises(ReplayError, match="are those of several judges"):
-            Replay(trace).verdicts(GROUPS, RUBRICS)
-
-    def test_several_thresholds(self):
-        trace = traced()
-        other = replace(JUDGE, min_score=0.75)
-        record_verdicts(trace, GROUPS[2:], replace(verdicts([1.0], other), offsets=[0, 1]))
-        with pytest.raises(UnclearThreshold, match=r"thresholds from 0\.5 to 0\.75"):
-            Replay(trace).verdicts(GROUPS, RUBRICS)
-        assert Replay(trace, min_score=0.6).verdicts(GROUPS, RUBRICS).n_ok == 5
-
-    @pytest.mark.parametrize(
-        ("rubrics", "says"),
-        [
-            ([], "rubric retrieval_match@1, which this server lacks"),
-            (
-                [replace(RUBRICS[0], version="2")],
-                "rubric retrieval_match@1, and this server has retrieval_match@2",
-            ),
-            ([replace(RUBRICS[0], sha256="0" * 64)], "its text was changed under the same version"),
-        ],
-    )
-    def test_the_rubric_is_the_servers(self, rubrics, says):
-        with pytest.raises(OtherRubric, match=says):
-            Replay(traced()).verdicts(GROUPS, rubrics)
-
     def test_votes_that_are_not_known(self):
         judged = replace(verdicts([0.4] * 5), agreement=[2 / 3] * 5)
         with pytest.raises(ReplayError, match=r"no other threshold than 0\.5 can be applied"):
@@ -216,18 +138,6 @@ class TestCache:
         found = Replay(None, cached=lambda groups, threshold: verdicts()).verdicts(GROUPS, RUBRICS)
         assert found.source == [Source.CACHE] * 5
         assert found.judge == JUDGE
-
-    def test_alone_is_called_by_whom_it_was_asked_for(self):
-        replay = Replay(None, cached=lambda groups, threshold: failed(1, "NOT_CACHED"))
-        with pytest.raises(MissingJudgements, match="1 of 5 judgements by llm/retrieval_match is"):
-            replay.verdicts(GROUPS, RUBRICS)
-
-    def test_what_both_lack_is_missing(self):
-        replay = Replay(
-            without(traced(), 1), cached=lambda groups, threshold: failed(1, "NOT_CACHED")
-        )
-        with pytest.raises(MissingJudgements):
-            replay.verdicts(GROUPS, RUBRICS)
 
     def test_disagreement_is_told_and_the_trace_counts(self):
         replay = Replay(traced(), cached=lambda groups, threshold: verdicts([0.0, *SCORES[1:]]))

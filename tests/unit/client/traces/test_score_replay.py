@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from judged import AnswerItem, Rubric, ScoredAnswers, Source, Status
-from judged.traces import MissingScores, ReplayError, ScoreReplay, Trace, record_scores
+from judged.traces import ReplayError, ScoreReplay, Trace, record_scores
 from judged.values import (
     AnswerScore,
     JudgeIdentity,
@@ -44,15 +44,6 @@ def passed(found):
     return [one.passed for one in found]
 
 
-def test_scores_come_back_with_their_summary():
-    found = replay("score", score("a", 0.25, False), score("b", 0.75, True)).scores(
-        ITEMS, [Rubric("r")], info("score")
-    )
-    assert passed(found) == [False, True]
-    assert (found.rubrics[0].mean, found.rubrics[0].passed) == (0.5, 1)
-    assert found.usage.calls == 0
-
-
 @pytest.mark.parametrize(
     ("form", "samples", "threshold", "outcome"),
     [
@@ -73,14 +64,6 @@ def test_another_bar_holds_where_the_votes_do_not_depend_on_it(form, samples, th
             made.scores(ITEMS, rubrics, info(form))
     else:
         assert passed(made.scores(ITEMS, rubrics, info(form))) == outcome
-
-
-def test_missing_ones_are_named_by_item():
-    with pytest.raises(MissingScores) as caught:
-        replay("score", score("a", 0.25, False)).scores(ITEMS, [Rubric("r")], info("score"))
-    assert (caught.value.item_id, caught.value.missing, caught.value.total) == ("b", 1, 2)
-    assert caught.value.judge == judge()
-    assert "is missing, first that of item 'b'; score these items with Client" in str(caught.value)
 
 
 def test_scores_that_no_judge_gave_are_not_recorded():

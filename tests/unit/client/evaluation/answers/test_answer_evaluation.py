@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from grpc import StatusCode
-from judged import Client, InternalError, InvalidArgument, Status, Unavailable
+from judged import Client, InvalidArgument, Unavailable
 from judged.evaluation import Answer, Question, evaluate_answers
 from judged.evaluation.asking import Asker
 from judged.evaluation.system import signature_of
@@ -67,20 +67,6 @@ class TestEvaluate:
         assert seen == [(n, 18) for n in range(1, 19)]
         with pytest.raises(KeyError, match="these scores have a, b"):
             found.summary("c")
-
-    def test_sources_go_to_a_system_that_takes_them_and_references_never(
-        self, service: ScoreService, client: Client
-    ):
-        asked = []
-
-        def system(query: str, *, contexts=()) -> str:
-            asked.append((query, list(contexts)))
-            return "x"
-
-        evaluate_answers(QUESTIONS, system, ["a"], client=client, concurrency=1)
-        assert asked == [(f"question {i}", [f"source {i}"]) for i in range(6)]
-        sent = items_of(service)["2"]
-        assert (list(sent.references), list(sent.contexts)) == (["r"], ["source 2"])
 
     def test_contexts_that_the_system_used_are_those_it_is_scored_by(
         self, service: ScoreService, client: Client
@@ -157,36 +143,6 @@ class TestEvaluate:
         assert found.summary("a").counts.total == 1  # what failed is in no mean
         assert list(items_of(service)) == ["0"]
         assert seen[-1] == (12, 12)
-
-    def test_when_all_fail_nothing_is_scored(self, service: ScoreService, client: Client):
-        found = evaluate_answers(QUESTIONS, lambda _: 1 / 0, ["a"], client=client)
-        assert len(found.failures) == 6
-        assert found.summary("a").mean is None
-        assert service.requests == []
-
-    def test_an_answer_that_cant_be_scored_is_not_a_failure_of_the_system(self, client: Client):
-        with (
-            score_service(lambda *_: None) as silent,
-            Client(silent.address) as other,
-            pytest.raises(InternalError, match="scores missing"),
-        ):
-            evaluate_answers(QUESTIONS, echo, ["a"], client=other)
-        found = evaluate_answers(QUESTIONS[:1], echo, ["a"], client=client)
-        assert found.items[0].scores["a"].status is Status.OK
-
-    def test_works_where_an_event_loop_runs(self, client: Client):
-        async def inside() -> None:
-            found = evaluate_answers(QUESTIONS, echo_async, ["a"], client=client)
-            assert found.failures == []
-
-        asyncio.run(inside())
-
-    def test_a_coroutine_from_a_plain_function_is_a_failure_that_says_so(self, client: Client):
-        def plain(query: str) -> object:
-            return echo_async(query)
-
-        found = evaluate_answers(QUESTIONS[:1], plain, ["a"], client=client)
-        assert "make it an `async def`" in found.items[0].failure
 
     @pytest.mark.parametrize(
         ("questions", "rubrics", "message"),
@@ -324,17 +280,3 @@ class TestResume:
         assert next(outcomes).result == "first"
         outcomes.close()
         assert cancelled.wait(5)
-
-
-def test_a_system_is_known_by_its_signature_or_its_name():
-    class Bot:
-        signature: str
-
-        def __call__(self, query: str) -> str:
-            return query
-
-    assert signature_of(echo) == "echo"
-    assert signature_of(Bot()).endswith("Bot")
-    bot = Bot()
-    bot.signature = "bot|v2"
-    assert signature_of(bot) == "bot|v2"

@@ -122,9 +122,6 @@ class TestToGroups:
             QueryGroup("who", (), ["text of d1", ""], "q2", ["d1", "d2"], ["d1", "d3"]),
         ]
 
-    def test_gives_a_query_without_results_an_empty_group(self):
-        assert self.dataset.to_groups({})[0] == QueryGroup("what", ["a", "b"], [], "q1", [])
-
     def test_needs_a_text_to_judge(self):
         with pytest.raises(MissingText, match=r"'q1', result 2 \(doc_id 'd2'\) has no text"):
             self.dataset.to_groups({"q1": [Retrieved("d1"), Retrieved("d2")]})

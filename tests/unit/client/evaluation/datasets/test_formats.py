@@ -224,23 +224,6 @@ def test_grades_that_are_none_are_refused_with_their_place(tmp_path, grades):
         Dataset.load(tmp_path / "set.jsonl")
 
 
-def test_a_path_that_is_not_there_is_no_folder_of_beir(tmp_path):
-    with pytest.raises(FileError, match="nothing: there is no such file or folder"):
-        Dataset.load(tmp_path / "nothing")
-
-
-def test_a_data_set_in_lines_is_told_what_reads_it(tmp_path):
-    (tmp_path / "a.json").write_text('{"query": "a"}\n{"query": "b"}\n')
-    with pytest.raises(FileError, match=r"JSON lines, .*`judged convert` writes JSON from other"):
-        Dataset.load(tmp_path / "a.json")
-
-
-def test_a_blank_line_of_a_table_takes_no_number(tmp_path):
-    (tmp_path / "a.csv").write_text("query,expected_answers\nt,a\n\nu,b\n")
-    dataset = Dataset.from_csv(tmp_path / "a.csv")
-    assert [query.query_id for query in dataset.queries] == ["q1", "q2"]
-
-
 def test_spans_have_the_names_of_other_golden_sets_and_results_their_texts_in_metadata(tmp_path):
     span = {"filename": "a.md", "start_char_offset": 3, "end_char_offset": 9}
     (tmp_path / "a.json").write_text(
@@ -288,23 +271,6 @@ def test_a_grade_of_beir_that_is_no_number_has_its_line(tmp_path, grade: str):
         Dataset.load(tmp_path)
 
 
-def test_rows_of_other_libraries_are_a_data_set():
-    numpy = pytest.importorskip("numpy")
-    rows = [{"query": "a", "expected_answers": numpy.array(["x", "y"]), "level": numpy.int64(3)}]
-    (query,) = Dataset.from_rows(rows).queries
-    assert (query.query_id, query.text, list(query.expected_answers)) == ("q1", "a", ["x", "y"])
-    assert query.metadata == {"level": "3"}
-
-
-def test_empty_cells_of_rows_are_left_out():
-    row = {"query": "a", "expected_answers": "x", "topic": "t"}
-    nothing = float("nan")
-    bare = {"query_id": nothing, "query": "b", "expected_answers": nothing, "topic": nothing}
-    first, second = Dataset.from_rows([row, {**bare, "expected_doc_ids": "d1"}]).queries
-    assert (first.expected_answers, first.metadata) == (["x"], {"topic": "t"})
-    assert second == Query("q2", "b", [], ["d1"], metadata={})
-
-
 def test_a_frame_with_empty_cells_is_a_data_set():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
@@ -334,12 +300,6 @@ def test_faults_of_tables_have_their_lines(tmp_path, text, problem):
     with pytest.raises(FileError) as caught:
         Dataset.from_csv(tmp_path / "a.csv")
     assert problem in str(caught.value)
-
-
-def test_an_id_that_trec_can_not_hold_is_refused(tmp_path):
-    dataset = Dataset([Query("q 1", "x", (), ["d"])])
-    with pytest.raises(FileError, match="can't hold the id 'q 1'"):
-        dataset.save(tmp_path / "a.qrels")
 
 
 def test_validation_finds_everything_at_once(tmp_path):

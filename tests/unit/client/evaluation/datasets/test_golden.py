@@ -68,12 +68,6 @@ def test_says_where_a_data_set_is_wrong(dataset, fields, words):
         dataset(**fields)
 
 
-def test_results_have_spans(results):
-    assert results(doc_id="d", span=SPAN)["q1"] == [Retrieved("d", span=Span("a.py", 3, 9))]
-    with pytest.raises(FileError, match=r"results\[0\].span has no 'file'"):
-        results(span={"start": 1, "end": 2})
-
-
 FOUND = {"q1": [Retrieved("d", text="found", span=Span("a.py", 0, 6))]}
 
 
@@ -94,10 +88,6 @@ class TestToGroups:
     def test_ids_come_before_spans(self, dataset):
         (group,) = dataset(expected_spans=[SPAN], expected_doc_ids=["d"]).to_groups(FOUND)
         assert (group.spans, group.relevant_document_ids) == (None, ["d"])
-
-    def test_negatives_ride_along(self, dataset):
-        (group,) = dataset(expected_answers=["a"], negative_answers=["n"]).to_groups(FOUND)
-        assert group.negatives == ("n",)
 
     def test_a_result_without_a_span_is_named(self, dataset):
         with pytest.raises(MissingText, match="query 'q1', result 1 has no span"):

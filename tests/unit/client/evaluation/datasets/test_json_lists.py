@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged._files import parse_json
-from judged.evaluation import FileError
 from judged.evaluation.datasets.joined_files import ReadWhole, read_lists
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -55,11 +54,6 @@ def test_what_is_no_object_of_lists_is_to_be_read_whole(tmp_path, raw, block):
     path.write_bytes(raw)
     with pytest.raises(ReadWhole):
         list(read_lists(path, block))
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileError, match="no such file"):
-        list(read_lists(tmp_path / "a.json"))
 
 
 @given(st.text('[]{},:"\\ud80adefA1-.e+ \n\ttrunlsN', max_size=30))
