@@ -478,10 +478,10 @@ class Record:
             value = self.fields.get(name)
             if value is not None:
                 made[name] = read(self, name, value)
-            elif needed and not none:
-                raise self.missing((name,))
-            elif needed:
+            elif none and (needed or name in self.fields):
                 made[name] = None
+            elif needed:
+                raise self.missing((name,))
         return kind(**made)
 
     def refuse_unknown(self, known: Collection[str]) -> None:
@@ -515,9 +515,9 @@ def _reader(declared: Any) -> _Read:  # noqa: ANN401 - any type of a field
     """Return what reads a value of a type."""
     inner = [each for each in get_args(declared) if each is not NoneType]
     origin = get_origin(declared)
-    if origin in (Mapping, Sequence):
-        each = _reader(inner[-1])
-        return partial(_read_object if origin is Mapping else _read_list, each)
+    if origin in (Mapping, Sequence, tuple):
+        each = _reader(inner[0] if origin is tuple else inner[-1])
+        return partial(_read_object if origin is Mapping else _read_list, each, origin)
     if inner:
         return partial(_read_union, inner)
     if is_dataclass(declared):
@@ -529,14 +529,15 @@ def _reader(declared: Any) -> _Read:  # noqa: ANN401 - any type of a field
     return lambda record, name, value: record.made(_KINDS[declared], name, value)
 
 
-def _read_object(each: _Read, record: Record, name: str, value: object) -> dict[str, Any]:
+def _read_object(each: _Read, _: type, record: Record, name: str, value: object) -> dict[str, Any]:
     found = record.inner(value, name)
     return {key: each(found, key, item) for key, item in found.fields.items()}
 
 
-def _read_list(each: _Read, record: Record, name: str, value: object) -> list[Any]:
+def _read_list(each: _Read, kind: type, record: Record, name: str, value: object) -> Sequence[Any]:
     items = record.made(_LIST, name, value)
-    return [each(record, f"{name}[{at}]", item) for at, item in enumerate(items)]
+    made = [each(record, f"{name}[{at}]", item) for at, item in enumerate(items)]
+    return tuple(made) if kind is tuple else made
 
 
 def _read_union(kinds: Sequence[Any], record: Record, name: str, value: object) -> object:
@@ -558,7 +559,7 @@ def _read_choice(choices: Any, record: Record, name: str, value: object) -> Any:
 
 def _read_flags(choices: Any, record: Record, name: str, value: object) -> Any:  # noqa: ANN401 - the same
     flags = choices(0)
-    for flag in _read_list(partial(_read_choice, choices), record, name, value):
+    for flag in _read_list(partial(_read_choice, choices), list, record, name, value):
         flags |= flag
     return flags
 

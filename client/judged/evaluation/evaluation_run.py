@@ -25,7 +25,7 @@ from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.labels import own_metrics
 from judged.evaluation.local_judge import LocalJudge, as_local
 from judged.evaluation.progress import OnProgress, stage
-from judged.evaluation.query_results import query_results
+from judged.evaluation.query_result import QueryResult
 from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge, of_groups
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.resuming import EvaluationLog, group_key
@@ -301,19 +301,20 @@ class EvaluationRun:
 
     def result(self, evaluation: Evaluation) -> EvaluationResult:
         """Return the result, given the evaluation of the groups."""
-        retrieval = self._retrieval
-        usage = evaluation.usage
+        found, usage = self._retrieval, evaluation.usage
         if usage is not None:  # two runs over the same data have the same result
             usage = replace(usage, latency_s=0.0)
+        places = {group.query_id: place for place, group in enumerate(self.groups)}
+        queries = []
+        for query in self._dataset.queries:
+            name = query.query_id
+            place = places.get(name)
+            group = None if place is None else self.groups[place]
+            of = (query, group, place or 0, found.results.get(name, ()), evaluation.verdicts)
+            queries.append(QueryResult.of(*of, found.failures.get(name)))
         return EvaluationResult(
             table=evaluation.table,
-            queries=query_results(
-                self._dataset.queries,
-                self.groups,
-                retrieval.results,
-                evaluation.verdicts,
-                retrieval.failures,
-            ),
+            queries=queries,
             judge=evaluation.judge,
             negatives=evaluation.negatives,
             usage=usage,

@@ -1,33 +1,38 @@
 """The result of an evaluation: every query with what was retrieved, and the metrics over all.
 
-`result_document` has the JSON document that it is written as; docs/evaluator.md describes it.
+docs/evaluator.md says what each field of its JSON document means. Fields are only ever added under
+one version.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from judged._files import Record, read_object
 from judged._views import View, aligned, html_table, plain
 from judged._writing import replace_text, replacing_text
 from judged.evaluation.datasets.cells import safe_cell
 from judged.evaluation.datasets.tables import import_needed, write_table
 from judged.evaluation.query_result import QueryResult
-from judged.evaluation.result_document import (
-    read_flat,
-    read_negatives,
-    read_query,
-    read_root,
-    read_table,
-    write_head,
-    write_query,
-)
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
-from judged.values import JudgeIdentity, MetricResult, MetricTable, NegativeReport, Usage
+from judged.values import (
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    MetricSlice,
+    MetricTable,
+    NegativeReport,
+    Usage,
+)
+
+FORMAT = "judged.evaluation"
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,12 +88,13 @@ class EvaluationResult(View):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document that `judged compare`, `--baseline` and `judged report` read."""
-        document = write_head(self.name, self.k, self.table, self.judge, self.warnings)
         usage = None if self.usage is None else self.usage.reported
         told = {"usage": usage, "negatives": self.negatives, "failures": self.failures}
-        document |= {name: plain(value) for name, value in told.items() if value}
-        document["queries"] = [write_query(query) for query in self.queries]
-        return document
+        return {
+            **document_head(self.name, self.k, self.table, self.judge, self.warnings),
+            **{name: plain(value) for name, value in told.items() if value},
+            "queries": [query.to_dict() for query in self.queries],
+        }
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a query: how many results, how many are relevant, and a column a metric.
@@ -115,17 +121,12 @@ class EvaluationResult(View):
 
     def to_result_rows(self) -> list[dict[str, Any]]:
         """Return a row a retrieved document, with its query, rank, relevance and score."""
+        shown = ("rank", "document_id", "text", "relevant", "score", "status", "error")
         return [
             {
                 "query_id": query.query_id,
                 "query": query.query,
-                "rank": result.rank,
-                "document_id": result.document_id,
-                "text": result.text,
-                "relevant": result.relevant,
-                "score": result.score,
-                "status": result.status,
-                "error": result.error,
+                **{name: getattr(result, name) for name in shown},
             }
             for query in self.queries
             for result in query.retrieved
@@ -173,24 +174,69 @@ class EvaluationResult(View):
     @classmethod
     def from_json(cls, path: Path | str) -> EvaluationResult:
         """Return the result that `to_json` wrote to a file. Raises FileError."""
-        root = read_root(path)
-        judge, usage, negatives = (root.record(n) for n in ("judge", "usage", "negatives"))
-        return cls(
-            table=read_table(root),
-            queries=[read_query(record) for record in root.records("queries")],
-            judge=None if judge is None else read_flat(JudgeIdentity, judge),
-            negatives=None if negatives is None else read_negatives(negatives),
-            usage=None if usage is None else read_flat(Usage, usage),
-            warnings=root.texts("warnings"),
-            name=root.optional_text("name") or "",
-            k=None if root.get("k") is None else root.position("k"),
-        )
+        root = read_object(path)
+        if root.get("format") != FORMAT:
+            raise root.error(
+                f'has no "format": "{FORMAT}"; it is not what EvaluationResult.to_json writes'
+            )
+        if (version := root.get("version")) != VERSION:
+            raise root.error(f"has version {version!r}, and this judged reads {VERSION}")
+        return root.read(cls, table=_read_table(root))
 
 
 def _written(text: str, path: Path | str | None) -> str:
     if path is not None:
         replace_text(path, text)
     return text
+
+
+def document_head(
+    name: str,
+    k: int | None,
+    table: MetricTable,
+    judge: JudgeIdentity | None,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """Return what every document begins with."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "k": k,
+        **table.to_dict(),
+        "signature": None if judge is None else judge.signature,
+        "judge": plain(judge),
+        "warnings": list(warnings),
+    }
+
+
+def _read_table(root: Record) -> MetricTable:
+    """Return the metrics of a document, which has them by name and their values by query."""
+    named, per_query = root.record("metrics"), root.record("per_query")
+    if named is None or per_query is None:
+        raise root.error('has no "metrics" and "per_query"')
+    values = [per_query.inner(of, query_id) for query_id, of in per_query.fields.items()]
+    slices = [
+        part.read(MetricSlice, metrics=_read_metrics(metrics))
+        for part in root.records("slices")
+        if (metrics := part.record("metrics")) is not None
+    ]
+    counts = root.record("counts")
+    return MetricTable(
+        _read_metrics(named, values),
+        list(per_query.fields),
+        MetricCounts() if counts is None else counts.read(MetricCounts),
+        slices,
+    )
+
+
+def _read_metrics(named: Record, values: Sequence[Record] = ()) -> list[MetricResult]:
+    found = []
+    for name, metric in named.fields.items():
+        column = [of_query.optional_number(name) for of_query in values]
+        of_queries = [math.nan if value is None else value for value in column]
+        found.append(named.inner(metric, name).read(MetricResult, name=name, per_query=of_queries))
+    return found
 
 
 def _lines_of(document: dict[str, Any]) -> str:

@@ -180,17 +180,6 @@ class CascadeUsage:
         asked = self.stages[0].asked if self.stages else 0
         return asked - sum(stage.settled for stage in self.stages)
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> CascadeUsage:
-        """Return what a document of results holds."""
-        promised = fields.get("guarantee")
-        return cls(
-            tuple(StageUsage(**stage) for stage in fields["stages"]),
-            fields.get("avoided_cost"),
-            None if promised is None else ErrorGuarantee.from_dict(promised),
-            fields.get("counts", ()),
-        )
-
 
 def _added(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
@@ -225,10 +214,6 @@ class Usage:
     cascade: CascadeUsage | None = None
     estimated: int = 0
     left_out: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.cascade, Mapping):  # as documents of results have it
-            set_fields(self, cascade=CascadeUsage.from_dict(self.cascade))
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""

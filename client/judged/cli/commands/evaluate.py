@@ -50,8 +50,8 @@ from judged.cli.tables import (
 from judged.evaluation import Evaluator
 from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
-from judged.evaluation.query_results import query_result
-from judged.evaluation.result_document import write_head, write_query
+from judged.evaluation.query_result import QueryResult
+from judged.evaluation.result import document_head
 from judged.evaluation.warnings import evaluation_warnings
 from judged.values import CorrectedEstimate, Matching, MetricCounts, QueryGroup, VerdictCounts
 from judged.values.intervals import shared_warnings
@@ -172,7 +172,7 @@ class EvaluateCommand(
             if human is not None and labelled is not None:
                 means = corrected_means(server.client, found, human, asked, labelled.inclusion)
         details = (
-            write_query(query_result(query, group, place, ranked, found.verdicts))
+            QueryResult.of(query, group, place, ranked, found.verdicts).to_dict()
             for place, (query, group, ranked) in enumerate(queries.queries())
         )
         out.warn(*evaluation_warnings(found, groups, asked.interval))
@@ -222,7 +222,7 @@ class EvaluateCommand(
                 out.show("", told)
         corrected = {name: asdict(mean) for name, mean in (means or {}).items()}
         return {
-            **write_head("", None, replace(table, query_ids=()), found.judge, out.warnings),
+            **document_head("", None, replace(table, query_ids=()), found.judge, out.warnings),
             "per_query": Items(table.query_values(), named=True),
             **usage_document(found.usage),
             **({} if found.negatives is None else {"negatives": found.negatives.to_dict()}),

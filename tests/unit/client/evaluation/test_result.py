@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
 from judged.evaluation.datasets.cells import plain_cell
 from judged.values import (
+    CascadeUsage,
+    ErrorGuarantee,
     Interval,
+    ItemShares,
     JudgeIdentity,
     MetricCounts,
     MetricResult,
@@ -15,10 +18,15 @@ from judged.values import (
     MetricTable,
     NegativeMatch,
     NegativeReport,
+    StageUsage,
     Usage,
     VerdictCounts,
 )
 
+SHARES = ItemShares("score", (0.0, 1.0), (1.0,), (0.0,))
+CASCADE = CascadeUsage(
+    (StageUsage("exact", 2, 1, None),), None, ErrorGuarantee(0.1, 0.9, 9, 0, 9, 9.0, "s", (SHARES,))
+)
 INTERVAL = Interval(0.1, 0.9, 0.95, 0.2, "percentile|v1", ("few queries",))
 TABLE = MetricTable(
     [
@@ -43,7 +51,7 @@ RESULT = EvaluationResult(
     ],
     JudgeIdentity("exact", "verbatim", 0.5, "exact|v1", "key", "print"),
     NegativeReport(1, 1, [NegativeMatch("q2", 0, 0, "d2", 0.7)], VerdictCounts(ok=1)),
-    Usage(calls=2, cost=None),
+    Usage(calls=2, cost=None, cascade=CASCADE, left_out=("tokens",)),
     ["mind the gap"],
     "bm25",
     2,
@@ -107,7 +115,7 @@ def test_the_summary_has_mean_interval_bounds_judge_and_warnings():
         ({"format": None}, 'has no "format"'),
         ({"version": 2}, "has version 2, and this judged reads 1"),
         ({"metrics": None}, 'has no "metrics"'),
-        ({"judge": {"kind": "exact"}}, "lacks a field of JudgeIdentity"),
+        ({"judge": {"kind": "exact"}}, "judge has no 'profile'"),
         ({"queries": [{"query_id": "q"}]}, "queries[0] has no 'query'"),
     ],
 )
