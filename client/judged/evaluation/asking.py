@@ -24,6 +24,11 @@ class Outcome(Generic[Item]):
     failure: BaseException | None
     seconds: float
 
+    @property
+    def told(self) -> str | None:
+        """The failure in words; None without one."""
+        return None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}"
+
 
 class Asker(Generic[Item]):
     """One asking of many items. To leave the iteration early asks no more of them."""

@@ -11,31 +11,24 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from judged._batching.chunks import against_negatives, distinct_group, most_contexts, packed
 from judged._convert.groups import as_groups
 from judged._convert.judges import Purse
-from judged._inputs import as_metrics, kind_of, need_by_ids, need_kind, need_list, refuse_set
-from judged.client import Client
-from judged.errors import InvalidArgument, WrongType
+from judged._inputs import as_metrics, need_by_ids
+from judged.errors import InvalidArgument
 from judged.evaluation.asking import Asker
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.results import Results, Retrieved
+from judged.evaluation.datasets.results import Results
 from judged.evaluation.labels import own_metrics
-from judged.evaluation.local_judge import LocalJudge, as_local
+from judged.evaluation.local_judge import as_local
 from judged.evaluation.progress import OnProgress, stage
 from judged.evaluation.query_result import QueryResult
 from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge, of_groups
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.resuming import EvaluationLog, group_key
-from judged.evaluation.retriever import (
-    Retrieval,
-    as_retrieved,
-    checked_count,
-    deepest_cutoff,
-    retrieve_all,
-)
+from judged.evaluation.retriever import Retrieval, cutoff_of, read_ranking, retrieve_all
 from judged.evaluation.system import signature_of
 from judged.evaluation.warnings import evaluation_warnings, join_warnings
 from judged.values import (
@@ -83,40 +76,26 @@ class EvaluationRun:
         asking: Asking | None,
         progress: OnProgress | None,
     ) -> None:
-        if not isinstance(dataset, Dataset):
-            rule = f"must be a Dataset, such as Dataset.load(path), not {kind_of(dataset)}"
-            raise WrongType.of_field("dataset", rule)
         if not dataset.queries:
             raise InvalidArgument.of_field("dataset", "holds no queries")
-        if concurrency is not None:
-            checked_count(concurrency, "concurrency")
-        if options is not None:
-            need_kind(options, "options", MetricOptions, "MetricOptions")
-        if progress is not None and not callable(progress):
-            rule = f"must be a function, such as print, not {type(progress).__name__}"
-            raise WrongType.of_field("progress", rule)
+        if concurrency is not None and concurrency < 1:
+            raise InvalidArgument.of_field("concurrency", "must be 1 or more")
         self.metrics = as_metrics(metrics)
         given = options or MetricOptions(interval=IntervalOptions())
         self.options = replace(given, per_query=True)
         self._source, self._dataset, self._name = source, dataset, name
         self._concurrency, self._progress = concurrency, progress
         self._asking = asking
-        self.judge = judge
-        self.local: LocalJudge | None = None
-        if not isinstance(judge, RecordedJudge | Judge | str) and judge is not None:
-            self.local = as_local(judge)
-            if self.local is None:
-                rule = (
-                    "must be a judge's name, a Judge, a function of a Context or an object with a "
-                    "method judge"
-                )
-                raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
-            if _expects_spans(dataset):
-                rule = (
-                    "a function judges texts, and the data set expects spans; name the judge span, "
-                    "or give its queries expected_answers"
-                )
-                raise InvalidArgument.of_field("judge", rule)
+        self.judge: Any = judge
+        self._recorded_judge = isinstance(judge, RecordedJudge)
+        self.local = None if self._recorded_judge else as_local(judge)
+        expects_spans = any(group.spans is not None for group in dataset.to_groups({}))
+        if self.local is not None and expects_spans:
+            rule = (
+                "a function judges texts, and the data set expects spans; name the judge span, "
+                "or give its queries expected_answers"
+            )
+            raise InvalidArgument.of_field("judge", rule)
         # Once: a source file that is edited while this runs doesn't change the function.
         self._identity = None if self.local is None else self.local.identity
         self._k = self._cutoff(k)
@@ -131,24 +110,19 @@ class EvaluationRun:
         self._usage: Usage | None = None
 
     @property
-    def server_judge(self) -> Judge | str | None:
-        """The judge of the server; only where `asks_server`."""
-        return cast("Judge | str | None", self.judge)
-
-    @property
-    def recorded_judge(self) -> RecordedJudge | Judge | str | None:
-        """The judge of the server, or the recorded one; only where `asks_at_once`."""
-        return cast("RecordedJudge | Judge | str | None", self.judge)
-
-    @property
     def asks_server(self) -> bool:
         """Whether a judge of the server is to be asked."""
-        return self.local is None and not isinstance(self.judge, RecordedJudge)
+        return self.local is None and not self._recorded_judge
 
     @property
     def asks_retriever(self) -> bool:
         """Whether a retriever is to be asked, rather than results taken that are there."""
         return not isinstance(self._source, Mapping)
+
+    @property
+    def asks_at_once(self) -> bool:
+        """Whether one call evaluates all groups: nothing is judged here or kept in a file."""
+        return self._recorded_judge or (self.local is None and self._log is None)
 
     def nothing_found(self) -> list[QueryGroup]:
         """Return the first group of every kind, with no results.
@@ -167,22 +141,22 @@ class EvaluationRun:
         return True if kind == "span" else None
 
     def _cutoff(self, k: int | None) -> int | None:
-        if k is not None:
-            return checked_count(k, "k")
-        if isinstance(self._source, Mapping):
-            return None
+        if k is not None and k < 1:
+            raise InvalidArgument.of_field("k", "must be 1 or more")
+        if k is not None or not self.asks_retriever:
+            return k
         if not self.metrics:
             rule = "must name at least one metric, for example ndcg@10"
             raise InvalidArgument.of_field("metrics", rule)
-        deepest = deepest_cutoff(self.metrics)
-        if deepest is None:
-            uncut = next(name for name in self.metrics if deepest_cutoff([name]) is None)
-            rule = (
-                f"name how many documents to ask for, as in k=10 or {uncut}@10: a metric without "
-                f"a cutoff, here {uncut}, sees all of them"
-            )
-            raise InvalidArgument.of_field("k", rule)
-        return deepest
+        cutoffs = {name: cutoff_of(name) for name in self.metrics}
+        for name, cutoff in cutoffs.items():
+            if cutoff is None:
+                rule = (
+                    f"name how many documents to ask for, as in k=10 or {name}@10: a metric "
+                    f"without a cutoff, here {name}, sees all of them"
+                )
+                raise InvalidArgument.of_field("k", rule)
+        return max(filter(None, cutoffs.values()), default=0)
 
     def _about(self) -> dict[str, object]:
         """Return what a file to go on from must be about."""
@@ -198,10 +172,10 @@ class EvaluationRun:
             judge = asdict(judge)
         elif isinstance(judge, RecordedJudge):
             judge = type(judge).__name__
-        given = isinstance(self._source, Mapping)
+        asked = signature_of(self._source) if self.asks_retriever else "results"  # type: ignore[arg-type]
         return {
             "dataset": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
-            "retriever": "results" if given else signature_of(self._source),  # type: ignore[arg-type]
+            "retriever": asked,
             "k": self._k,
             "judge": judge,
         }
@@ -231,12 +205,6 @@ class EvaluationRun:
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
 
     @property
-    def asks_at_once(self) -> bool:
-        """Whether one call evaluates all groups: nothing is judged here or kept in a file."""
-        recorded = isinstance(self.judge, RecordedJudge)
-        return self.local is None and (self._log is None or recorded)
-
-    @property
     def asking(self) -> Asking | None:
         """How the next call asks models: with what is left of the limit on money."""
         usage = self._usage
@@ -257,7 +225,9 @@ class EvaluationRun:
             elif group.n_expected and group.n_retrieved:
                 left.append(place)
         told = stage("judging", self._progress)
-        sizes = {place: _contexts(self._to_judge[place]) for place in left}
+        sizes = {
+            place: (group := self._to_judge[place]).n_expected * group.n_retrieved for place in left
+        }
         done, total = 0, sum(sizes.values())
         judge = self.judge if isinstance(self.judge, Judge | str) else None
         most = 1 if self.local is not None else most_contexts(judge)
@@ -332,52 +302,20 @@ class EvaluationRun:
 
 def _given(results: Mapping[str, object], k: int | None) -> Results:
     """Return results that were given, no more than k of a query."""
-    if isinstance(results, Results):
-        whole = results
-    else:
+    whole = results
+    if not isinstance(whole, Results):
         by_query = need_by_ids(results, "results")
         whole = Results.of(
-            {query_id: _ranking(ranked, query_id) for query_id, ranked in by_query.items()}
+            {name: read_ranking(ranked, f"results[{name!r}]") for name, ranked in by_query.items()}
         )
-    if k is None:
-        return whole
     return replace(whole, by_query={query_id: ranked[:k] for query_id, ranked in whole.items()})
 
 
-def _ranking(ranked: object, query_id: str) -> list[Retrieved]:
-    field = f"results[{query_id!r}]"
-    refuse_set(ranked, field)
-    listed = need_list(ranked, field, "texts or Retrieved")
-    return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
-
-
-def _expects_spans(dataset: Dataset) -> bool:
-    """Say whether spans are what is to be judged, as `Dataset.to_groups` decides."""
-    return not any(query.expected_answers for query in dataset.queries) and any(
-        query.expected_spans and not query.by_id for query in dataset.queries
-    )
-
-
-def _contexts(group: QueryGroup) -> int:
-    return group.n_expected * group.n_retrieved
-
-
-def to_judge(
-    groups: Iterable[QueryGroup], metrics: Sequence[str], options: MetricOptions
-) -> list[QueryGroup]:
+def to_judge(groups: Iterable[QueryGroup], metrics: Sequence[str]) -> list[QueryGroup]:
     """Return what the judge of an evaluation would be asked about."""
-    need_kind(options, "options", MetricOptions, "MetricOptions")
     distinct = [distinct_group(group) for group in as_groups(groups)]
     asked: list[QueryGroup] = []
     if own_metrics(as_metrics(metrics)):
         plain = (replace(group, negatives=()) for group in distinct)
         asked = [group for group in plain if not group.by_id]
     return [*asked, *against_negatives(distinct)]
-
-
-def need_client(client: object, kind: type) -> None:
-    """Raise WrongType for what is no client of a kind."""
-    rule = "an AsyncClient; judged.evaluation has the same functions for a Client"
-    if kind is Client:
-        rule = "a Client; judged.evaluation.aio has the same functions for an AsyncClient"
-    need_kind(client, "client", kind, rule)

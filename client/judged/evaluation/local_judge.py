@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
 
-from judged.values import Context, JudgeIdentity, QueryGroup, Source, Status, VerdictError, Verdicts
+from judged.errors import WrongType
+from judged.values import (
+    Context,
+    Judge,
+    JudgeIdentity,
+    QueryGroup,
+    Source,
+    Status,
+    VerdictError,
+    Verdicts,
+)
 
 JudgeFunction = Callable[[Context], bool | float | None]
 """Says of a context whether it is relevant, or how much from 0 to 1; None abstains."""
@@ -115,11 +125,21 @@ class LocalJudge:
 
 
 def as_local(judge: object) -> LocalJudge | None:
-    """Return the local judge that a function or an object is; None for judges of a server."""
+    """Return the local judge that a function or an object is; None for judges of a server.
+
+    Raises WrongType for what is no judge.
+    """
+    if judge is None or isinstance(judge, Judge | str):
+        return None
     if isinstance(judge, LocalJudge):
         return judge
     given: Any = judge
-    return LocalJudge(given) if callable(judge) or callable(getattr(judge, "judge", None)) else None
+    if callable(judge) or callable(getattr(judge, "judge", None)):
+        return LocalJudge(given)
+    rule = (
+        "must be a judge's name, a Judge, a function of a Context or an object with a method judge"
+    )
+    raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
 
 
 def _name_of(function: JudgeFunction | JudgeObject) -> str:

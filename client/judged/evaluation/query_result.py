@@ -95,6 +95,7 @@ class QueryResult(View):
         written["metadata"] = dict(self.metadata)
         written["retrieved"] = [
             {name: getattr(result, name) for name in RetrievedResult.__slots__}
+            | {"matches": list(result.matches)}
             for result in self.retrieved
         ]
         return written

@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 
 from judged._batching.chunks import ASKING_KINDS, against_negatives, at_ranks, distinct_ranks
 from judged._convert.groups import as_groups
-from judged._inputs import need_kind
 from judged.errors import InvalidArgument
 from judged.evaluation.labels import refuse_families
 from judged.values import (
@@ -53,7 +52,6 @@ class RecordedEvaluation:
         refused.
         """
         refuse_families(metrics)
-        need_kind(options, "options", MetricOptions, "MetricOptions")
         self._given = as_groups(groups)
         if not self._given:
             raise InvalidArgument.of_field("groups", "must hold at least one group")
@@ -96,38 +94,26 @@ class RecordedEvaluation:
     @property
     def rankings(self) -> JudgedRankings:
         """The groups as ComputeMetrics takes them: those with relevant ids matched by id."""
-        rankings: list[JudgedRanking] = []
-        relevant: list[bool] = []
-        status: list[int] = []
-        source: list[int] = []
-        score: list[float] = []
-        max_grade = 0 if self._verdicts is None else self._verdicts.judge.max_grade
+        verdicts = self._verdicts
         # Their rubrics need not show what was expected; all other judges compare with it.
-        asks = self._verdicts is not None and self._verdicts.judge.kind in ASKING_KINDS
-        for index, group in enumerate(self._distinct):
-            if group.by_id:
-                found = group.document_ids or [f"retrieved_{r}" for r in range(group.n_retrieved)]
-                wanted = (group.relevant_document_ids, group.grades)
-                rankings.append(JudgedRanking(group.query_id, 0, group.n_retrieved, found, *wanted))
-                continue
-            if self._verdicts is not None:
-                offsets = self._verdicts.offsets
-                part = slice(offsets[index], offsets[index + 1])
-                relevant += self._verdicts.relevant[part]
-                status += self._verdicts.status[part]
-                source += self._verdicts.source[part]
-                score += self._verdicts.score[part]
-            rankings.append(
-                JudgedRanking(
-                    *(group.query_id, group.n_expected, group.n_retrieved),
-                    open_ended=asks and group.open_ended,
-                )
-            )
-        if not max_grade:
-            return JudgedRankings(rankings, relevant, status, source=source)
+        asks = verdicts is not None and verdicts.judge.kind in ASKING_KINDS
+        rankings = [self._ranking(group, asks=asks) for group in self._distinct]
+        if verdicts is None:
+            return JudgedRankings(rankings, [])
+        grades = {"score": verdicts.score, "max_grade": verdicts.judge.max_grade}
         return JudgedRankings(
-            rankings, relevant, status, score=score, source=source, max_grade=max_grade
+            *(rankings, verdicts.relevant, verdicts.status),
+            source=verdicts.source,
+            **(grades if verdicts.judge.max_grade else {}),  # type: ignore[arg-type]
         )
+
+    def _ranking(self, group: QueryGroup, *, asks: bool) -> JudgedRanking:
+        n = group.n_retrieved
+        if not group.by_id:
+            ended = asks and group.open_ended
+            return JudgedRanking(group.query_id, group.n_expected, n, open_ended=ended)
+        found = group.document_ids or [f"retrieved_{rank}" for rank in range(n)]
+        return JudgedRanking(group.query_id, 0, n, found, group.relevant_document_ids, group.grades)
 
     def evaluation(self, table: MetricTable) -> Evaluation:
         """Return the evaluation, given what ComputeMetrics made of the rankings."""

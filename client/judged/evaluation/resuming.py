@@ -11,20 +11,18 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from judged._files import FileError, Record, parse_json, writing
+from judged._files import FileError, Record, writing
 from judged._transport.call import derived_id
 from judged.evaluation.asking import Outcome
 from judged.evaluation.datasets.query import Query
-from judged.evaluation.datasets.results import Retrieved, read_span
+from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.system import Answer, Question
 from judged.values import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
+from judged.values.verdicts import RARE_COLUMNS
 
-_COLUMNS = (
-    *("relevant", "score", "status", "source", "flags", "agreement", "probability"),
-    "stage",
-)
+_COLUMNS = ("relevant", "score", "status", "source", "flags", *RARE_COLUMNS)
 
 
 class _Log:
@@ -42,11 +40,11 @@ class _Log:
         *lines, rest = raw.split(b"\n")
         for number, line in enumerate(lines, 1):
             if line.strip():
-                self._take(self._record(line, number))
+                self._take(Record.parse(line, self._name, number))
         whole = True
         if rest.strip():
             try:  # it may lack its end alone
-                record = self._record(rest, len(lines) + 1)
+                record = Record.parse(rest, self._name, len(lines) + 1)
             except FileError:
                 if not rest.startswith(b"{"):
                     raise  # no line of ours
@@ -59,9 +57,6 @@ class _Log:
                 self._file.truncate(len(raw) - len(rest))
             elif rest:
                 self._file.write(b"\n")
-
-    def _record(self, line: bytes, number: int) -> Record:
-        return Record(parse_json(line, self._name, number), self._name, number, "")
 
     def _take(self, record: Record) -> None:
         raise NotImplementedError
@@ -125,16 +120,17 @@ class AnswerLog(_Log):
         answer: Answer | None = outcome.result
         if answer is None:
             return
-        line = {
-            "item_id": outcome.item.item_id,
-            "question_sha256": digest(outcome.item),
-            "system": self._system,
-            "answer": answer.text,
-            "contexts": None if answer.contexts is None else list(answer.contexts),
-            "metadata": dict(answer.metadata),
-            "seconds": round(outcome.seconds, 6),
-        }
-        self._write(line)
+        self._write(
+            {
+                "item_id": outcome.item.item_id,
+                "question_sha256": digest(outcome.item),
+                "system": self._system,
+                "answer": answer.text,
+                "contexts": answer.contexts,
+                "metadata": dict(answer.metadata),
+                "seconds": round(outcome.seconds, 6),
+            }
+        )
 
     def scored(self) -> None:
         """Note that all answers have their scores: to score them again is to pay again."""
@@ -191,32 +187,30 @@ class EvaluationLog(_Log):
             self._check(record)
             return
         if record.get("query_id") is not None:
-            found = [_read_retrieved(result) for result in record.records("results")]
+            found = [result.read(Retrieved) for result in record.records("results")]
             self.retrieved[record.text("query_id")] = found
             return
         self._calls += 1
         if (usage := record.record("usage")) is not None:
-            self._add(Usage(**usage.fields))  # type: ignore[arg-type]  # written below
-        judge = record.record("judge")
-        if judge is None:
+            self._add(usage.read(Usage))
+        if (named := record.record("judge")) is None:
             return
-        identity = JudgeIdentity(**judge.fields)  # type: ignore[arg-type]  # written below
-        groups = record.records("groups")
+        judge, groups = named.read(JudgeIdentity), record.records("groups")
         # A call all of whose verdicts failed left none that another judge's could be mixed with.
-        if groups and (other := self._other_judge(identity)) is not None:
+        if groups and (other := self._other_judge(judge)) is not None:
             raise record.error(
-                f"is of the judge {_told(identity, other)}, and the lines before it are of "
-                f"{_told(other, identity)}; name another file, or remove this one to begin anew"
+                f"is of the judge {_told(judge, other)}, and the lines before it are of "
+                f"{_told(other, judge)}; name another file, or remove this one to begin anew"
             )
         for group in groups:
-            columns: dict[str, Any] = {name: group.items(name) for name in _COLUMNS}
-            errors = {
-                int(index): VerdictError(**error)
-                for index, error in ((group.get("errors") or {}).items())  # type: ignore[attr-defined]
-            }
-            n = len(columns["status"])
-            self.verdicts[group.text("group")] = Verdicts(
-                **columns, offsets=[0, n], errors=errors, judge=identity
+            errors = group.inner(group.get("errors") or {}, "errors")
+            self.verdicts[group.text("group")] = group.read(
+                Verdicts,
+                judge=judge,
+                offsets=[0, len(group.items("status"))],
+                errors={
+                    int(i): errors.inner(e, i).read(VerdictError) for i, e in errors.fields.items()
+                },
             )
 
     def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
@@ -296,16 +290,6 @@ def _told(judge: JudgeIdentity, other: JudgeIdentity) -> str:
     if judge.signature != other.signature:
         return judge.signature
     return f"{judge.signature} (fingerprint {judge.fingerprint[:8]})"
-
-
-def _read_retrieved(record: Record) -> Retrieved:
-    span = record.record("span")
-    return Retrieved(
-        record.optional_text("doc_id"),
-        record.optional_number("score"),
-        record.optional_text("text"),
-        None if span is None else read_span(span),
-    )
 
 
 def digest(question: Question) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from numbers import Integral
 from typing import Any, Protocol
 
 from judged._inputs import need_list, refuse_set
@@ -135,6 +134,13 @@ def as_retrieved(value: object, field: str) -> Retrieved:
         raise type(error).of_field(f"{field}.{error.field}", rule) from None
 
 
+def read_ranking(ranked: object, field: str) -> list[Retrieved]:
+    """Return the results of a query. Raises WrongType for what is none; `field` names its place."""
+    refuse_set(ranked, field)
+    listed = need_list(ranked, field, "texts or Retrieved(doc_id, score, text)")
+    return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
+
+
 CONCURRENCY = 4
 """Queries that a coroutine function is asked at once, as systems are."""
 
@@ -181,9 +187,7 @@ class Retrieval:
             raise WrongType.of_field(field, rule)
         if isinstance(ranked, Iterator):
             ranked = list(islice(ranked, self.k + 1))
-        refuse_set(ranked, field)
-        listed = need_list(ranked, field, "texts or Retrieved(doc_id, score, text)")
-        return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
+        return read_ranking(ranked, field)
 
     def fail(self, query: Query, error: Exception) -> None:
         """Note the failure of a query."""
@@ -207,11 +211,10 @@ class Retrieval:
             )
         told += self._too_few()
         for name in metrics:
-            cutoff = _CUTOFF.search(name)
-            if cutoff is not None and int(cutoff[1]) > self.k:
+            if (cutoff := cutoff_of(name) or 0) > self.k:
                 told.append(
                     f"{name} is deeper than k = {self.k}, and nothing below rank {self.k} was "
-                    f"asked for; evaluate with k={cutoff[1]} or name a metric @{self.k}"
+                    f"asked for; evaluate with k={cutoff} or name a metric @{self.k}"
                 )
         return told
 
@@ -232,20 +235,10 @@ class Retrieval:
         )
 
 
-def deepest_cutoff(metrics: Sequence[str]) -> int | None:
-    """Return the largest cutoff of metrics, as in ndcg@10; None where one has no cutoff."""
-    cutoffs = [_CUTOFF.search(name) for name in metrics]
-    found = [int(cutoff[1]) for cutoff in cutoffs if cutoff is not None]
-    return max(found) if found and len(found) == len(cutoffs) else None
-
-
-def checked_count(count: object, field: str) -> int:
-    """Return a number of documents or queries. Raises WrongType and InvalidArgument."""
-    if isinstance(count, bool) or not isinstance(count, Integral):
-        raise WrongType.of_field(field, f"must be a whole number, not {type(count).__name__}")
-    if count < 1:
-        raise InvalidArgument.of_field(field, "must be 1 or more")
-    return int(count)
+def cutoff_of(metric: str) -> int | None:
+    """Return the cutoff of a metric, 10 of ndcg@10; None without one."""
+    found = _CUTOFF.search(metric)
+    return None if found is None else int(found[1])
 
 
 def retrieve_all(
@@ -265,7 +258,7 @@ def retrieve_all(
     once, by default one on this thread, of a coroutine function four. Once the `asker` is stopped,
     no more queries are asked, and what is under way is let go.
     """
-    function, found = function_of(retriever), Retrieval(checked_count(k, "k"), kept=kept)
+    function, found = function_of(retriever), Retrieval(k, kept=kept)
     asker, known = asker or Asker(), known or {}
     for query in queries:
         if query.query_id in known:

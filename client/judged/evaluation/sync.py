@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from judged._batching.chunks import fill_expected
 from judged._batching.evaluate_stream import Progress, Record
+from judged._convert.judges import Purse
 from judged._inputs import as_metrics
 from judged._transport.primitives import on_thread
 from judged.client import Client
@@ -23,11 +25,24 @@ from judged.evaluation.answers.ranking import (
     CandidateAnswer,
     ComparedAnswers,
 )
-from judged.evaluation.answers.score_panel import Combine, Panel, PanelScores
-from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, Similarities
+from judged.evaluation.answers.score_panel import (
+    Combine,
+    PanelScores,
+    check_panel,
+    combined,
+    replace_model,
+    shifted,
+)
+from judged.evaluation.answers.similarity import (
+    METRIC,
+    AnswerSimilarity,
+    known_values,
+    similarity_groups,
+    similarity_of,
+)
 from judged.evaluation.circular_judging import check_circular, models_of
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.evaluation_run import EvaluationRun, Piece, need_client, to_judge
+from judged.evaluation.evaluation_run import EvaluationRun, Piece, to_judge
 from judged.evaluation.labels import own_metrics
 from judged.evaluation.local_judge import JudgeFunction, LocalJudge
 from judged.evaluation.progress import OnProgress, stage
@@ -60,7 +75,6 @@ class Evaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: Client) -> None:
-        need_client(client, Client)
         self._client = client
 
     def evaluate(
@@ -119,11 +133,11 @@ class Evaluator:
             models = models_of(source, system_models)
             if models and run.asks_server:
                 info = self._client.server_info()
-                check_circular(info, run.server_judge, models, strict=strict)
+                check_circular(info, run.judge, models, strict=strict)
             on_thread(run.retrieve)
             if run.asks_at_once:
                 evaluation = self.evaluate_groups(
-                    *(run.groups, run.metrics, run.recorded_judge, run.options),
+                    *(run.groups, run.metrics, run.judge, run.options),
                     asking=asking,
                     timeout=timeout,
                     progress=stage("judging", progress),
@@ -173,7 +187,6 @@ class Evaluator:
         groups: Iterable[QueryGroup],
         metrics: Sequence[str],
         judge: Judge | str | None = None,
-        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
         asking: Asking | None = None,
         *,
         timeout: float = 120.0,
@@ -182,7 +195,7 @@ class Evaluator:
 
         Groups that are matched by id, and metrics that bring judges of their own, take nothing.
         """
-        judged = to_judge(groups, metrics, options)
+        judged = to_judge(groups, metrics)
         if not judged:
             return CostEstimate()
         return self._client.estimate(judged, judge, asking=asking, timeout=timeout)
@@ -201,7 +214,7 @@ class Evaluator:
             self._measured(nothing, run.metrics, timeout)
         if run.asks_server:
             self._client.evaluate(
-                *(groups, run.metrics, run.server_judge, run.options),
+                *(groups, run.metrics, run.judge, run.options),
                 asking=asking,
                 timeout=timeout,
             )
@@ -210,7 +223,7 @@ class Evaluator:
         """Give groups without expected texts a blank one, where the judge needs none."""
         if run.asks_server and any(not g.expected and g.open_ended for g in run.groups):
             probe = [QueryGroup(retrieved=["text"])]
-            if (self._client.estimate(probe, run.server_judge)).contexts:
+            if (self._client.estimate(probe, run.judge)).contexts:
                 run.groups = [fill_expected(group) for group in run.groups]
 
     def _judged(self, run: EvaluationRun, piece: Piece, timeout: float) -> Verdicts:
@@ -218,7 +231,7 @@ class Evaluator:
             return on_thread(partial(run.local.judge, piece.groups))
         return self._client.judge(
             piece.groups,
-            run.server_judge,
+            run.judge,
             asking=run.asking,
             request_id=piece.request_id,
             timeout=timeout,
@@ -273,7 +286,6 @@ def evaluate_answers(
     belongs to other questions or can't be written, and what `Client.score_answers` raises: before
     the first question where the server can tell then, as of an unknown rubric or model.
     """
-    need_client(client, Client)
     run = AnswerRun(items, system, rubrics, resume, concurrency, progress)
     info = client.server_info()
     client.estimate_scores(run.first_items, run.rubrics, asking=asking)
@@ -313,7 +325,6 @@ def compare_answers(
     compares its own answers. Raises as `Client.score_answers` and `Client.rank_systems` do, and
     InvalidArgument where nothing has an outcome.
     """
-    need_client(client, Client)
     pairs = answers if isinstance(answers, AnswerPairs) else AnswerPairs(answers)
     scores: ScoredAnswers | None = None
     if pairs.items:
@@ -350,18 +361,19 @@ def score_by_panel(
     Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
     `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
     """
-    need_client(client, Client)
-    panel = Panel(items, rubrics, models, combine, asking, progress)
-    for member in panel.members():
-        scores = client.score_answers(
-            *(panel.items, member.rubrics),
+    names, asked, how = check_panel(models, rubrics, combine)
+    given, purse = list(items), Purse(asking)
+    members: dict[str, ScoredAnswers] = {}
+    for done, name in enumerate(names):
+        members[name] = client.score_answers(
+            *(given, [replace_model(rubric, name) for rubric in asked]),
             include_replies=include_replies,
-            asking=member.asking,
+            asking=purse.rest(len(names) - done),
             timeout=timeout,
-            progress=member.progress,
+            progress=shifted(progress, done, len(names)),
         )
-        panel.take(member, scores)
-    return panel.scores()
+        purse.took(members[name].usage)
+    return PanelScores(combined(members, how), members)
 
 
 def answer_similarity(
@@ -378,13 +390,12 @@ def answer_similarity(
     Raises InvalidArgument for an item without references, for another number of `negatives`, and
     where a comparison failed; else as `Client.judge` and `Client.compute_metrics` do.
     """
-    need_client(client, Client)
-    similarities = Similarities(items, negatives)
-    similarities.take(client.judge(similarities.groups, judge, timeout=timeout))
-    table = client.compute_metrics(
-        [METRIC],
-        similarities.values,
-        MetricOptions(per_query=True, interval=interval),
-        timeout=timeout,
+    verdicts = client.judge(similarity_groups(items, negatives), judge, timeout=timeout)
+    found = similarity_of(items, verdicts)
+    options = MetricOptions(per_query=True, interval=interval)
+    values = known_values(found.metric.per_query)
+    [mean] = client.compute_metrics([METRIC], values, options, timeout=timeout)
+    metric = replace(
+        found.metric, mean=mean.mean if mean.n else None, n=mean.n, interval=mean.interval
     )
-    return similarities.whole(table)
+    return replace(found, metric=metric)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AnswerItem, AsyncClient, Client, InvalidArgument, TextItem
+from judged import AnswerItem, AsyncClient, Client, InvalidArgument
 from judged import evaluation as plain
-from judged.evaluation import CandidateAnswer, Dataset, Query, Question, aio
+from judged.evaluation import Dataset, Query, Question, aio
 
 from tests.integration.llm_config import fake_llm_config
 from tests.integration.server_process import ServerProcess, running_server
@@ -184,20 +184,3 @@ def test_a_retriever_that_hangs_does_not_keep_python_from_exiting(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "left True\n", "")
-
-
-@pytest.mark.parametrize("function", aio.__all__)
-async def test_a_client_of_the_other_kind_is_refused_with_the_next_step(
-    client: Client, function: str
-):
-    given = {
-        "answer_similarity": ([TextItem("a", ["b"])],),
-        "compare_answers": ([CandidateAnswer("q", s, "q", s) for s in "ab"],),
-        "evaluate_answers": (QUESTIONS, str, ["helpfulness"]),
-        "score_by_panel": ([AnswerItem("a", "q", "b")], ["helpfulness"], list(MODELS)),
-    }[function]
-    with pytest.raises(TypeError, match=r"client: must be an AsyncClient; judged\.evaluation has"):
-        await getattr(aio, function)(*given, client=client)
-    async with AsyncClient(client.target) as connected:
-        with pytest.raises(TypeError, match=r"client: must be a Client; judged\.evaluation\.aio"):
-            getattr(plain, function)(*given, client=connected)

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from judged import (
@@ -204,35 +203,6 @@ def test_going_on_and_replaying_give_the_same_numbers(
     assert len(provider.asked) == before
     [mean] = {json.loads(done.stdout)["metrics"]["ndcg@3"]["mean"] for done in (asked, replayed)}
     assert mean == pytest.approx(whole.table["ndcg@3"].mean)
-
-
-class TestCommand:
-    LINES = (
-        {"query_id": "7", "doc_id": "a", "query": "q", "retrieved_text": "3 a"},
-        {"query_id": "7", "doc_id": "b", "query": "q", "retrieved_text": "failing"},
-        {"query_id": "8", "doc_id": "a", "query": "r", "retrieved_text": "1 c"},
-    )
-
-    def judge(self, folder: Path, server: ServerProcess, *more: str, lines: Any = LINES):
-        (folder / "pool.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return run_in(folder, "judge", "pool.jsonl", "--target", server.address, *more)
-
-    def test_a_pool_without_expected_texts_becomes_a_judgment_list(
-        self, tmp_path: Path, grading_server: ServerProcess
-    ):
-        graded = ("--judge", "llm", "--param", "rubric=graded_relevance")
-        done = self.judge(tmp_path, grading_server, *graded, "--output", "pool.qrels")
-        assert (tmp_path / "pool.qrels").read_text() == "7 0 a 3\n8 0 a 1\n"
-        assert "1 line without a verdict left out of pool.qrels" in done.stderr
-        (tmp_path / "x.run").write_text("7 Q0 b 1 2 x\n7 Q0 a 2 1 x\n8 Q0 a 1 1 x\n")
-        found = run_in(
-            tmp_path, "metrics", "--qrels", "pool.qrels", "--run", "x.run", "-m", "ndcg@10"
-        )
-        assert "0.8155" in found.stdout, found.stderr
-        for output in ("-", "judged.jsonl"):
-            done = self.judge(tmp_path, grading_server, *graded, "--output", output)
-            text = done.stdout if output == "-" else (tmp_path / output).read_text()
-            assert [json.loads(line)["score"] for line in text.splitlines()][::2] == [1, 1 / 3]
 
 
 def test_human_labels_are_yes_or_no_and_correct_no_grades(client: Client):

@@ -121,18 +121,6 @@ def test_a_call_of_another_judge_that_left_no_verdict_changes_nothing(
     assert again.to_json() == whole.to_json()
 
 
-def test_judges_whose_signatures_are_alike_are_told_apart(
-    evaluate: Evaluate, server_address: str, tmp_path: Path
-):
-    file = tmp_path / "run.resume"
-    evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
-    cut(file)
-    changed = re.sub(rb'"fingerprint": "\w+"', b'"fingerprint": "0123456789"', file.read_bytes())
-    file.write_bytes(changed)
-    with pytest.raises(FileError, match=r"fingerprint 01234567\), and now .*\(fingerprint \w{8}\)"):
-        evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
-
-
 def test_a_function_whose_file_is_edited_while_it_judges_stays_the_same_judge(
     evaluate: Evaluate, server_address: str, tmp_path: Path
 ):

@@ -92,24 +92,8 @@ class TestProblems:
                 ),
             ),
             (
-                (*JUDGE, "--trace-texts", "hash"),
-                "--trace-texts: is for a --trace that is written; leave it out",
-            ),
-            (
-                (*JUDGE, "--trace-judge", "exact", "--trace", "t.jsonl"),
-                "--trace-judge: is for --judge none with --trace; leave it out",
-            ),
-            (
                 (*JUDGE, "--judge", "none", "--trace", "x.jsonl", "--profile", "p"),
                 "--profile: is for a judge, and --judge none runs none; leave it out",
-            ),
-            (
-                (*EVALUATE, "--judge", "none", "--trace", "x.jsonl", "--member", "exact"),
-                "--member: is for a judge, and --judge none runs none; leave it out",
-            ),
-            (
-                (*EVALUATE, "--judge", "none", "--trace", "x.jsonl", "--stage", "exact"),
-                "--stage: is for a judge, and --judge none runs none; leave it out",
             ),
             (
                 (*EVALUATE, "--judge", "none", "--trace", "x.jsonl", "--calibration", "c.json"),
@@ -118,13 +102,6 @@ class TestProblems:
             (
                 (*JUDGE, "--trace", "no/t.jsonl"),
                 "--trace no/t.jsonl: there is no folder no; create it first",
-            ),
-            (
-                (*SCORE, "--judge", "exact"),
-                (
-                    "--judge exact: answers are scored by language models, see --judge-model; "
-                    "only --judge none is there"
-                ),
             ),
         ],
     )

@@ -151,7 +151,7 @@ class EvaluateCommand(
                 tell_circular(out, queries.system_models, judging_models(server.info, spec))
                 asking = self.how_asked()
                 if self.estimate:
-                    would = evaluator.estimate(groups, self.metric, spec, asked, asking)
+                    would = evaluator.estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)
 
                 def record(groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from judged._batching.scoring import as_rubrics, summarise
 from judged._convert.scores import check_item
-from judged._inputs import need_kind
+from judged._inputs import need_each
 from judged._views import View, named_mean
 from judged.errors import FailedPrecondition, InvalidArgument, WrongType
 from judged.evaluation.asking import Asker, Outcome
@@ -44,6 +44,7 @@ from judged.values import (
 from judged.values.scores import summary_of
 
 _PLACEHOLDER = "an answer that is not there yet"
+_QUESTION = "Question(item_id, query, references, contexts)"
 Progress = Callable[[int, int], object]
 
 
@@ -137,17 +138,15 @@ class AnswerRun:
         concurrency: int,
         progress: Progress | None,
     ) -> None:
-        if isinstance(items, Question | str) or not isinstance(items, Iterable):
-            need_kind(items, "items", list, "a list of questions")
         if not callable(system):
             raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
-        self._questions, self.rubrics = list(items), as_rubrics(rubrics)
+        self._questions = need_each(items, "items", (Question,), _QUESTION)
+        self.rubrics = as_rubrics(rubrics)
         _check_questions(self._questions, self.rubrics, concurrency)
         self._system, self._resume = system, resume
         self._asker: Asker[Question] = Asker()
         self._concurrency = concurrency
         self._progress, self._done = progress, 0
-        self._total = len(self._questions) * (1 + len(self.rubrics))
         self._log: AnswerLog | None = None
         self._resumed: set[str] = set()
         self._outcomes: dict[str, Outcome[Question]] = {}
@@ -171,25 +170,24 @@ class AnswerRun:
 
     def ask(self) -> None:
         """Ask the system; may take long. What an earlier run kept is not asked again."""
-        log = None
         if self._resume is not None:
-            log = AnswerLog(self._resume, self._questions, signature_of(self._system))
-        with nullcontext() if log is None else closing(log):
+            self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
+        with nullcontext() if self._log is None else closing(self._log) as log:
+            known = {} if log is None else log.known
             for question in self._questions:
-                if log is not None and question.item_id in log.known:
-                    answer, seconds = log.known[question.item_id]
+                if question.item_id in known:
+                    answer, seconds = known[question.item_id]
                     self._outcomes[question.item_id] = Outcome(question, answer, None, seconds)
-            self._log, self._resumed = log, set(self._outcomes)
+            self._resumed = set(self._outcomes)
             self._count(len(self._resumed))
             waiting = [q for q in self._questions if q.item_id not in self._resumed]
-            for outcome in self._asked(waiting, log):
+            for outcome in self._asked(waiting):
                 self._outcomes[outcome.item.item_id] = outcome
                 self._count(1 if outcome.failure is None else 1 + len(self.rubrics))
 
-    def _asked(
-        self, questions: Sequence[Question], log: AnswerLog | None
-    ) -> Iterator[Outcome[Question]]:
+    def _asked(self, questions: Sequence[Question]) -> Iterator[Outcome[Question]]:
         """Yield the outcome of each question, written down, those before a break too."""
+        log = self._log
         ask, awaited = answer_of(self._system), is_async(self._system)
         outcomes = self._asker.outcomes(ask, questions, self._concurrency, awaited=awaited)
         try:
@@ -212,8 +210,11 @@ class AnswerRun:
     @property
     def answered(self) -> list[AnswerItem]:
         """What is to be scored."""
-        told = [self._outcomes[question.item_id] for question in self._questions]
-        return [_as_item(outcome) for outcome in told if outcome.failure is None]
+        return [_as_item(each) for each in self._told if each.failure is None]
+
+    @property
+    def _told(self) -> list[Outcome[Question]]:
+        return [self._outcomes[question.item_id] for question in self._questions]
 
     @property
     def request_id(self) -> str:
@@ -230,13 +231,21 @@ class AnswerRun:
 
     def evaluation(self) -> AnswerEvaluation:
         """Return the whole."""
-        scores = {(score.item_id, score.rubric): score for score in self._found}
-        told = [self._outcomes[question.item_id] for question in self._questions]
-        results = [
-            _result(outcome, self.rubrics, scores, outcome.item.item_id in self._resumed)
-            for outcome in told
+        scores: dict[str, dict[str, AnswerScore]] = {}
+        for score in self._found:
+            scores.setdefault(score.item_id, {})[score.rubric] = score
+        items = [
+            AnsweredQuestion(
+                outcome.item,
+                outcome.result,
+                outcome.told,
+                outcome.seconds,
+                scores.get(outcome.item.item_id, {}),
+                outcome.item.item_id in self._resumed,
+            )
+            for outcome in self._told
         ]
-        return AnswerEvaluation(results, self._found.rubrics, self._found.usage)
+        return AnswerEvaluation(items, self._found.rubrics, self._found.usage)
 
     def count_score(self, *_: int) -> None:
         """Count a score, for `progress`."""
@@ -245,7 +254,7 @@ class AnswerRun:
     def _count(self, n: int) -> None:
         if n and self._progress is not None:
             self._done += n
-            self._progress(self._done, self._total)
+            self._progress(self._done, len(self._questions) * (1 + len(self.rubrics)))
 
 
 def _as_item(outcome: Outcome[Question]) -> AnswerItem:
@@ -254,25 +263,7 @@ def _as_item(outcome: Outcome[Question]) -> AnswerItem:
     return AnswerItem(question.item_id, question.query, answer.text, question.references, contexts)
 
 
-def _result(
-    outcome: Outcome[Question],
-    rubrics: Sequence[Rubric],
-    scores: Mapping[tuple[str, str], AnswerScore],
-    resumed: bool,
-) -> AnsweredQuestion:
-    failure, item_id = outcome.failure, outcome.item.item_id
-    pairs = [(item_id, rubric.id) for rubric in rubrics]
-    return AnsweredQuestion(
-        outcome.item,
-        outcome.result,
-        None if failure is None else f"{type(failure).__name__}: {failure}",
-        outcome.seconds,
-        {pair[1]: scores[pair] for pair in pairs if pair in scores},
-        resumed,
-    )
-
-
-def _check_questions(questions: Sequence[object], rubrics: Sequence[Rubric], most: int) -> None:
+def _check_questions(questions: Sequence[Question], rubrics: Sequence[Rubric], most: int) -> None:
     """Raise InvalidArgument for questions that can't be asked or scored, ValueError for `most`."""
     if not questions:
         raise InvalidArgument.of_field("items", "must hold at least one question")
@@ -282,12 +273,6 @@ def _check_questions(questions: Sequence[object], rubrics: Sequence[Rubric], mos
         raise ValueError("concurrency must be 1 or more")
     places: dict[str, int] = {}
     for i, question in enumerate(questions):
-        if not isinstance(question, Question):
-            raise InvalidArgument.of_field(
-                f"items[{i}]",
-                f"must be a judged.evaluation.Question, not {type(question).__name__}; "
-                "write Question(item_id, query, references, contexts)",
-            )
         if not question.item_id:
             raise InvalidArgument.of_field(f"items[{i}].item_id", "must not be empty")
         check_item(_unanswered(question), f"items[{i}]")

@@ -7,20 +7,17 @@ panel's score is follows the rules of the judge `panel`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, median
 from typing import Any
 
 from judged._batching.scoring import summarise
-from judged._convert.judges import Purse
-from judged._inputs import need_each, need_ids
+from judged._inputs import need_ids
 from judged.errors import InvalidArgument
 from judged.values import (
-    AnswerItem,
     AnswerScore,
-    Asking,
     JudgeIdentity,
     Rubric,
     ScoredAnswers,
@@ -58,69 +55,28 @@ class PanelScores:
     members: dict[str, ScoredAnswers]
 
 
-@dataclass(frozen=True, slots=True)
-class PanelMember:
-    """What one model is asked: the rubrics, with its part of what all may cost."""
-
-    model: str
-    rubrics: Sequence[Rubric]
-    asking: Asking | None
-    progress: Callable[[int, int], object] | None
-
-
-class Panel:
-    """The members of a panel, and what they said. Raises as `score_by_panel` does."""
-
-    def __init__(
-        self,
-        items: Iterable[AnswerItem],
-        rubrics: Iterable[Rubric | str],
-        models: Sequence[str],
-        combine: Combine | str,
-        asking: Asking | None,
-        progress: Callable[[int, int], object] | None,
-    ) -> None:
-        names = [str(name) for name in need_ids(models, "models")]
-        low, high = MEMBERS
-        if not low <= len(names) <= high:
-            rule = f"must name {low} to {high} models, not {len(names)}"
-            raise InvalidArgument.of_field("models", rule)
-        if len(set(names)) < len(names):
-            raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
-        try:
-            self._combine = Combine(combine)
-        except ValueError:
-            rule = f"must be one of {', '.join(Combine)}"
-            raise InvalidArgument.of_field("combine", rule) from None
-        self.items = need_each(items, "items", (AnswerItem,), "AnswerItem")
-        asked = [rubric if isinstance(rubric, Rubric) else Rubric(rubric) for rubric in rubrics]
-        for place, rubric in enumerate(asked):
-            if "model" in rubric.parameters:
-                rule = "names a model; the members of a panel are named by models"
-                raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
-            if rubric.calibration is not None:
-                rule = "is that of one model's scores, and none of a panel's; leave it out"
-                raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
-        self._names, self._rubrics, self._progress = names, asked, progress
-        self._purse = Purse(asking)
-        self._scores: dict[str, ScoredAnswers] = {}
-
-    def members(self) -> Iterator[PanelMember]:
-        """Yield the members, each with what those before it left; `take` each one's scores."""
-        for name in self._names:
-            asking = self._purse.rest(len(self._names) - len(self._scores))
-            progress = _shifted(self._progress, len(self._scores), len(self._names))
-            rubrics = [replace_model(rubric, name) for rubric in self._rubrics]
-            yield PanelMember(name, rubrics, asking, progress)
-
-    def take(self, member: PanelMember, scores: ScoredAnswers) -> None:
-        """Take the scores of a member."""
-        self._scores[member.model] = scores
-        self._purse.took(scores.usage)
-
-    def scores(self) -> PanelScores:
-        """Return the scores of the panel."""
-        return PanelScores(combined(self._scores, self._combine), self._scores)
+def check_panel(
+    models: Sequence[str], rubrics: Iterable[Rubric | str], combine: Combine | str
+) -> tuple[Sequence[str], list[Rubric], Combine]:
+    """Return the members, the rubrics and how to combine. Raises as `score_by_panel` does."""
+    names = need_ids(models, "models")
+    low, high = MEMBERS
+    if not low <= len(names) <= high:
+        rule = f"must name {low} to {high} models, not {len(names)}"
+        raise InvalidArgument.of_field("models", rule)
+    if len(set(names)) < len(names):
+        raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
+    if combine not in list(Combine):
+        raise InvalidArgument.of_field("combine", f"must be one of {', '.join(Combine)}")
+    asked = [rubric if isinstance(rubric, Rubric) else Rubric(rubric) for rubric in rubrics]
+    for place, rubric in enumerate(asked):
+        if "model" in rubric.parameters:
+            rule = "names a model; the members of a panel are named by models"
+            raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
+        if rubric.calibration is not None:
+            rule = "is that of one model's scores, and none of a panel's; leave it out"
+            raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
+    return names, asked, Combine(combine)
 
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:
@@ -210,7 +166,7 @@ def _identity(row: Sequence[AnswerScore], how: Combine) -> JudgeIdentity | None:
     )
 
 
-def _shifted(
+def shifted(
     progress: Callable[[int, int], object] | None, before: int, members: int
 ) -> Callable[[int, int], object] | None:
     """Return what tells `progress` of all members, given the number of those that are done."""

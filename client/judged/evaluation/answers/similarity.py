@@ -7,8 +7,12 @@ its references, 0 where that is negative. No language model is asked.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import or_
 
 from judged._inputs import need_each
 from judged.errors import InvalidArgument
@@ -16,7 +20,6 @@ from judged.values import (
     Flag,
     JudgeIdentity,
     MetricResult,
-    MetricTable,
     PerQueryValues,
     QueryGroup,
     TextItem,
@@ -58,79 +61,61 @@ class AnswerSimilarity:
     without_value: int = 0
 
 
-class Similarities:
-    """What is compared for `answer_similarity`, and what came of it. Raises as that does."""
+def similarity_groups(
+    items: Sequence[TextItem], negatives: Sequence[Sequence[str]]
+) -> list[QueryGroup]:
+    """Return what is compared: an answer with its references, and its negatives behind them."""
+    given = need_each(items, "items", (TextItem,), "TextItem")
+    if negatives and len(negatives) != len(given):
+        rule = f"has {len(negatives)} entries for {len(given)} items"
+        raise InvalidArgument.of_field("negatives", rule)
+    for place, item in enumerate(given):
+        if not item.references:
+            raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
+    against = negatives or [()] * len(given)
+    return [
+        QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
+        for place, (item, some) in enumerate(zip(given, against, strict=True))
+    ]
 
-    def __init__(self, items: Sequence[TextItem], negatives: Sequence[Sequence[str]]) -> None:
-        self._items = given = need_each(items, "items", (TextItem,), "TextItem")
-        if negatives and len(negatives) != len(given):
-            rule = f"has {len(negatives)} entries for {len(given)} items"
-            raise InvalidArgument.of_field("negatives", rule)
-        against = [list(some) for some in negatives] or [[] for _ in given]
-        for place, item in enumerate(given):
-            if not item.references:
-                raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
-        self._with_negatives = sum(map(bool, against))
-        self.groups = [
-            QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
-            for place, (item, some) in enumerate(zip(given, against, strict=True))
+
+def similarity_of(items: Sequence[TextItem], verdicts: Verdicts) -> AnswerSimilarity:
+    """Return the similarity of each answer by the verdicts of their groups; no mean yet.
+
+    Raises InvalidArgument where a comparison failed.
+    """
+    unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
+    for place in verdicts.errors.keys() - unknown:
+        rule = f"could not be compared: {verdicts.errors[place].message}"
+        raise InvalidArgument.of_field(f"items[{bisect(verdicts.offsets, place) - 1}]", rule)
+    values: list[float] = []
+    near: list[NearNegative] = []
+    with_negatives = truncated = unread = 0
+    for place, (item, (first, last)) in enumerate(
+        zip(items, pairwise(verdicts.offsets), strict=True)
+    ):
+        scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
+        n = len(item.references)
+        known = [score for score in scores[:n] if not math.isnan(score)]
+        best = max(known, default=math.nan)
+        values.append(best)
+        flags = Flag(reduce(or_, verdicts.flags[first:last]))
+        with_negatives += len(scores) > n
+        truncated += Flag.TRUNCATED in flags
+        unread += Flag.UNKNOWN_TOKENS in flags or any(map(math.isnan, scores))
+        near += [
+            NearNegative(place, index, score, best)
+            for index, score in enumerate(scores[n:])
+            if score >= best
         ]
-        self._best: list[float] = []
-        self._near: list[NearNegative] = []
-        self._truncated = self._unread = 0
+    judge = verdicts.judge
+    signature = f"{METRIC}|judge:{judge.scoring_key[:8]}|v1"
+    metric = MetricResult(METRIC, None, 0, None, None, signature, values)
+    missing = sum(map(math.isnan, values))
+    return AnswerSimilarity(metric, near, with_negatives, truncated, judge, unread, missing)
 
-    def take(self, verdicts: Verdicts) -> None:
-        """Take the verdicts of the groups."""
-        self._judge = verdicts.judge
-        unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
-        for place, error in verdicts.errors.items():
-            if place in unknown:
-                continue
-            rule = f"could not be compared: {error.message}"
-            ends = enumerate(verdicts.offsets[1:])
-            group = next(group for group, end in ends if end > place)
-            raise InvalidArgument.of_field(f"items[{group}]", rule)
-        for place, item in enumerate(self._items):
-            first, last = verdicts.offsets[place], verdicts.offsets[place + 1]
-            scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
-            n = len(item.references)
-            best = max((score for score in scores[:n] if not math.isnan(score)), default=math.nan)
-            self._best.append(best)
-            flags = verdicts.flags[first:last]
-            self._truncated += any(flag & Flag.TRUNCATED for flag in flags)
-            unread = any(f & Flag.UNKNOWN_TOKENS for f in flags)
-            self._unread += any(map(math.isnan, scores)) or unread
-            self._near += [
-                NearNegative(place, index, score, best)
-                for index, score in enumerate(scores[n:])
-                if score >= best
-            ]
 
-    @property
-    def values(self) -> PerQueryValues:
-        """The similarities of answers that have one."""
-        known = [place for place, value in enumerate(self._best) if not math.isnan(value)]
-        return PerQueryValues([str(place) for place in known], [[self._best[p] for p in known]])
-
-    def whole(self, table: MetricTable) -> AnswerSimilarity:
-        """Return the similarity of all answers, given what ComputeMetrics made of the values."""
-        [found] = table.metrics
-        metric = MetricResult(
-            METRIC,
-            found.mean if found.n else None,
-            found.n,
-            None,
-            None,
-            f"{METRIC}|judge:{self._judge.scoring_key[:8]}|v1",
-            self._best,
-            found.interval,
-        )
-        return AnswerSimilarity(
-            metric,
-            self._near,
-            self._with_negatives,
-            self._truncated,
-            self._judge,
-            self._unread,
-            without_value=sum(map(math.isnan, self._best)),
-        )
+def known_values(values: Sequence[float]) -> PerQueryValues:
+    """Return the similarities of answers that have one."""
+    known = {str(place): value for place, value in enumerate(values) if not math.isnan(value)}
+    return PerQueryValues(list(known), [list(known.values())])

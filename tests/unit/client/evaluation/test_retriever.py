@@ -103,14 +103,6 @@ def test_a_retriever_that_always_fails_raises_its_first_failure():
         retrieve_all(lambda queries, k: [[]], QUERIES, 2)
 
 
-def test_an_interrupt_ends_it():
-    def interrupted(query, k):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        retrieve_all(interrupted, QUERIES, 2)
-
-
 def test_a_retriever_of_another_library_is_told_what_wraps_it():
     kind = type("Shelf", (), {"__module__": "langchain_core.shelves", "__call__": rank})
     with pytest.raises(InvalidArgument) as caught:
@@ -141,7 +133,3 @@ class TestTooFew:
         found = retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[: len(lengths)], 5)
         [told] = found.warnings(["recall@5"])
         assert message in told
-
-    def test_of_some_queries_is_none(self):
-        left = iter([2, 5, 0])
-        assert not retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[:3], 5).warnings([])

@@ -113,14 +113,6 @@ class TestMerging:
         trace.put(context(), other)
         assert trace.get(context().key, NAME) == other
 
-    def test_texts_come_in_when_they_are_known_again(self):
-        hashed = [Text(HASHES[text]) for text in ("q", "e", "r")]
-        trace = Trace()
-        trace.put(TracedContext(*hashed), YES)
-        trace.put(context(), YES)
-        (found,) = trace.items.values()
-        assert found.item.whole
-
     def test_answers_with_the_same_texts_keep_their_ids(self):
         trace = Trace()
         trace.put(answer("a1"), YES)
@@ -143,42 +135,26 @@ class TestFaults:
         ("line", "change", "says"),
         [
             (2, put("score", "1.0"), f"judgements['{NAME}'] has 'score' that is not a number"),
-            (2, put("score", True), "has 'score' that is not a number but true or false"),
             (2, put("score", 1.5), "has 'score' 1.5, which does not lie from 0 to 1"),
-            (2, put("score", None), "has no 'score'"),
             (
                 2,
                 put("score", 0.2),
                 "has 'passed' true, but its score 0.2 is below its threshold 0.5",
             ),
             (2, put("majority", False), "has 'passed' true, but 'majority' false"),
-            (2, put("min_score", -1), "has 'min_score' -1, which does not lie from 0 to 1"),
             (2, drop("min_score"), "has no 'min_score'"),
-            (2, put("passed", "yes"), "has 'passed' that is neither true, false nor null"),
-            (2, drop("passed"), "has no 'passed'"),
             (2, put("status", "FINE"), "has 'status' 'FINE'; it must be one of OK, ERROR"),
             (2, put("status", "ERROR"), "has 'passed', but its status is ERROR"),
-            (2, put("source", 1), "has 'source' that is not text but a number"),
-            (2, put("flags", ["LOUD"]), "has 'flags[0]' 'LOUD'; it must be one of NO_TOKENS"),
             (2, put("samples", -1), "has 'samples' that is not a whole number"),
-            (2, put("agreement", 2), "has 'agreement' 2, which does not lie from 0 to 1"),
             (2, put("scoring_key", "xyz"), "has 'scoring_key' that is not a SHA-256 in hex"),
             (2, put("rubric", "faithfulness"), "has another 'rubric' than its 'signature'"),
             (2, put("rubric_version", "2"), "has another 'rubric_version' than its 'signature'"),
-            (2, put("signature", "exact|v1"), "has the signature of 'llm'"),
             (2, put("scores", 1), "has 'scores', which this version of the format does not know"),
-            (2, drop("samples"), "has no 'samples'"),
             (2, put("source", None), "has no 'source'"),
             (2, put("breakdown", {"overall": 1}), "breakdown has 'overall', which this version"),
             (2, put("breakdown", {"claims": [{"text": "a"}]}), "claims[0] has 'text', which"),
-            (2, put("error", {"note": 1}), "error has 'note', which this version"),
-            (2, put("error", {"code": "x"}), "error has 'code' that is not a whole number"),
             (2, lambda f: f.pop("judgements"), "has no 'judgements'"),
-            (2, lambda f: f.update(judgements=[]), "judgements must be an object"),
-            (2, lambda f: f.update(query=None), "has no 'query'"),
             (2, lambda f: f.update(query_sha256="a" * 64), "has 'query' and its hash"),
-            (2, lambda f: f.update(note=1), "has 'note', which this version of the format does"),
-            (2, lambda f: f.update(item_id="a"), "has 'expected_text', which"),
         ],
     )
     def test_are_named_by_line_and_key_with_the_next_step(self, tmp_path, line, change, says):
@@ -228,13 +204,6 @@ class TestFaults:
             ]
         path.write_bytes(whole[:-1])
         assert len(Trace.read(path)) == 2
-
-    def test_a_line_cut_off_in_the_middle_is_a_fault(self, tmp_path):
-        path = written(tmp_path / "t.jsonl", (context("x"), YES), (context("y"), YES))
-        lines = path.read_text().splitlines()
-        path.write_text(f"{lines[0]}\n{lines[1][:-9]}\n{lines[2]}\n")
-        with pytest.raises(FileError, match=r"t\.jsonl:2: is not JSON"):
-            Trace.read(path)
 
     @quick
     @given(

@@ -8,13 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from grpc import StatusCode
 from judged import Client, InvalidArgument, Unavailable
 from judged.evaluation import Answer, Question, evaluate_answers
-from judged.evaluation.asking import Asker
 from judged.evaluation.system import signature_of
 from judged.v1.scores_pb2 import AnswerItem
 
@@ -264,19 +262,3 @@ class TestResume:
             )
         assert time.monotonic() - started < 5
         never.set()
-
-    def test_leaving_cancels_what_a_coroutine_function_is_asked(self):
-        cancelled = threading.Event()
-
-        async def system(question: Question) -> str:
-            if question is not QUESTIONS[0]:
-                try:
-                    await asyncio.sleep(20)
-                finally:
-                    cancelled.set()
-            return "first"
-
-        outcomes: Any = Asker().outcomes(system, QUESTIONS, 2, awaited=True)
-        assert next(outcomes).result == "first"
-        outcomes.close()
-        assert cancelled.wait(5)

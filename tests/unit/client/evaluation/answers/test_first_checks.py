@@ -87,14 +87,8 @@ class TestServer:
     [
         (
             {"query": "q"},
-            r"items\[1\]: must be a judged\.evaluation\.Question, not dict; write",
+            r"items\[1\]: must be a Question\(",
         ),
-        ("q", r"items\[1\]: must be .* not str"),
-        (
-            Question("1", "q", contexts="text"),
-            r"items\[1\]\.contexts: must be a list, not one text",
-        ),
-        (Question(1.5, "q"), r"items\[1\]\.item_id: must be text or a whole number, not float"),
         (Question("1", "\ud800"), r"items\[1\]\.query: holds a lone surrogate"),
     ],
 )

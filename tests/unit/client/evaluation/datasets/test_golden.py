@@ -55,11 +55,7 @@ def test_reads_spans_negatives_and_metadata(dataset):
     [
         ({"expected_spans": [{**SPAN, "end": 3}]}, "not above 'start' 3"),
         ({"expected_spans": [SPAN, {"file": "a"}]}, r"queries\[0\].expected_spans\[1\] has no 'st"),
-        ({"expected_spans": [{**SPAN, "start": -1}]}, "'start' that is not a whole number from 0"),
         ({"expected_spans": [{**SPAN, "start": True}]}, "'start' that is not a whole number"),
-        ({"expected_spans": [{**SPAN, "end": 2**64}]}, "'end' that is not a whole number"),
-        ({"expected_spans": ["a.py"]}, "must be an object"),
-        ({"negative_answers": [1]}, "holds a number instead of text"),
         ({"metadata": "x"}, r"queries\[0\].metadata must be an object"),
     ],
 )

@@ -30,25 +30,16 @@ class TestFromJsonl:
         [
             ("[]", "must be an object"),
             ("{}", "has no 'query_id'"),
-            ('{"query_id": "", "results": []}', "has no 'query_id'"),
-            ('{"query_id": 1.5, "results": []}', "has 'query_id' that is neither text nor a whole"),
             ('{"query_id": "q2"}', 'has no "results"; write [] for a query that found nothing'),
-            ('{"query_id": "q2", "results": {}}', "has 'results' that is not a list but an object"),
-            ('{"query_id": "q2", "results": ["d1"]}', "results[0] must be an object"),
             (
                 '{"query_id": "q2", "results": [{}, {"text": 3}]}',
                 "results[1] has 'text' that is not text but a number",
-            ),
-            (
-                '{"query_id": "q2", "results": [{"score": "3"}]}',
-                "results[0] has 'score' that is not a number but text",
             ),
             (
                 '{"query_id": "q2", "results": [{"doc_id": true}]}',
                 "results[0] has 'doc_id' that is neither text nor a whole number",
             ),
             ('{"query_id": "q1", "results": []}', "query 'q1' was on line 1 already"),
-            ("nonsense", "is not JSON"),
         ],
     )
     def test_names_the_line_that_is_wrong(self, tmp_path, line, problem):

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-from judged._files import FileWarning
 from judged.evaluation import Dataset, FileError, TrecQrels
 from judged.evaluation.datasets.validation import validate
 
@@ -37,29 +36,20 @@ SETS: dict[str, str | dict[str, str]] = {
     "twice.json": whole(QUERY, QUERY),
     "half.json": whole(QUERY, {"query_id": "2"}),
     "documents.json": whole(QUERY, documents=(DOCUMENT, DOCUMENT)),
-    "list.json": "[]",
     "good.jsonl": lines(QUERY, DOCUMENT),
     "twice.jsonl": lines(QUERY, QUERY),
-    "documents.jsonl": lines(QUERY, DOCUMENT, DOCUMENT),
     "no_query.jsonl": lines(DOCUMENT),
-    "wrong.jsonl": lines({**QUERY, "expected_answers": "b"}),
     "cut.jsonl": lines(QUERY) + '{"query_id": "2", ',
     "good.csv": "query,expected_answers\na,b\n",
     "list.csv": "query,relevant_docs\na,['d1'\n",
-    "twice.csv": "query,topic,topic\na,b,c\n",
     "short.csv": "query,topic\na\nb,c\n",
-    "no_query.csv": "query,topic\n",
-    "no_text.csv": "question,topic\na,b\n",
     "good.tsv": "query\texpected_answers\na\tb\n",
     "wrong.tsv": "query\texpected_spans\na\tb\n",
     "good.qrels": "1 0 d1 1\n",
     "twice.qrels": "1 0 d1 1\n1 0 d1 1\n",
     "other.qrels": "1 0 d1 1\n1 0 d1 0\n",
-    "empty.qrels": "",
     "good": BEIR,
-    "good.ragas": lines({"user_input": "a", "reference": "b"}),
     "wrong.ragas": lines({"user_input": "a", "reference_contexts": "b"}),
-    "empty.ragas": "",
 }
 SETS["missing"] = {**BEIR, "qrels/test.tsv": f"{HEADER}1\td1\t1\n9\td1\t1\n"}
 SETS["alike"] = {**BEIR, "qrels/test.tsv": f"{HEADER}1\td1\t1\n1\td1\t1\n"}
@@ -136,11 +126,3 @@ def test_another_grade_of_a_judged_document_is_refused_with_both_lines(tmp_path,
     with pytest.raises(FileError) as caught:
         TrecQrels.from_file(tmp_path / "a.qrels")
     assert told in str(caught.value)
-
-
-def test_judgements_that_repeat_are_dropped_and_told_once(tmp_path):
-    (tmp_path / "a.qrels").write_text("1 0 d1 1\n1 0 d2 0\n1 0 d1 1\n1 0 d2 0\n")
-    with pytest.warns(FileWarning, match="a.qrels:3: is the first of 2 to repeat") as told:
-        judged = TrecQrels.from_file(tmp_path / "a.qrels")
-    assert judged.grades == {"1": {"d1": 1, "d2": 0}}
-    assert len(told) == 1
