@@ -256,7 +256,7 @@ def read_contexts(path: str) -> Iterator[Line]:
     line: Line | None = None
     for line, item_id, record in _each_context(path):
         if item_id is not None and not ids.add(item_id, line.number):
-            first = ids.find(item_id)
+            first = ids.line(item_id)
             raise record.error(f"has the id {item_id!r} of line {first}; give each line its own")
         yield line
     if line is None:

@@ -50,7 +50,6 @@ from judged.traces import (
     UnclearName,
     UnclearThreshold,
 )
-from judged.traces.replay import context_names
 from judged.values import Scalar, ServerInfo, VerdictError, load_cascade
 
 LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"
@@ -553,7 +552,7 @@ def _choice(options: TraceOptions, trace: Trace | None, parameters: Sequence[str
         return named
     given = dict(text.partition("=")[::2] for text in parameters)
     asked = f"{LLM}/{given.get('rubric', 'retrieval_match')}"
-    names = context_names(trace)
+    names = trace.context_names()
     return asked if parameters and (asked in names or not names) else ""
 
 

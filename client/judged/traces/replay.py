@@ -5,12 +5,13 @@ What a judgement says under another threshold is in `judgement`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeVar
 
 from judged._views import of_all, word
+from judged.traces.items import Hashes, Key
 from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
@@ -171,6 +172,76 @@ def merged(
     return found, missing, disagreements
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a trace has under a name: a judgement or None for each item, and who judged.
+
+    `threshold` is the one to apply, None without a judgement.
+    """
+
+    name: str
+    found: Sequence[Judgement | None]
+    judge: JudgeIdentity | None
+    threshold: float | None
+
+    @classmethod
+    def of(
+        cls,
+        trace: Trace | None,
+        keys: Iterable[Key],
+        name: str,
+        rubrics: Sequence[RubricInfo],
+        threshold: float | None,
+    ) -> Recorded:
+        """Return the judgements of items by their keys; by default under their own threshold.
+
+        `rubrics` are those of the server. Raises OtherRubric, UnclearThreshold, and ReplayError
+        for those of several judges.
+        """
+        found = [None if trace is None else trace.get(key, name) for key in keys]
+        judges = list({j.judge.scoring_key: j.judge for j in found if j is not None}.values())
+        for judge in judges:
+            _check_rubric(judge, rubrics)
+        if len(judges) > 1:
+            raise ReplayError(
+                f"the judgements by {name} are those of several judges, {judges[0].signature} and "
+                f"{judges[1].signature}"
+            )
+        own = sorted({one.judge.min_score for one in found if one is not None})
+        if threshold is None and len(own) > 1:
+            raise UnclearThreshold(
+                f"the judgements by {name} were made under thresholds from {own[0]:g} to "
+                f"{own[-1]:g}; say which to apply"
+            )
+        if threshold is None and own:
+            threshold = own[0]
+        return cls(name, found, judges[0] if judges else None, threshold)
+
+    def same_judge(self, cached: JudgeIdentity) -> JudgeIdentity:
+        """Return the judge that the cache was asked for too. Raises ReplayError for another."""
+        if self.judge is not None and self.judge.scoring_key != cached.scoring_key:
+            raise ReplayError(
+                f"the trace was made by {self.judge.signature}, but the cache was asked for "
+                f"{cached.signature}"
+            )
+        return self.judge or cached
+
+    def judgements(self) -> list[Judgement | None]:
+        """Return the judgements under the threshold. Raises ReplayError where votes are missing."""
+        moved = []
+        for one in self.found:
+            if one is None or self.threshold is None:
+                moved.append(one)
+                continue
+            moved.append(one.at_threshold(self.threshold))
+            if moved[-1] is None:
+                raise ReplayError(
+                    f"the votes behind a judgement by {self.name} are not in the trace, so that "
+                    f"no other threshold than {one.judge.min_score:g} can be applied"
+                )
+        return moved
+
+
 @dataclass(slots=True)
 class Replay:
     """Stands for a judge: gives the verdicts that a trace has, then those of the cache.
@@ -197,25 +268,26 @@ class Replay:
         one, MissingJudgements, and ReplayError where judgements don't fit together.
         """
         name = self.name
-        found = self._traced(groups, name)
-        if not found:
+        hashes = Hashes() if self.trace is None else self.trace.hashes
+        keys = [context.key for context in contexts_of(groups, hashes)]
+        if not keys:
             return None
-        judges = {j.judge.scoring_key: j.judge for j in found if j is not None}
-        for judge in judges.values():
-            check_rubric(judge, rubrics)
-        own = one_judge(list(judges.values()), name)
-        threshold = self.min_score if self.min_score is not None else only_threshold(found, name)
-        cached = None if self.cached is None else self.cached(without_ids(groups), threshold)
-        if cached is not None:
-            own = same_judge(own, cached.judge)
-        ours = [j if j is None else self._at_threshold(j, threshold) for j in found]
-        others = () if cached is None else cached
+        traced = Recorded.of(self.trace, keys, name, rubrics, self.min_score)
+        own, threshold = traced.judge, traced.threshold
+        others: Sequence[Verdict] = ()
+        if self.cached is not None:
+            others = cached = self.cached(without_ids(groups), threshold)
+            own = traced.same_judge(cached.judge)
+        ours = [
+            None if judgement is None else _of_trace(judgement, with_details=self.with_details)
+            for judgement in traced.judgements()
+        ]
         verdicts, missing, self.disagreements = merged(ours, others, "relevant")
         if missing or own is None:
             first = Place.of(groups, missing[0])
             if own is not None and self.trace is None:
                 name = judgement_name(own)
-            n, total = len(missing), len(found)
+            n, total = len(missing), len(keys)
             raise MissingJudgements(n, total, name, own, first, groups[first.group])
         own = own if threshold is None else identity_at(own, threshold)
         return _columns(groups, verdicts, own, with_details=self.with_details)
@@ -230,63 +302,21 @@ class Replay:
     @property
     def name(self) -> str:
         """The name of the judgements that are taken. Raises ReplayError when it is not clear."""
-        if self.judgements or self.trace is None:
+        trace = self.trace
+        if self.judgements or trace is None:
             return self.judgements or "the verdict cache"
-        return only_name(self.trace)
-
-    def _traced(self, groups: Sequence[QueryGroup], name: str) -> list[Judgement | None]:
-        trace = self.trace if self.trace is not None else Trace()
-        return [trace.get(context.key, name) for context in contexts_of(groups, trace.hashes)]
-
-    def _at_threshold(self, judgement: Judgement, threshold: float | None) -> Verdict:
-        moved = judgement if threshold is None else judgement.at_threshold(threshold)
-        if moved is None:
-            raise ReplayError(
-                f"the votes behind a judgement by {judgement.name} are not in the trace, so that "
-                f"no other threshold than {judgement.judge.min_score:g} can be applied"
+        names = trace.context_names()
+        if not names:
+            scores = ", only scores of answers" if trace.names() else ""
+            raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")
+        if len(names) > 1:
+            raise UnclearName(
+                f"{trace.name} has judgements by {', '.join(names)}; say whose to take"
             )
-        return _of_trace(moved, with_details=self.with_details)
-
-
-def only_name(trace: Trace) -> str:
-    """Return the one name of a trace's judgements of contexts. Raises ReplayError."""
-    names = context_names(trace)
-    if len(names) == 1:
         return names[0]
-    if not names:
-        scores = ", only scores of answers" if trace.names() else ""
-        raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")
-    raise UnclearName(f"{trace.name} has judgements by {', '.join(names)}; say whose to take")
 
 
-def context_names(trace: Trace) -> list[str]:
-    """Return the names of a trace's judgements of contexts; those of scores are not among them."""
-    return [name for name in trace.names() if not name.startswith("answers/")]
-
-
-def only_threshold(found: Sequence[Judgement | None], name: str) -> float | None:
-    """Return the one threshold of judgements, None without any. Raises ReplayError for several."""
-    thresholds = sorted({judgement.judge.min_score for judgement in found if judgement is not None})
-    if len(thresholds) > 1:
-        several = " to ".join(f"{threshold:g}" for threshold in (thresholds[0], thresholds[-1]))
-        raise UnclearThreshold(
-            f"the judgements by {name} were made under thresholds from {several}; say which to "
-            "apply"
-        )
-    return thresholds[0] if thresholds else None
-
-
-def one_judge(judges: Sequence[JudgeIdentity], name: str) -> JudgeIdentity | None:
-    """Return the one judge, thresholds aside, None without any. Raises ReplayError for several."""
-    if len({judge.scoring_key for judge in judges}) > 1:
-        raise ReplayError(
-            f"the judgements by {name} are those of several judges, {judges[0].signature} and "
-            f"{judges[1].signature}"
-        )
-    return judges[0] if judges else None
-
-
-def check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
+def _check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
     """Raise OtherRubric when a judge's rubric is not one that the server has."""
     used = rubric_of(judge)
     if used is None:
@@ -304,16 +334,6 @@ def check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
             f"rubric {rubric}@{version} with the hash {sha256}, and that of this server is "
             f"{known.sha256[:8]}: its text was changed under the same version"
         )
-
-
-def same_judge(traced: JudgeIdentity | None, cached: JudgeIdentity) -> JudgeIdentity:
-    """Return the judge of both, thresholds aside. Raises ReplayError where they differ."""
-    if traced is not None and traced.scoring_key != cached.scoring_key:
-        raise ReplayError(
-            f"the trace was made by {traced.signature}, but the cache was asked for "
-            f"{cached.signature}"
-        )
-    return cached if traced is None else traced
 
 
 def without_ids(groups: Sequence[QueryGroup]) -> list[QueryGroup]:

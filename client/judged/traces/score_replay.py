@@ -10,16 +10,7 @@ from judged._batching.scoring import summarise
 from judged.traces.items import Hashes
 from judged.traces.judgement import Breakdown, Judgement, printed_parts
 from judged.traces.recording import answer_of
-from judged.traces.replay import (
-    MissingScores,
-    OtherRubric,
-    ReplayError,
-    check_rubric,
-    merged,
-    one_judge,
-    only_threshold,
-    same_judge,
-)
+from judged.traces.replay import MissingScores, OtherRubric, Recorded, ReplayError, merged
 from judged.traces.trace import Trace
 from judged.values import (
     AnswerItem,
@@ -65,70 +56,44 @@ class ScoreReplay:
         MissingScores, and ReplayError where judgements don't fit together.
         """
         columns = [self._column(items, rubric, known) for rubric in rubrics]
-        cached = None
+        asked = [
+            replace(rubric, rubric=rubric.id, min_score=column.threshold)
+            for rubric, column in zip(rubrics, columns, strict=True)
+        ]
+        judges = [column.judge for column in columns]
+        others: Sequence[AnswerScore] = ()
         if self.cached is not None:
-            cached = self.cached(items, [column.asked for column in columns])
-            columns = [_checked(column, cached) for column in columns]
-        ours = [column.score(item, row) for row, item in enumerate(items) for column in columns]
-        others = () if cached is None else cached.scores
+            cached = self.cached(items, asked)
+            others, judges = cached.scores, [_judge_of(column, cached) for column in columns]
+        named = [column.judgements() for column in columns]
+        ours = [
+            None if one is None else _of_trace(item, rubric.rubric, one)
+            for row, item in enumerate(items)
+            for rubric, column in zip(asked, named, strict=True)
+            for one in [column[row]]
+        ]
         found, missing, self.disagreements = merged(ours, others, "passed")
         if missing:
             row, place = divmod(missing[0], len(columns))
-            column, n = columns[place], len(missing)
-            raise MissingScores(n, len(ours), column.name, column.judge, items[row].item_id)
+            name, n = columns[place].name, len(missing)
+            raise MissingScores(n, len(ours), name, judges[place], items[row].item_id)
         summaries = [
-            summarise(column.asked.rubric, found[place :: len(columns)])
-            for place, column in enumerate(columns)
+            summarise(rubric.rubric, found[place :: len(columns)])
+            for place, rubric in enumerate(asked)
         ]
         of_cache = (score.usage for score in found if score.source is not Source.REPLAY)
         return ScoredAnswers(found, summaries, sum(of_cache, Usage()))
 
     def _column(
         self, items: Sequence[AnswerItem], rubric: Rubric, known: Sequence[RubricInfo]
-    ) -> _Column:
+    ) -> Recorded:
         _check_version(rubric, known)
-        name = f"{KIND}/{rubric.id}"
-        trace = self.trace if self.trace is not None else Trace()
-        hashes = trace.hashes if self.trace is not None else Hashes()
-        found = [trace.get(answer_of(item, hashes).key, name) for item in items]
-        judges = {j.judge.scoring_key: j.judge for j in found if j is not None}
-        for judge in judges.values():
-            check_rubric(judge, known)
-            if self.cached is None:  # which knows better
-                _check_asked(rubric, judge)
-        threshold = (
-            rubric.min_score if rubric.min_score is not None else only_threshold(found, name)
-        )
-        asked = replace(rubric, rubric=rubric.id, min_score=threshold)
-        return _Column(asked, found, one_judge(list(judges.values()), name))
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """What a trace has of one rubric: a judgement or None for each item, and who judges."""
-
-    asked: Rubric
-    found: Sequence[Judgement | None]
-    judge: JudgeIdentity | None
-
-    @property
-    def name(self) -> str:
-        """The name that the judgements have in a trace."""
-        return f"{KIND}/{self.asked.rubric}"
-
-    def score(self, item: AnswerItem, row: int) -> AnswerScore | None:
-        """Return the score of an item under the threshold asked for; None without a judgement."""
-        judgement = self.found[row]
-        if judgement is None:
-            return None
-        threshold = self.asked.min_score
-        moved = judgement if threshold is None else judgement.at_threshold(threshold)
-        if moved is None:
-            raise ReplayError(
-                f"the samples behind the scores by {self.asked.rubric} are not in the trace, so "
-                f"that no other threshold than {judgement.judge.min_score:g} can be applied"
-            )
-        return _of_trace(item, self.asked.rubric, moved)
+        hashes = Hashes() if self.trace is None else self.trace.hashes
+        keys = (answer_of(item, hashes).key for item in items)
+        found = Recorded.of(self.trace, keys, f"{KIND}/{rubric.id}", known, rubric.min_score)
+        if self.cached is None and found.judge is not None:  # the cache knows better
+            _check_asked(rubric, found.judge)
+        return found
 
 
 def _of_trace(item: AnswerItem, rubric: str, judgement: Judgement) -> AnswerScore:
@@ -154,17 +119,17 @@ def _of_trace(item: AnswerItem, rubric: str, judgement: Judgement) -> AnswerScor
     )
 
 
-def _checked(column: _Column, cached: ScoredAnswers) -> _Column:
-    """Return a column with the judge that the cache was asked for, whether it knew a score or not.
+def _judge_of(column: Recorded, cached: ScoredAnswers) -> JudgeIdentity:
+    """Return the judge that the cache was asked for, whether it knew a score or not.
 
     Raises ReplayError when the trace has another one, or when the server did not say which.
     """
-    asked = cached.summary(column.asked.rubric).judge
+    asked = cached.summary(column.name.removeprefix(f"{KIND}/")).judge
     if asked is None:
         errors = (score.error.message for score in cached if score.error is not None)
         why = next(errors, "it sent no score")
         raise ReplayError(f"the server did not say who would judge {column.name}: {why}")
-    return replace(column, judge=same_judge(column.judge, asked))
+    return column.same_judge(asked)
 
 
 def _check_asked(rubric: Rubric, judge: JudgeIdentity) -> None:

@@ -97,6 +97,10 @@ class Trace:
         """Return the names that judgements have, in the order of their first use."""
         return list(dict.fromkeys(name for item in self.items.values() for name in item.judgements))
 
+    def context_names(self) -> list[str]:
+        """Return the names of judgements of contexts; those of scores are not among them."""
+        return [name for name in self.names() if not name.startswith("answers/")]
+
     def put(self, item: Item, judgement: Judgement) -> None:
         """Add a judgement, in place of an earlier one of its name.
 

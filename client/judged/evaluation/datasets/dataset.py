@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judged._files import FileError
-from judged._inputs import need_by_ids, need_each, set_fields
+from judged._inputs import as_list, need_by_ids, set_fields
 from judged._views import View
 from judged.evaluation.datasets.formats import read_beir, read_content, write_content
 from judged.evaluation.datasets.query import Content, Document, Query
@@ -30,8 +30,8 @@ class Dataset(View):
     documents: Mapping[str, Document] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        queries = need_each(self.queries, "queries", (Query,), "Query")
-        set_fields(self, queries=queries, documents=need_by_ids(self.documents, "documents"))
+        documents = need_by_ids(self.documents, "documents")
+        set_fields(self, queries=as_list(self.queries), documents=documents)
 
     @classmethod
     def load(cls, path: Path | str, format_name: str | None = None) -> Dataset:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -24,7 +23,7 @@ from judged._files import (
     too_large,
 )
 from judged.evaluation.datasets.dataset import MissingText, group_of
-from judged.evaluation.datasets.fit import Example, Fit
+from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.query import (
     DOCUMENT_FIELDS,
     QUERY_FIELDS,
@@ -76,7 +75,7 @@ class JoinedFiles:
             raise ReadWhole("a file can be read only once")
         self._dataset, self._results = str(dataset), str(results)
         self._known = KnownOfResults()
-        self._ids = IdIndex()
+        self._n_queries = 0
         self._documents: dict[str, Document] = {}
         self._by_spans = bool(by_spans)
         try:
@@ -95,14 +94,15 @@ class JoinedFiles:
     def queries(self) -> Iterator[JoinedQuery]:
         """Yield every query with its group and its results."""
         read = (read_query(record) for name, record in self._items() if name == "queries")
-        for query, line in self._join(islice(read, len(self._ids))):
+        for query, line in self._join(islice(read, self._n_queries)):
             ranked = () if line is None else line.results
             group = group_of(query, ranked, self._documents, by_spans=self._by_spans)
             yield query, group, ranked
 
     def query_id(self, index: int) -> str:
         """Return the id of the query at an index."""
-        return self._ids.at(index) or ""
+        query, _, _ = next(islice(self.queries(), index, None))
+        return query.query_id
 
     def _items(self) -> Iterator[tuple[str, Record]]:
         """Yield the items of all lists of the data set, each with the name of its list."""
@@ -126,15 +126,17 @@ class JoinedFiles:
 
     def _check(self, *, decide: bool) -> None:
         """Read all of both files once. Raises ReadWhole, FileError and MissingText."""
-        missing, rising = Example(), Example()
+        missing: list[str] = []
+        rising: list[str] = []
         n_of: Counter[str] = Counter()
         models: dict[str, None] = {}
         for query, line in self._join(self._checked_queries()):
+            self._n_queries += 1
             n_of["expectations"] += expects_something(query)
             n_of["answers"] += len(query.expected_answers)
             n_of["spans"] += len(query.expected_spans)
             if line is None:
-                missing = missing.and_also(query.query_id)
+                missing.append(query.query_id)
                 continue
             n_of["lines"] += 1
             if not query.by_id:
@@ -144,14 +146,14 @@ class JoinedFiles:
             if line.system_model:
                 models[line.system_model] = None
             if not scores_fall(line.results):
-                rising = rising.and_also(query.query_id)
+                rising.append(query.query_id)
         if not n_of["expectations"]:
             raise ReadWhole("there is no query, or none says what it should find")
         if decide:
             self._by_spans = n_of["spans"] > 0 == n_of["answers"]
         self.n_contexts = n_of["contexts by spans" if self._by_spans else "contexts"]
         self.system_models = list(models)
-        self.fit = Fit(len(self._ids), n_of["lines"], missing, Example(), rising)
+        self.fit = Fit(self._n_queries, n_of["lines"], missing, [], rising)
         if self._by_spans or n_of["without text"]:
             for _ in self:
                 pass  # raises MissingText for what can't be judged or matched
@@ -162,12 +164,13 @@ class JoinedFiles:
         Warns of fields with nearly a known name.
         """
         known, inner = KnownFields(*QUERY_FIELDS), KnownFields(*DOCUMENT_FIELDS)
+        ids = IdIndex()
         names: dict[str, object] = {}
         for name, record in self._items():
             names[name] = None
             if name == "queries":
                 query = read_query(record)
-                if not self._ids.add(query.query_id, len(self._ids)):
+                if not ids.add(query.query_id):
                     raise ReadWhole("a query comes twice")
                 known.check(record)
                 yield query
@@ -291,39 +294,24 @@ class _Text:
 
 
 class IdIndex:
-    """Ids, each with the place where it stands. Threads may share it."""
+    """Ids, each with the line where it stands, of which not all are held in memory."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         # A database without a name is a temporary file, written once the cache is full.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for pragma in (f"cache_size = -{_CACHE_KIB}", "journal_mode = OFF", "synchronous = OFF"):
             self._database.execute(f"PRAGMA {pragma}")
         self._database.execute(
-            "CREATE TABLE ids (name TEXT PRIMARY KEY, place INTEGER) WITHOUT ROWID"
+            "CREATE TABLE ids (name TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID"
         )
         self._database.execute("BEGIN")
-        self._count = 0
 
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, name: str, place: int) -> bool:
+    def add(self, name: str, line: int = 0) -> bool:
         """Keep an id; say whether it is new. One that is there already stays as it is."""
-        with self._lock:
-            added = self._database.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, place))
-        self._count += added.rowcount
+        added = self._database.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, line))
         return bool(added.rowcount)
 
-    def find(self, name: str) -> int | None:
-        """Return the place of an id, None for one that is not there."""
-        return cast("int | None", self._first("SELECT place FROM ids WHERE name = ?", name))
-
-    def at(self, place: int) -> str | None:
-        """Return an id at a place, None where there is none."""
-        return cast("str | None", self._first("SELECT name FROM ids WHERE place = ?", place))
-
-    def _first(self, query: str, value: str | int) -> object:
-        with self._lock:
-            row = self._database.execute(query, (value,)).fetchone()
-        return None if row is None else row[0]
+    def line(self, name: str) -> int:
+        """Return the line of an id that is there."""
+        [found] = self._database.execute("SELECT line FROM ids WHERE name = ?", (name,))
+        return int(found[0])

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from judged._files import FileError, Record
-from judged._inputs import (
-    need_each,
-    need_grades,
-    need_id,
-    need_ids,
-    need_text,
-    need_texts,
-    set_fields,
-)
+from judged._inputs import as_list, need_grades, need_id, need_ids, set_fields
+from judged._views import plain
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.results import read_span
 from judged.values import Span
@@ -29,6 +22,17 @@ QUERY_FIELDS = (
     *("query_id", "id", "query_text", "query", *EXPECTATIONS),
     *("negative_answers", "metadata"),
 )
+_WRITTEN = {
+    "query_id": "query_id",
+    "query_text": "text",
+    "expected_answers": "expected_answers",
+    "expected_doc_ids": "relevant_document_ids",
+    "doc_grades": "grades",
+    "expected_spans": "expected_spans",
+    "negative_answers": "negative_answers",
+    "metadata": "metadata",
+}
+"""The fields that are written, and what a query has in them."""
 DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
 
@@ -58,12 +62,11 @@ class Query:
         set_fields(
             self,
             query_id=need_id(self.query_id, "query_id"),
-            text=need_text(self.text, "text"),
-            expected_answers=need_texts(self.expected_answers, "expected_answers"),
+            expected_answers=as_list(self.expected_answers),
             relevant_document_ids=relevant,
             grades=grades,
-            expected_spans=need_each(self.expected_spans, "expected_spans", (Span,), "Span"),
-            negative_answers=need_texts(self.negative_answers, "negative_answers"),
+            expected_spans=as_list(self.expected_spans),
+            negative_answers=as_list(self.negative_answers),
         )
 
     @property
@@ -86,7 +89,7 @@ class Document:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        set_fields(self, doc_id=need_id(self.doc_id, "doc_id"), text=need_text(self.text, "text"))
+        set_fields(self, doc_id=need_id(self.doc_id, "doc_id"))
 
 
 @dataclass(slots=True)
@@ -174,18 +177,8 @@ def read_document(record: Record) -> Document:
 
 def write_query(query: Query) -> dict[str, Any]:
     """Return the object of a query, without what it does not have."""
-    fields = {
-        "query_id": query.query_id,
-        "query_text": query.text,
-        "expected_answers": list(query.expected_answers),
-        "expected_doc_ids": list(query.relevant_document_ids),
-        "doc_grades": dict(query.grades),
-        "expected_spans": [asdict(span) for span in query.expected_spans],
-        "negative_answers": list(query.negative_answers),
-        "metadata": dict(query.metadata),
-    }
-    always = ("query_id", "query_text")
-    return {name: value for name, value in fields.items() if value or name in always}
+    fields = {name: plain(getattr(query, held)) for name, held in _WRITTEN.items()}
+    return {name: value for name, value in fields.items() if value or name[:5] == "query"}
 
 
 def write_document(document: Document) -> dict[str, Any]:

@@ -233,13 +233,12 @@ def read_span(record: Record) -> Span:
 def _read(record: Record, known: KnownFields) -> Retrieved:
     known.check(record)
     span, metadata = record.record("span"), record.record("metadata")
+    inner = None if metadata is None else metadata.optional_text("text")
     text = record.optional_text("text")
-    if text is None and metadata is not None:
-        text = metadata.optional_text("text")
     return Retrieved(
         record.optional_identifier("doc_id", "id"),
         record.optional_number("score"),
-        text,
+        inner if text is None else text,
         None if span is None else read_span(span),
     )
 
