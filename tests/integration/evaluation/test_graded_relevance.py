@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 from judged import (
     Client,
-    HumanLabels,
-    InvalidArgument,
     Judge,
-    JudgedRanking,
-    JudgedRankings,
     Matching,
     MetricOptions,
     QueryGroup,
@@ -148,13 +144,6 @@ def test_every_relevant_result_is_a_hit_where_no_text_was_expected(client: Clien
         assert done.table["precision@4"].mean == 0.75, matching
 
 
-def test_a_judge_that_compares_has_no_verdict_without_an_expected_text(client: Client):
-    groups = [QueryGroup("one", (), ["3 a", "2 b"], "1")]
-    for judge in ("exact", Judge("llm", parameters={"rubric": "retrieval_match"})):
-        verdicts = client.judge(groups, judge)
-        assert (len(verdicts), list(verdicts.offsets)) == (0, [0, 0])
-
-
 def test_a_failed_grade_without_an_expected_text_is_between_the_bounds(client: Client):
     done = client.evaluate(
         [QueryGroup("one", (), ["2 x", "failing"], "1"), QueryGroup("two", (), ["3 x"], "2")],
@@ -203,15 +192,3 @@ def test_going_on_and_replaying_give_the_same_numbers(
     assert len(provider.asked) == before
     [mean] = {json.loads(done.stdout)["metrics"]["ndcg@3"]["mean"] for done in (asked, replayed)}
     assert mean == pytest.approx(whole.table["ndcg@3"].mean)
-
-
-def test_human_labels_are_yes_or_no_and_correct_no_grades(client: Client):
-    rankings = JudgedRankings(
-        [JudgedRanking("1", 1, 1)],
-        [True],
-        score=[1.0],
-        max_grade=3,
-        human_labels=HumanLabels(["1"], [True]),
-    )
-    with pytest.raises(InvalidArgument, match="can't correct grades"):
-        client.compute_metrics(["ndcg"], rankings)

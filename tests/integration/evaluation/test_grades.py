@@ -141,8 +141,3 @@ def test_by_http(folder, expected):
 def test_grades_that_contradict_or_are_none_are_refused(grades, relevant, problem):
     with pytest.raises(InvalidArgument, match=problem):
         Query("q", "t", relevant_document_ids=relevant, grades=grades)
-
-
-def test_grades_of_one_are_ids():
-    assert Query("q", "t", grades={"d1": 1, "d2": 1}) == Query("q", "t", (), ["d1", "d2"])
-    assert Query("q", "t", (), ["d9"], grades={"d1": 2}).grades == {"d1": 2, "d9": 1}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import linecache
 import math
 import re
@@ -106,19 +105,6 @@ def test_a_file_with_verdicts_of_two_judges_is_refused(
     rule = r"is of the judge exact\|.*, and the lines before it are of token_overlap\|"
     with pytest.raises(FileError, match=rf"one\.resume:{n_lines}: {rule}.*remove this one"):
         evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
-
-
-def test_a_call_of_another_judge_that_left_no_verdict_changes_nothing(
-    evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path
-):
-    one, other = tmp_path / "one.resume", tmp_path / "other.resume"
-    whole = evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
-    evaluate(exact_address, RESULTS, DATASET, METRICS, resume=other)
-    failed = json.loads(other.read_bytes().splitlines()[-1]) | {"groups": []}
-    head, *rest = cut(one).splitlines(keepends=True)
-    one.write_bytes(b"".join([head, json.dumps(failed).encode() + b"\n", *rest]))
-    again = evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
-    assert again.to_json() == whole.to_json()
 
 
 def test_a_function_whose_file_is_edited_while_it_judges_stays_the_same_judge(

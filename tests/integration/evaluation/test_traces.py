@@ -130,13 +130,6 @@ class TestFile:
             *EVALUATE, "--judge", "none", "--trace", "t.jsonl"
         )
 
-    def test_what_a_command_reads_is_not_written_over(self, world: World):
-        before = (world.folder / "contexts.jsonl").read_bytes()
-        for flag in ("--trace", "--output", "--json"):
-            message = world.fails(*JUDGE, "--judge", "llm", flag, "contexts.jsonl")
-            assert message.startswith(f"{flag} contexts.jsonl: is the file of CONTEXTS.jsonl too")
-        assert (world.folder / "contexts.jsonl").read_bytes() == before
-
 
 class TestBar:
     def test_another_one_is_applied_when_it_is_read(self, world: World):

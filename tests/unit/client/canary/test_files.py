@@ -103,11 +103,3 @@ def test_checks_of_another_recording_do_not_count(tmp_path):
     History.read(path, canary()).add(check())
     other = canary([CanaryItem("b", "q", ["e"], "r", Outcome.ABSTAINED, 0, 9)])
     assert (History.read(path, other).checks, History.read(path, other).others) == ([], 1)
-
-
-def test_a_broken_round_is_refused(tmp_path):
-    path = tmp_path / "h.jsonl"
-    History.read(path, canary()).add(check())
-    path.write_text(path.read_text().replace("[1, 1]", "[2, 1]"))
-    with pytest.raises(FileError, match=r"h\.jsonl:1: has 'rounds'"):
-        History.read(path, canary())

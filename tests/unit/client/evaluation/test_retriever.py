@@ -103,16 +103,6 @@ def test_a_retriever_that_always_fails_raises_its_first_failure():
         retrieve_all(lambda queries, k: [[]], QUERIES, 2)
 
 
-def test_a_retriever_of_another_library_is_told_what_wraps_it():
-    kind = type("Shelf", (), {"__module__": "langchain_core.shelves", "__call__": rank})
-    with pytest.raises(InvalidArgument) as caught:
-        retrieve_all(kind(), QUERIES, 1)
-    assert str(caught.value) == (
-        "retriever: is a Shelf of langchain_core, which takes no k; wrap it: from "
-        "judged.adapters.retrievers.langchain import LangChainRetriever"
-    )
-
-
 class TestTooFew:
     """Fewer documents than k for every query are one warning, with the counts and what to do."""
 

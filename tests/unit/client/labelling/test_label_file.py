@@ -96,25 +96,3 @@ def test_a_table_keeps_texts_labels_and_notes(tmp_path_factory, query, found, no
     with path.open(newline="", encoding="utf-8") as file:
         first = next(csv.DictReader(file))
     assert (plain_cell(first["query"]), plain_cell(first["retrieved"])) == (query, found)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("id,labels\ni0,y\n", r":1: has no column 'label'; keep the first line"),
-        ("id,label\ni0,maybe\n", r":2: has the label 'maybe'; write y, n or unsure"),
-    ],
-)
-def test_a_table_that_makes_no_sense_is_refused(tmp_path, table, message):
-    path = tmp_path / "t.csv"
-    path.write_text(table)
-    with pytest.raises(FileError, match=message):
-        list(read_csv(path))
-
-
-def test_labels_are_read_in_the_words_that_people_write(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("id,label\na,Yes\nb,n\nc, ? \nd,\ne,FALSE\n")
-    assert [(name, said) for _, name, said, _ in read_csv(path)] == [
-        ("a", True), ("b", False), ("c", None), ("e", False),
-    ]  # fmt: skip

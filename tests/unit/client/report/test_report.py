@@ -38,10 +38,6 @@ class TestKinds:
         assert query.first_hit == before + 1
         assert kinds_of(query) == kinds
 
-    def test_a_repeated_result_has_no_rank(self):
-        query = with_results({}, {"duplicate": True}, {"duplicate": True}, {"relevant": True})
-        assert query.first_hit == 2
-
     @pytest.mark.parametrize("status", ["ERROR", "ABSTAINED"])
     def test_a_missing_verdict_is_no_miss(self, status):
         query = with_results({}, {"status": status, "relevant": None, "score": None})
@@ -121,15 +117,3 @@ class TestDocuments:
         with pytest.raises(NoResultDocument) as caught:
             make_report(result_document(1) | change)
         assert str(caught.value).startswith(f"document: {told}")
-
-
-def test_warnings_about_the_difference_are_the_reports_too():
-    of_tests = comparison("mrr@5", 0.1, 0.01) | {"warnings": ["40 queries are few"]}
-    of_interval = comparison("ndcg@10", 0.1, 0.01)
-    of_interval["difference"]["interval"]["warnings"] = ["the values are skewed"]
-    made = make_report(result_document(3), result_document(3), [of_tests, of_interval])
-    assert list(made.run.warnings)[-2:] == [
-        "difference of mrr@5: 40 queries are few",
-        "difference of ndcg@10: the values are skewed",
-    ]
-    assert "40 queries are few" in to_markdown(made)

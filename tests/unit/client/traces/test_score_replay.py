@@ -110,11 +110,6 @@ class TestWhose:
         with pytest.raises(ReplayError, match=r"but the cache was asked for .*model:other"):
             self.read(gaps(other))
 
-    def test_a_server_that_does_not_say_is_not_believed(self):
-        lost = AnswerScore("a", "r", Status.ERROR, error=replace(GAP, reason="", message="gone"))
-        with pytest.raises(ReplayError, match="did not say who would judge answers/r: gone"):
-            self.read(cache(lost, lost, by=None))
-
     @pytest.mark.parametrize(
         ("parameters", "asked"),
         [

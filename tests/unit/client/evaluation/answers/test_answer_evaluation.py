@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,22 +242,3 @@ class TestResume:
 
         evaluate_answers(QUESTIONS, Later(), ["a"], client=client, resume=log, concurrency=1)
         assert sorted(asked_again) == [f"question {i}" for i in range(6) if str(i) not in kept]
-
-    def test_an_interrupt_of_the_caller_waits_for_nobody(self, client: Client, tmp_path: Path):
-        never = threading.Event()
-
-        def system(query: str) -> str:
-            if not query.endswith("0"):
-                never.wait(20)
-            return query
-
-        def interrupt(*_: int) -> None:
-            raise KeyboardInterrupt
-
-        started = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            evaluate_answers(
-                QUESTIONS, system, ["a"], client=client, resume=tmp_path / "l", progress=interrupt
-            )
-        assert time.monotonic() - started < 5
-        never.set()

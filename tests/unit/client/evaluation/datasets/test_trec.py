@@ -36,10 +36,6 @@ class TestTrecQrels:
 
 
 class TestTrecRun:
-    def test_keeps_the_first_of_repeated_documents_and_counts_the_others(self, tmp_path):
-        path = write(tmp_path, "1 Q0 d 1 2 t\n1 Q0 d 2 1 t\n2 Q0 d 1 5 t\n1 Q0 d 3 9 t\n")
-        assert TrecRun.from_file(path) == TrecRun({"1": {"d": 2.0}, "2": {"d": 5.0}}, 2)
-
     @pytest.mark.parametrize(
         ("line", "problem"),
         [
