@@ -16,15 +16,15 @@ from judged.evaluation.answers.answer_evaluation import AnsweredQuestion, Answer
 from judged.evaluation.answers.ranking import CandidateAnswer, ComparedAnswers
 from judged.evaluation.answers.score_panel import Combine, PanelScores
 from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative
+from judged.evaluation.asking import Progress
 from judged.evaluation.circular_judging import CircularJudging, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
+from judged.evaluation.evaluation_run import RecordedJudge
 from judged.evaluation.local_judge import LocalJudge
-from judged.evaluation.progress import Progress
 from judged.evaluation.query_result import QueryResult, RetrievedResult
-from judged.evaluation.recorded import RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
 from judged.evaluation.sync import (

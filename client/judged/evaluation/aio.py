@@ -39,13 +39,18 @@ from judged.evaluation.answers.similarity import (
     similarity_groups,
     similarity_of,
 )
+from judged.evaluation.asking import OnProgress, stage
 from judged.evaluation.circular_judging import check_circular, models_of
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.evaluation_run import EvaluationRun, Piece, to_judge
+from judged.evaluation.evaluation_run import (
+    EvaluationRun,
+    Piece,
+    RecordedEvaluation,
+    RecordedJudge,
+    to_judge,
+)
 from judged.evaluation.labels import own_metrics
 from judged.evaluation.local_judge import JudgeFunction, LocalJudge
-from judged.evaluation.progress import OnProgress, stage
-from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Found, Retriever, RetrieverFunction
 from judged.evaluation.system import Question, System

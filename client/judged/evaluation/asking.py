@@ -142,3 +142,37 @@ def _ask(ask: Callable[[Item], Any], item: Item) -> Outcome[Item]:
     except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
         failure = error
     return Outcome(item, result, failure, time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stage is: `done` of `total` queries retrieved, or contexts judged.
+
+    As text it is a line for people, so that `progress=print` shows it.
+    """
+
+    stage: str
+    done: int
+    total: int
+    elapsed_s: float
+
+    @property
+    def remaining_s(self) -> float | None:
+        """The seconds that are left at the pace so far; None while nothing is done."""
+        return self.elapsed_s * (self.total - self.done) / self.done if self.done else None
+
+    def __str__(self) -> str:
+        left = self.remaining_s
+        ahead = "" if left is None else f", {left:.0f} s left"
+        return f"{self.stage} {self.done}/{self.total}{ahead}"
+
+
+OnProgress = Callable[[Progress], object]
+
+
+def stage(name: str, told: OnProgress | None) -> Callable[[int, int], object] | None:
+    """Return what a stage calls with (done, total); None where nobody listens."""
+    if told is None:
+        return None
+    started = time.monotonic()
+    return lambda done, total: told(Progress(name, done, total, time.monotonic() - started))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
 from judged._inputs import need_list, refuse_set
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Asker
+from judged.evaluation.asking import Asker, Outcome
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.system import is_async
@@ -264,60 +263,54 @@ def retrieve_all(
         if query.query_id in known:
             found.have(query, known[query.query_id])
     left = [query for query in queries if query.query_id not in known]
-    for query, ranked, error in _asked(function, left, found.k, concurrency, asker):
+    for outcome in _outcomes(function, left, k, concurrency, asker):
         if asker.stopped:
             break
-        if error is None:
-            found.take(query, ranked)
-        elif isinstance(error, Exception):
-            found.fail(query, error)
+        if outcome.failure is None:
+            found.take(outcome.item, outcome.result)
+        elif isinstance(outcome.failure, Exception):
+            found.fail(outcome.item, outcome.failure)
         else:
-            raise error
+            raise outcome.failure
         if progress is not None:
             progress(len(found.results) + len(found.failures), len(queries))
     if found.first_failure is not None and not found.results:
         raise found.first_failure
     # Answers come in any order; what is made of them should not depend on it.
-    places = {query.query_id: place for place, query in enumerate(queries)}
-    found.failures = dict(sorted(found.failures.items(), key=lambda item: places[item[0]]))
+    names = (query.query_id for query in queries)
+    found.failures = {name: found.failures[name] for name in names if name in found.failures}
     return found
 
 
-def _asked(
+def _outcomes(
     function: Callable[..., Any],
     queries: Sequence[Query],
     k: int,
     concurrency: int | None,
     asker: Asker[Any],
-) -> Iterator[tuple[Query, object, BaseException | None]]:
-    """Yield what was returned for each query, or raised instead."""
+) -> Iterable[Outcome[Query]]:
+    """Return what was returned for each query, or raised instead."""
     awaited = is_async(function)
-    if takes_all(function):
-        texts = [query.text for query in queries]
-        whole = asker.outcomes(
-            lambda texts: function(texts, k), [texts] * bool(texts), None, awaited=awaited
-        )
-        for outcome in whole:
-            if outcome.failure is not None:
-                raise outcome.failure
-            rankings = need_list(outcome.result, "results", "lists of results, one a query")
-            if len(rankings) != len(queries):
-                rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
-                raise InvalidArgument.of_field("results", rule)
-            yield from (
-                (query, ranked, None) for query, ranked in zip(queries, rankings, strict=True)
-            )
-        return
+    if not takes_all(function):
 
-    def ask(query: Query) -> Any:  # noqa: ANN401 - whatever the retriever returns
-        ranked = function(query.text, k)
-        # What an iterator draws is the retriever's work.
-        return list(islice(ranked, k + 1)) if isinstance(ranked, Iterator) else ranked
+        def ask(query: Query) -> Any:  # noqa: ANN401 - whatever the retriever returns
+            ranked = function(query.text, k)
+            # What an iterator draws is the retriever's work.
+            return list(islice(ranked, k + 1)) if isinstance(ranked, Iterator) else ranked
 
-    if awaited:
-        concurrency = concurrency or CONCURRENCY
-    elif concurrency == 1:
-        concurrency = None
-    with closing(asker.outcomes(ask, queries, concurrency, awaited=awaited)) as outcomes:
-        for outcome in outcomes:
-            yield outcome.item, outcome.result, outcome.failure
+        at_once = (concurrency or CONCURRENCY) if awaited else concurrency
+        at_once = None if at_once == 1 and not awaited else at_once
+        return asker.outcomes(ask, queries, at_once, awaited=awaited)
+    texts = [query.text for query in queries]
+    everything = [texts] if texts else []
+    asked = asker.outcomes(lambda all_: function(all_, k), everything, None, awaited=awaited)
+    if (whole := next(asked, None)) is None:
+        return ()
+    if whole.failure is not None:
+        raise whole.failure
+    rankings = need_list(whole.result, "results", "lists of results, one a query")
+    if len(rankings) != len(queries):
+        rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
+        raise InvalidArgument.of_field("results", rule)
+    pairs = zip(queries, rankings, strict=True)
+    return [Outcome(query, ranked, None, 0.0) for query, ranked in pairs]

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from judged._files import Record
 from judged._views import plain
@@ -24,6 +24,8 @@ from judged.values import (
     VerifiedClaim,
 )
 
+Value = TypeVar("Value")
+
 SLACK = 1e-9
 """What a score may lack to the threshold, as on the server."""
 _RUBRIC = re.compile(r"\|rubric:([^|@]+)@([^|]+)(?:\|sha:([0-9a-f]+))?")
@@ -33,7 +35,6 @@ _OF_VERDICTS = ("passed", "score", "majority", "agreement", "probability", "stag
 """What a judgement has only where its status is OK."""
 _RARE = ("probability", "stage", "max_grade", "votes", "breakdown")
 """What is written only where there is some."""
-_NONE: Sequence[object] = (None, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Breakdown:
     @classmethod
     def of(cls, score: AnswerScore) -> Breakdown | None:
         """Return the parts of a score, None when it has none."""
-        parts = cls(*(getattr(score, part.name) for part in fields(cls)))
+        parts = alike(cls, score)
         empty = not (parts.dimensions or parts.claims or parts.warnings)
         return None if empty and parts.reported_overall is None else parts
 
@@ -106,6 +107,12 @@ class Judgement:
         return replace(moved, passed=self.majority is not False)
 
 
+def alike(kind: type[Value], value: object, /, **others: object) -> Value:
+    """Return a dataclass with the fields of another one that have the same names, and `others`."""
+    names = [part.name for part in fields(kind) if hasattr(value, part.name)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(value, name) for name in names} | others)
+
+
 def judgement_name(judge: JudgeIdentity) -> str:
     """Return the kind of a judge with its rubric, else its profile: "llm/retrieval_match"."""
     rubric = rubric_of(judge)
@@ -140,9 +147,9 @@ def majority_of(
     """Return whether most votes were a yes, from the votes or else from what came of them."""
     if votes:
         return 2 * sum(votes) > len(votes)
-    if passed or score is None:
-        return passed or None
-    return False if score + SLACK >= min_score else None
+    if not passed and score is not None and score + SLACK >= min_score:
+        return False
+    return passed or None
 
 
 def write_judgement(judgement: Judgement) -> dict[str, Any]:

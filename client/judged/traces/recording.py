@@ -7,13 +7,11 @@ from pathlib import Path
 
 from judged.errors import InvalidArgument
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
-from judged.traces.judgement import Breakdown, Judgement, majority_of
+from judged.traces.judgement import Breakdown, Judgement, alike, majority_of
 from judged.traces.trace import Trace
 from judged.values import (
     AnswerItem,
     AnswerScore,
-    Flag,
-    JudgeIdentity,
     QueryGroup,
     RubricInfo,
     Source,
@@ -91,8 +89,7 @@ def record_scores(
     forms = {info.rubric: info.form for info in rubrics}
     for score in scores:
         if score.judge is not None and not _is_gap(score.error):
-            judgement = _of_score(score, score.judge, forms.get(score.rubric, ""))
-            trace.put(known[score.item_id], judgement)
+            trace.put(known[score.item_id], _of_score(score, forms.get(score.rubric, "")))
 
 
 def _is_gap(error: VerdictError | None) -> bool:
@@ -101,57 +98,41 @@ def _is_gap(error: VerdictError | None) -> bool:
 
 def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
     detail = verdict.detail
-    samples = 0
-    if verdicts.agreement:
-        samples = len(detail.samples) if detail is not None else 0
-    votes = [
-        bool(sample.relevant) if sample.status is Status.OK else None
-        for sample in (detail.samples if detail is not None else ())
-    ]
+    asked = () if detail is None else detail.samples
+    samples = len(asked) if verdicts.agreement else 0
+    votes = [bool(each.relevant) if each.status is Status.OK else None for each in asked]
     majority = None
     if verdict.agreement is not None and verdicts.judge.kind == _VOTING:
-        threshold = verdicts.judge.min_score
         valid = [vote for vote in votes if vote is not None]
+        threshold = verdicts.judge.min_score
         majority = majority_of(valid, verdict.relevant, verdict.score, threshold)
-    return Judgement(
-        verdicts.judge,
-        verdict.status,
-        verdict.relevant,
-        verdict.score,
-        verdict.source,
-        verdict.flags,
-        samples,
-        majority,
-        verdict.agreement,
-        "" if detail is None else detail.rationale,
-        "" if detail is None else detail.model,
-        verdict.error,
-        probability=verdict.probability,
-        stage=verdict.stage,
+    return alike(
+        Judgement,
+        verdict,
+        judge=verdicts.judge,
+        passed=verdict.relevant,
+        samples=samples,
+        majority=majority,
+        rationale="" if detail is None else detail.rationale,
+        model="" if detail is None else detail.model,
         votes=tuple(votes) if samples > 1 else (),
     )
 
 
-def _of_score(score: AnswerScore, judge: JudgeIdentity, form: str) -> Judgement:
+def _of_score(score: AnswerScore, form: str) -> Judgement:
     majority = None
     if score.score is not None and form == "verdict":
         majority = score.score > 0.5  # the share of those who said yes; a tie has no score
     elif score.score is not None and form == "claims":
         majority = True  # claims were voted on, the whole was not
-    return Judgement(
-        judge,
-        score.status,
-        score.passed,
-        score.score,
-        score.source or Source.COMPUTED,
-        Flag.NONE,
-        score.samples,
-        majority,
-        score.agreement,
-        score.reasoning,
-        score.model,
-        score.error,
-        Breakdown.of(score),
+    return alike(
+        Judgement,
+        score,
+        source=score.source or Source.COMPUTED,
+        majority=majority,
+        rationale=score.reasoning,
+        breakdown=Breakdown.of(score),
+        probability=None,  # which is that of a calibration, and no part of the judge
     )
 
 

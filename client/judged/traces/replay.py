@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from judged._views import of_all, word
 from judged.traces.items import Hashes, Key
-from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
+from judged.traces.judgement import Judgement, alike, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
 from judged.values import (
@@ -345,18 +345,7 @@ def _of_trace(judgement: Judgement, *, with_details: bool) -> Verdict:
     detail = None
     if with_details and (judgement.rationale or judgement.model):
         detail = VerdictDetail(judgement.rationale, (), Usage(), judgement.model, "")
-    return Verdict(
-        judgement.status,
-        judgement.passed,
-        judgement.score,
-        Source.REPLAY,
-        judgement.flags,
-        judgement.error,
-        judgement.agreement,
-        detail,
-        judgement.probability,
-        judgement.stage,
-    )
+    return alike(Verdict, judgement, relevant=judgement.passed, source=Source.REPLAY, detail=detail)
 
 
 def _columns(

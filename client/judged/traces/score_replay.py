@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from judged._batching.scoring import summarise
 from judged.traces.items import Hashes
-from judged.traces.judgement import Breakdown, Judgement, printed_parts
+from judged.traces.judgement import Breakdown, Judgement, alike, printed_parts
 from judged.traces.recording import answer_of
 from judged.traces.replay import MissingScores, OtherRubric, Recorded, ReplayError, merged
 from judged.traces.trace import Trace
@@ -97,26 +97,17 @@ class ScoreReplay:
 
 
 def _of_trace(item: AnswerItem, rubric: str, judgement: Judgement) -> AnswerScore:
-    parts = judgement.breakdown or Breakdown()
-    return AnswerScore(
+    score = alike(
+        AnswerScore,
+        judgement,
         item_id=item.item_id,
         rubric=rubric,
-        status=judgement.status,
-        score=judgement.score,
-        passed=judgement.passed,
         min_score=judgement.judge.min_score,
         reasoning=judgement.rationale,
-        samples=judgement.samples,
-        agreement=judgement.agreement,
         source=Source.REPLAY,
-        dimensions=list(parts.dimensions),
-        reported_overall=parts.reported_overall,
-        claims=list(parts.claims),
-        error=judgement.error,
-        warnings=list(parts.warnings),
-        judge=judgement.judge,
-        model=judgement.model,
     )
+    parts = judgement.breakdown or Breakdown()
+    return replace(score, **{part.name: getattr(parts, part.name) for part in fields(parts)})
 
 
 def _judge_of(column: Recorded, cached: ScoredAnswers) -> JudgeIdentity:
