@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AnswerItem, AsyncClient, Client, InvalidArgument
+from judged import AsyncClient, Client
 from judged import evaluation as plain
 from judged.evaluation import Dataset, Query, Question, aio
 
@@ -39,24 +39,6 @@ def scoring_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerP
 def client(scoring_server: ServerProcess) -> Iterator[Client]:
     with Client(scoring_server.address) as connected:
         yield connected
-
-
-async def test_a_panel_of_models(client: Client):
-    items = [AnswerItem("good", "q", "good"), AnswerItem("poor", "q", "poor")]
-    told: list[tuple[int, int]] = []
-    there = plain.score_by_panel(items, ["helpfulness"], list(MODELS), client=client)
-    async with AsyncClient(client.target) as connected:
-        found = await aio.score_by_panel(
-            *(items, ["helpfulness"], list(MODELS)),
-            client=connected,
-            progress=lambda *done: told.append(done),
-        )
-        with pytest.raises(InvalidArgument, match="names a model twice"):
-            await aio.score_by_panel(items, ["helpfulness"], ["strict"] * 2, client=connected)
-    assert [score.score for score in found.scores] == pytest.approx([0.55, 0.55])
-    assert [score.score for score in found.scores] == [score.score for score in there.scores]
-    assert list(found.members) == list(MODELS)
-    assert told[-1] == (4, 4)
 
 
 async def test_a_cancelled_evaluation_asks_its_system_no_more_and_goes_on_later(

@@ -5,7 +5,6 @@ Two servers whose default judges differ stand for one that was started again wit
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import linecache
 import math
@@ -15,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import AsyncClient, Client, InvalidArgument, Judge, Span
+from judged import Client, InvalidArgument, Judge, Span
 from judged._batching import chunks
 from judged.evaluation import (
-    AsyncEvaluator,
     Dataset,
     EvaluationResult,
     Evaluator,
@@ -44,22 +42,16 @@ def exact_address() -> Iterator[str]:
         yield ready.address
 
 
-@pytest.fixture(params=["sync", "async"])
-def evaluate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+@pytest.fixture
+def evaluate(monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     """Evaluate on the server at an address, two queries a call."""
     monkeypatch.setattr(chunks, "CHUNK_CONTEXTS", 4)
 
-    def plain(address: str, *given: Any, **named: Any) -> EvaluationResult:
+    def evaluated(address: str, *given: Any, **named: Any) -> EvaluationResult:
         with Client(address) as client:
             return Evaluator(client).evaluate(*given, **named)
 
-    async def later(address: str, *given: Any, **named: Any) -> EvaluationResult:
-        async with AsyncClient(address) as client:
-            return await AsyncEvaluator(client).evaluate(*given, **named)
-
-    if request.param == "sync":
-        return plain
-    return lambda *given, **named: asyncio.run(later(*given, **named))
+    return evaluated
 
 
 def cut(file: Path) -> bytes:

@@ -12,29 +12,6 @@ from tests.integration.evaluation.evaluate_calls import needs_model, small_chunk
 TOO_LONG = "words and more words " * 200
 
 
-def test_a_query_unsettled_under_one_judge_is_in_no_mean(
-    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needs_model(client)
-    groups = [
-        QueryGroup("q", ["vector store"], ["a vector store", TOO_LONG], "1", metadata={"k": "a"}),
-        QueryGroup("q", ["a", TOO_LONG], [TOO_LONG, "a"], "2", metadata={"k": "b"}),
-        QueryGroup("q", ["vector store"], ["vector store"], "3"),
-    ]
-    judge = Judge("semantic", parameters={"long_text": "reject"})
-    metrics = ["mrr", "precision_exact", "f1_similarity"]
-    options = MetricOptions(per_query=True, slice_by=["k"])
-    theirs = unary(stub, groups, metrics, judge, options)
-    assert theirs.table.query_ids == ["1", "3"]
-    assert theirs.table.counts.skipped_unsettled == 1
-    assert theirs.table["precision_exact"].mean == 0.5
-    assert theirs.table["precision_exact"].upper_bound == pytest.approx(2 / 3)
-    for _ in range(2):
-        ours = Evaluator(client).evaluate_groups(groups, metrics, judge, options)
-        assert ours.table == theirs.table
-        small_chunks(monkeypatch)
-
-
 @pytest.mark.parametrize("cut", [False, True])
 def test_slices_have_bounds_where_verdicts_miss(
     client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool

@@ -99,12 +99,6 @@ class TestMissing:
         assert caught.value.group is GROUPS[group]
         assert caught.value.name == "llm/retrieval_match"
         assert caught.value.judge == JUDGE
-        assert str(caught.value) == (
-            "1 of 5 judgements by llm/retrieval_match is missing, first that of "
-            f"groups[{group}] (query {GROUPS[group].query_id!r}), retrieved[{retrieved}], "
-            f"expected[{expected}]; judge these groups with Client.judge, keep what it says with "
-            "record_verdicts, and replay the trace again"
-        )
 
 
 class TestFit:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from judged import Span, Spans
-from judged.evaluation import Dataset, FileError, MissingText, Query, Results, Retrieved
+from judged.evaluation import Dataset, FileError, Query, Results, Retrieved
 
 SPAN = {"file": "a.py", "start": 3, "end": 9}
 
@@ -80,11 +80,3 @@ class TestToGroups:
         (group,) = both.to_groups(FOUND, by_spans=True)
         assert group.spans is not None
         assert group.expected == ()
-
-    def test_ids_come_before_spans(self, dataset):
-        (group,) = dataset(expected_spans=[SPAN], expected_doc_ids=["d"]).to_groups(FOUND)
-        assert (group.spans, group.relevant_document_ids) == (None, ["d"])
-
-    def test_a_result_without_a_span_is_named(self, dataset):
-        with pytest.raises(MissingText, match="query 'q1', result 1 has no span"):
-            dataset(expected_spans=[SPAN]).to_groups({"q1": [Retrieved("d", text="x")]})
