@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged._files import FileError, Record
-from judged._inputs import as_list, need_grades, need_id, need_ids, set_fields
+from judged._inputs import as_list, need_grades, need_id, need_ids, need_texts, set_fields
 from judged._views import plain
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.results import read_span
@@ -62,11 +62,11 @@ class Query:
         set_fields(
             self,
             query_id=need_id(self.query_id, "query_id"),
-            expected_answers=as_list(self.expected_answers),
+            expected_answers=need_texts(self.expected_answers, "expected_answers"),
             relevant_document_ids=relevant,
             grades=grades,
             expected_spans=as_list(self.expected_spans),
-            negative_answers=as_list(self.negative_answers),
+            negative_answers=need_texts(self.negative_answers, "negative_answers"),
         )
 
     @property
