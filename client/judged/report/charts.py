@@ -6,7 +6,7 @@ can't see it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -31,28 +31,14 @@ class Bar:
 
 def bars(name: str, rows: Sequence[Bar]) -> Markup:
     """Return horizontal bars over [0, 1], each with its interval as a whisker."""
-    height = _ROW * len(rows) + 24
-    parts = [_grid(height - 20, [0, 0.25, 0.5, 0.75, 1.0], 0.0, 1.0, "{:g}")]
-    for index, row in enumerate(rows):
-        y = _ROW * index + 4
-        parts.append(_label(row.label, y))
-        if row.value is None:
-            parts.append(_text(_LABEL + 6, y + 13, "no value", "value"))
-            continue
-        width = _PLOT * _clamp(row.value)
-        parts.append(
-            Markup('<rect class="{}" x="{}" y="{}" width="{:.1f}" height="{}" rx="2"/>').format(
-                row.style, _LABEL, y, width, _ROW - 8
-            )
+
+    def drawn(row: Bar, value: float, y: float) -> Markup:
+        return Markup('<rect class="{}" x="{}" y="{}" width="{:.1f}" height="{}" rx="2"/>').format(
+            row.style, _LABEL, y, _PLOT * _clamp(value), _ROW - 8
         )
-        shown = f"{row.value:.4f}"
-        if row.lower is not None and row.upper is not None:
-            # A t interval may reach beyond; the numbers beside the bar say how far.
-            low, high = (_LABEL + _PLOT * _clamp(end) for end in (row.lower, row.upper))
-            parts.append(_whisker(low, high, y + 9))
-            shown += f" [{row.lower:.3f}, {row.upper:.3f}]"
-        parts.append(_text(_LABEL + _PLOT + 10, y + 13, shown, "value"))
-    return _svg(name, height, parts)
+
+    # A t interval may reach beyond; the numbers beside the bar say how far.
+    return _rows(name, rows, [0, 0.25, 0.5, 0.75, 1.0], (0.0, 1.0), drawn)
 
 
 def differences(name: str, rows: Sequence[Bar]) -> Markup:
@@ -61,11 +47,29 @@ def differences(name: str, rows: Sequence[Bar]) -> Markup:
         abs(end) for row in rows for end in (row.value, row.lower, row.upper) if end is not None
     ]
     reach = max([*ends, 0.01]) * 1.1
+
+    def drawn(row: Bar, value: float, y: float) -> Markup:
+        x = _LABEL + _PLOT * (value + reach) / (2 * reach)
+        return Markup('<circle class="{}" cx="{:.1f}" cy="{}" r="5"/>').format(row.style, x, y + 9)
+
+    return _rows(name, rows, [-reach / 1.1, 0, reach / 1.1], (-reach, reach), drawn, sign="+")
+
+
+def _rows(
+    name: str,
+    rows: Sequence[Bar],
+    ticks: Sequence[float],
+    ends: tuple[float, float],
+    drawn: Callable[[Bar, float, float], Markup],
+    sign: str = "",
+) -> Markup:
+    """Return a row a value, with its interval and both as numbers; a sign has its mark on top."""
+    low, high = ends
     height = _ROW * len(rows) + 24
-    parts = [_grid(height - 20, [-reach / 1.1, 0, reach / 1.1], -reach, reach, "{:+.2f}")]
+    parts = [_grid(height - 20, ticks, low, high, "{:+.2f}" if sign else "{:g}")]
 
     def at(value: float) -> float:
-        return _LABEL + _PLOT * (value + reach) / (2 * reach)
+        return _LABEL + _PLOT * _clamp((value - low) / (high - low))
 
     for index, row in enumerate(rows):
         y = _ROW * index + 4
@@ -73,16 +77,11 @@ def differences(name: str, rows: Sequence[Bar]) -> Markup:
         if row.value is None:
             parts.append(_text(_LABEL + 6, y + 13, "no value", "value"))
             continue
-        shown = f"{row.value:+.4f}"
+        mark, shown = [drawn(row, row.value, y)], f"{row.value:{sign}.4f}"
         if row.lower is not None and row.upper is not None:
-            parts.append(_whisker(at(row.lower), at(row.upper), y + 9))
-            shown += f" [{row.lower:+.3f}, {row.upper:+.3f}]"
-        parts.append(
-            Markup('<circle class="{}" cx="{:.1f}" cy="{}" r="5"/>').format(
-                row.style, at(row.value), y + 9
-            )
-        )
-        parts.append(_text(_LABEL + _PLOT + 10, y + 13, shown, "value"))
+            mark.insert(0 if sign else 1, _whisker(at(row.lower), at(row.upper), y + 9))
+            shown += f" [{row.lower:{sign}.3f}, {row.upper:{sign}.3f}]"
+        parts += [*mark, _text(_LABEL + _PLOT + 10, y + 13, shown, "value")]
     return _svg(name, height, parts)
 
 

@@ -93,10 +93,6 @@ class TracedAnswer:
 
 
 Item = TracedContext | TracedAnswer
-_TEXTS = {
-    TracedContext: ("query", "expected_text", "retrieved_text"),
-    TracedAnswer: ("query", "answer"),
-}
 _RARE = ("query_id", "other_answers", "sources_used", "confidence")
 """Written only where there is some, as most items have none."""
 
@@ -127,11 +123,13 @@ def read_item(record: Record, hashes: Hashes) -> Item:
     kind = TracedAnswer if is_answer else TracedContext
     known = {part.name for part in fields(kind)}
     record.refuse_unknown({JUDGEMENTS, *known, *(f"{name}{_SUFFIX}" for name in known)})
-    made: dict[str, Any] = {name: _read_text(record, name, hashes) for name in _TEXTS[kind]}
+    made: dict[str, Any] = {}
+    for part in fields(kind):
+        if part.type == "Text":
+            made[part.name] = _read_text(record, part.name, hashes)
+        elif part.type == "Sequence[Text]":
+            made[part.name] = _read_texts(record, part.name, hashes)
     if is_answer:
-        made |= {name: _read_texts(record, name, hashes) for name in ("references", "contexts")}
-        for name in ("other_answers", "sources_used"):
-            made[name] = _read_texts(record, name, hashes) or ()
         made["item_id"] = record.identifier("item_id")
     else:
         made["query_id"] = record.optional_identifier("query_id") or ""
@@ -149,9 +147,9 @@ def _read_text(record: Record, name: str, hashes: Hashes) -> Text:
 def _read_texts(record: Record, name: str, hashes: Hashes) -> Sequence[Text]:
     key = name + _SUFFIX
     if record.get(key) is None:
-        return [Text.of(text, hashes) for text in record.texts(name)]
+        return tuple(Text.of(text, hashes) for text in record.texts(name))
     _refuse_both(record, name)
-    return [Text(check_sha256(record, key, made)) for made in record.texts(key)]
+    return tuple(Text(check_sha256(record, key, made)) for made in record.texts(key))
 
 
 def _refuse_both(record: Record, name: str) -> None:

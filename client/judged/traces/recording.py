@@ -52,14 +52,18 @@ def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Traced
 
 def answer_of(item: AnswerItem, hashes: Hashes) -> TracedAnswer:
     """Return an answer as an item of a trace."""
+
+    def held(texts: Sequence[str]) -> Sequence[Text]:
+        return tuple(Text.of(text, hashes) for text in texts)
+
     return TracedAnswer(
         item.item_id,
         Text.of(item.query, hashes),
         Text.of(item.answer, hashes),
-        [Text.of(text, hashes) for text in item.references],
-        [Text.of(text, hashes) for text in item.contexts],
-        (Text.of(item.other_answer, hashes),) if item.other_answer else (),
-        [Text.of(text, hashes) for text in item.sources_used] or (),
+        held(item.references),
+        held(item.contexts),
+        held([item.other_answer] if item.other_answer else []),
+        held(item.sources_used),
         item.confidence,
     )
 

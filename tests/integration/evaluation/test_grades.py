@@ -10,8 +10,6 @@ from judged import Client, InvalidArgument, MetricOptions, TrecRankings
 from judged.evaluation import Dataset, Evaluator, Query, Results, TrecQrels, TrecRun
 
 from tests.integration.cli_process import run_in
-from tests.integration.http_calls import ask, http_address
-from tests.integration.server_process import running_server
 
 # Two topics with grades up to 2, one of which nothing relevant was judged.
 QRELS = "1 0 d1 2\n1 0 d2 1\n1 0 d3 0\n2 0 d4 2\n2 0 d1 1\n3 0 d2 0\n"
@@ -99,35 +97,6 @@ def test_queries_that_are_judged_beside_those_with_grades(client, folder, expect
     assert by_query == {q: {m: of[m] for m in metrics} for q, of in expected.items()}
     with pytest.raises(InvalidArgument, match="needs qrels or gains"):
         Evaluator(client).evaluate(results, both, ["bpref"], judge="exact")
-
-
-def test_by_http(folder, expected):
-    grades = TrecQrels.from_file(folder / "trec.qrels").grades
-    run = Results.from_trec_run(folder / "system.run")
-    groups = [
-        {
-            "query_id": topic,
-            "document_ids": [found.doc_id for found in run[topic]],
-            "retrieved": [""] * len(run[topic]),
-            "grades": of,
-        }
-        for topic, of in grades.items()
-    ]
-    with running_server("--http-listen", "127.0.0.1:0") as server:
-        address = http_address(server)
-        body = {"groups": groups, "metrics": METRICS, "options": {"per_query": True}}
-        reply = ask(address, "/v1/Evaluate", body)
-        assert reply.status == 200, reply.body
-        table = reply.json["table"]
-        found = {m["name"]: m["per_query"] for m in table["metrics"]}
-        assert found == {m: [of[m] for of in expected.values()] for m in METRICS}
-        groups[0]["relevant_document_ids"] = ["d1"]
-        reply = ask(address, "/v1/Evaluate", body)
-        assert reply.status == 400
-        assert (
-            "groups[0].relevant_document_ids: must be empty when grades is set"
-            in reply.body.decode()
-        )
 
 
 @pytest.mark.parametrize(

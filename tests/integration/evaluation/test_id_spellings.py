@@ -10,14 +10,11 @@ from judged import (
     Client,
     IntervalOptions,
     MetricOptions,
-    QueryGroup,
     TrecRankings,
 )
 from judged.evaluation import Dataset, EvaluationResult, Evaluator, LocalJudge, Query, Retrieved
 
 from tests.integration.cli_process import run_in
-from tests.integration.http_calls import ask, http_address
-from tests.integration.server_process import running_server
 
 PATHS = "which differ in a path before the name; are they ids of the same kind"
 ASKED = f"{PATHS}, and the results of these queries?"
@@ -119,32 +116,3 @@ class TestCalls:
         assert table["mrr"].mean == 0.75
         run |= {f"q{i}": [name(i), *run[f"q{i}"][1:]] for i in range(10)}
         assert not client.compute_metrics(["mrr"], TrecRankings(qrels, run)).warnings
-
-    def test_evaluate_of_groups_and_by_http(self, client: Client):
-        groups = [
-            QueryGroup(q.text, (), ["", ""], q.query_id, names, q.relevant_document_ids)
-            for q in QUERIES
-            if (names := [found.doc_id for found in RESULTS[q.query_id]])
-        ]
-        assert PATHS in client.evaluate(groups, ["mrr"]).table.warnings[0]
-        sent = [
-            {
-                "query_id": group.query_id,
-                "retrieved": ["", ""],
-                "document_ids": list(group.document_ids),
-                "relevant_document_ids": list(group.relevant_document_ids),
-            }
-            for group in groups
-        ]
-        trec = {
-            "qrels": [{"query_id": "1", "document_ids": ["a"], "grades": [1]}],
-            "run": [{"query_id": "1", "document_ids": ["a.md"]}],
-        }
-        with running_server("--http-listen", "127.0.0.1:0") as server:
-            address = http_address(server)
-            reply = ask(address, "/v1/Evaluate", {"groups": sent, "metrics": ["mrr"]})
-            assert PATHS in reply.json["table"]["warnings"][0]
-            reply = ask(address, "/v1/ComputeMetrics", {"trec": trec, "metrics": ["mrr"]})
-            table = reply.json["table"]
-            assert "in a file's ending" in table["warnings"][0]
-            assert table["id_fit"]["expected_id"] == "a"

@@ -71,7 +71,7 @@ def items(whole=True):
     ids = texts.filter(bool)
     # Lists of texts are kept, or hashed, as a whole.
     several = st.builds(
-        lambda values, kept: [text(v, kept) for v in values],
+        lambda values, kept: tuple(text(v, kept) for v in values),
         st.lists(texts, max_size=3),
         st.booleans(),
     )

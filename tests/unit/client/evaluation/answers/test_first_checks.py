@@ -14,7 +14,6 @@ from judged import (
     InvalidArgument,
     JudgedError,
     Rubric,
-    Unavailable,
 )
 from judged.evaluation import Question, evaluate_answers
 from judged.v1 import judge_service_pb2 as pb
@@ -62,10 +61,6 @@ class TestServer:
         assert (asked.items[0].query, list(asked.items[0].references)) == ("question 0", ["r"])
         assert asked.asking.max_cost == 1
         assert service.requests == []
-
-    def test_a_server_that_is_not_there(self):
-        with Client("127.0.0.1:1") as nobody:
-            self.refused(nobody, Unavailable, "can't reach")
 
     def test_a_model_without_its_key(self, service: ScoreService, client: Client):
         service.chat_models = [
