@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -46,8 +46,8 @@ from judged_server.judges.base import (
 )
 from judged_server.judges.equivalence.contradictions import contradicted
 from judged_server.judges.equivalence.features import VERSION as FEATURES
-from judged_server.judges.equivalence.features import Items, features
-from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS, Reading
+from judged_server.judges.equivalence.features import features
+from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS
 from judged_server.statistics.calibration.reliability import Platt
 
 DEPTH = 3
@@ -142,7 +142,7 @@ def shipped() -> tuple[Model, str]:
 
 VERSION = 2
 MIN_SCORE = 0.5
-SLICE_FACTOR = 4
+SLICE_FACTOR = 16
 """How many times more than that of token_overlap the work on a character is."""
 
 CONTRADICTED = -2.0
@@ -242,19 +242,9 @@ def items_of(groups: Sequence[QueryGroup]) -> list[JudgedAnswer]:
 
 
 def features_of(items: Sequence[JudgedAnswer]) -> dict[str, FloatArray]:
-    """Return the features of items, each of which can be judged; every text is read once."""
-    numbers: dict[str, int] = {}
-
-    def numbered(texts: Iterable[str]) -> IntArray:
-        return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
-
-    rows = Items(
-        numbered(item.query for item in items),
-        numbered(item.answer for item in items),
-        np.repeat(np.arange(len(items)), [len(item.alternatives) for item in items]),
-        numbered(text for item in items for text in item.alternatives),
-    )
-    return features(Reading.of(list(numbers)), rows)
+    """Return the features of items, each of which can be judged, by name: float64[n] each."""
+    rows = [features(item.query, item.answer, item.alternatives) for item in items]
+    return {name: np.array([row[name] for row in rows], np.float64) for name in rows[0]}
 
 
 def _abstained(misfit: str) -> tuple[Status, VerdictFault]:

@@ -1,22 +1,14 @@
-"""The words of texts as numbers: what each word is, and the words of all texts of a call in a row.
-
-A word is looked at once and remembered; which texts hold it is said in arrays.
-"""
+"""The words of texts, and what each is: words are looked at once, and so are texts."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from judged_server.domain import IntArray
 from judged_server.judges.token_overlap import STOPWORDS
 from judged_server.metrics.text.porter_stemmer import stem
 
@@ -97,13 +89,16 @@ _EMPTY = "would could may might must shall also us many much mr mrs ms st called
 _MORE_STOPWORDS = frozenset(_EMPTY.split())
 _CURLY = "\u2019"
 _ARTICLES = frozenset(("a", "an", "the"))
+_BETWEEN = bytes(code for code in range(128) if not chr(code).isalnum())
+_INITIALS_OF_NAMES = range(2, 7)
+_LONGEST_NAME = 12
 
 
 class Word(NamedTuple):
     """What a word is, whatever text it stands in.
 
     `stem` stands for all its forms; numbers, however written, share a form that begins with #.
-    `refusing` words may be part of a refusal. `number` is NaN where it is none, `month` 0.
+    `refusing` words may be part of a refusal. `number` is None where it is none, `month` 0.
     `letters` has a bit for each pair of neighbouring letters, its number modulo 64.
     """
 
@@ -115,7 +110,7 @@ class Word(NamedTuple):
     contrast: bool
     refusing: bool
     capital: bool
-    number: float
+    number: float | None
     year: bool
     month: int
     length: int
@@ -148,7 +143,7 @@ def read_word(written: str) -> Word:
         contrast=lowered in _CONTRASTS,
         refusing=lowered in _REFUSING,
         capital=written[0].isupper(),
-        number=float("nan") if number is None else number,
+        number=number,
         year=number is not None and 1000 <= number <= 2100 and len(lowered) in (4, 5),
         month=month,
         length=len(lowered),
@@ -207,58 +202,29 @@ def _unglue(word: str) -> tuple[str, ...]:
     return (word,)
 
 
-class _Numbers(dict[str, int]):
-    """Numbers words in the order in which they are first asked for."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
-
-
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The words of a list of texts in a row: text i owns the entries `first[i]:first[i + 1]`.
+class Text:
+    """What is read of a text: its words, and forms in which texts are looked for in each other.
 
-    `words` (int64) has the number of each word, and `facts` a column for each field of Word by that
-    number, in which `stem` is the number of the stem. `stem_numbers` has that of each stem.
+    `joined` has the stems but for articles between single spaces, "" without any; `squeezed` its
+    letters and digits alone. `initials` are those of its words, "" where it is no name of a few.
     """
 
-    texts: Sequence[str]
-    words: IntArray
-    first: IntArray
-    facts: dict[str, NDArray[Any]]
-    stem_numbers: dict[str, int]
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Reading:
-        """Read every text once."""
-        numbers = _Numbers()
-        flat: list[int] = []
-        first = [0]
-        for text in texts:
-            flat.extend(map(numbers.__getitem__, words_of(text)))
-            first.append(len(flat))
-        stem_numbers = _Numbers()
-        known = [read_word(word) for word in numbers]
-        rows = [(stem_numbers[word.stem], *word[1:]) for word in known]
-        columns = zip(*rows, strict=True) if rows else [()] * len(_KINDS)
-        facts: dict[str, NDArray[Any]] = {
-            name: np.array(column, kind)
-            for (name, kind), column in zip(_KINDS.items(), columns, strict=True)
-        }
-        whole = np.array(flat, np.int64), np.array(first, np.int64)
-        return cls(texts, *whole, facts, stem_numbers)
+    written: str
+    words: tuple[Word, ...]
+    joined: str
+    squeezed: bytes
+    initials: str
 
 
-_KINDS = {
-    "stem": np.int64,
-    **dict.fromkeys(("stop", "article", "negation", "hedge", "contrast", "refusing"), np.bool_),
-    "capital": np.bool_,
-    "number": np.float64,
-    "year": np.bool_,
-    "month": np.int64,
-    "length": np.int64,
-    "letters": np.uint64,
-    "initial": object,
-}
-"""The types of the columns of Word."""
+@lru_cache(maxsize=1 << 12)
+def read_text(text: str) -> Text:
+    """Return what is read of a text."""
+    words = tuple(map(read_word, words_of(text)))
+    stems = " ".join(word.stem for word in words if not word.article)
+    squeezed = text.lower().encode("utf-8", "replace").translate(None, _BETWEEN)
+    initials = [word.initial for word in words if not word.stop]
+    is_name = len(words) <= _LONGEST_NAME and len(initials) in _INITIALS_OF_NAMES
+    return Text(
+        text, words, f" {stems} " if stems else "", squeezed, "".join(initials) if is_name else ""
+    )
