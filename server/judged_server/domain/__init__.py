@@ -24,7 +24,6 @@ from judged_server.domain.verdicts import (
     VerdictDetail,
     VerdictFault,
     Verdicts,
-    VerdictSample,
     counts_of,
     min_passing_score,
 )
@@ -48,7 +47,6 @@ __all__ = [
     "UnsignedArray",
     "VerdictDetail",
     "VerdictFault",
-    "VerdictSample",
     "Verdicts",
     "counts_of",
     "min_passing_score",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import Usage
-from judged.values.verdicts import VerdictCounts
+from judged.values.verdicts import VerdictCounts, VerdictSample
 from numpy.typing import NDArray
 
 from judged_server.domain.arrays import BoolArray, ByteArray, FloatArray
@@ -34,23 +34,6 @@ class VerdictFault:
     reason: str
     message: str
     retryable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictSample:
-    """One answer of a language model, or what `judge`, a panel's member by its signature, says.
-
-    Only OK samples are votes. `fallback` names the model that answered in place of another.
-    """
-
-    status: Status
-    relevant: bool
-    score: float
-    reason: str
-    reasoning: str
-    raw_reply: str
-    judge: str = ""
-    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

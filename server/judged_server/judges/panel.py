@@ -18,6 +18,7 @@ from operator import add
 import numpy as np
 from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
+from judged.values.verdicts import VerdictSample
 
 from judged_server import errors
 from judged_server.domain import (
@@ -29,7 +30,6 @@ from judged_server.domain import (
     VerdictDetail,
     VerdictFault,
     Verdicts,
-    VerdictSample,
 )
 from judged_server.judges.base import Caller, ComposedJudge, ComposedKind, Judge, Profile
 from judged_server.llm.chat import Reason

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import Usage
+from judged.values.verdicts import VerdictSample
 
 from judged_server.domain import (
     ByteArray,
@@ -16,7 +17,6 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictDetail,
     VerdictFault,
-    VerdictSample,
 )
 from judged_server.judges.llm.scoring import (
     NO_QUORUM,
