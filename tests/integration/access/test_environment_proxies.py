@@ -76,15 +76,6 @@ def test_the_command_does_so(proxy: ConnectProxy, tenants: tuple[ServerProcess, 
 
 
 class TestTls:
-    async def test_it_is_passed_over_too(
-        self, proxy: ConnectProxy, authority: Authority, address: str
-    ):
-        with Client(address, credentials=Tls(authority.ca)) as client:
-            assert client.judge(GROUPS, "exact").relevant == [True]
-        async with AsyncClient(address, credentials=Tls(authority.ca)) as other:
-            assert (await other.judge(GROUPS, "exact")).relevant == [True]
-        assert not proxy.read
-
     async def test_one_that_is_given_tunnels_what_it_cant_read(
         self, authority: Authority, address: str
     ):

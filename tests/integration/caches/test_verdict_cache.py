@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from judged import Asking, CacheMode, Client, Judge, QueryGroup, Source, Status
 from judged.evaluation import Evaluator
-from judged_server.__main__ import run as run_server
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
@@ -165,31 +164,6 @@ class TestOnDisk:
             found = client.judge([group(*texts)], judge(), asking=ONLY)
         assert set(found.source) == {Source.CACHE}
         assert found.n_ok == calls() == 300
-
-    def test_replies_are_shown_and_purged(
-        self,
-        serve: Serve,
-        group: Group,
-        calls: Calls,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-    ):
-        with serve() as server, Client(server.address) as client:
-            client.judge([group("yes", "no")], judge())
-
-        def cache(*arguments: str) -> str:
-            folder = ["--llm-cache-dir", str(tmp_path / "replies")]
-            assert run_server([*folder, "cache", *arguments]) == 0
-            return capsys.readouterr().out
-
-        assert "retrieval_match@1  small  2 replies" in cache("show")
-        assert cache("purge", "--rubric", "retrieval_match@2").startswith("0 replies")
-        assert cache("purge", "--model", "other").startswith("0 replies")
-        assert cache("purge", "--rubric", "retrieval_match@1").startswith("2 replies")
-        assert cache("show").startswith("0 replies")
-        with serve() as server, Client(server.address) as client:
-            assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
-        assert calls() == 3
 
 
 class TestSharing:

@@ -104,13 +104,3 @@ def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     (near,) = misspelt_variables(dict.fromkeys(names, "1"))
     assert near.startswith("JUDGED_MAX_GROUP ")
     assert near.endswith("did you mean JUDGED_MAX_GROUPS?")
-
-
-def test_a_user_without_a_home_is_told_what_to_name(monkeypatch, capsys):
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", no_home)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert run(["models", "list"]) == 2
-    assert "XDG_CACHE_HOME" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 from judged_server.api.requests import (
-    LARGE_SHARE,
     SMALL_MEMORY,
     Admission,
 )
@@ -26,12 +25,6 @@ def fill(admission: Admission, name: str, memory: int, weight: float = 1.0) -> i
         except Overloaded:
             return count
     raise AssertionError
-
-
-def test_a_sender_alone_has_two_thirds_of_the_room():
-    admission = Admission(LIMIT)
-    assert fill(admission, "a", 10 * MIB) == 12
-    assert admission.pending_bytes == LIMIT * LARGE_SHARE * 2 / 3
 
 
 def test_others_find_room_beside_a_sender_that_takes_all_it_can():

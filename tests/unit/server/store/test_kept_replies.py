@@ -41,15 +41,6 @@ async def test_a_thousand_questions_at_once_are_a_few_reads(tmp_path, file, kept
     assert threading.main_thread() not in file.threads
 
 
-async def test_closing_writes_what_waits_and_then_finds_nothing(tmp_path, kept):
-    await kept.put(entry(1), 0)
-    kept.close()
-    assert await kept.get(entry(1).key) is None
-    await kept.put(entry(2), 0)
-    file = ReplyFile(tmp_path / "replies", CAP, 0)
-    assert set(file.get([entry(1).key, entry(2).key])) == {entry(1).key}
-
-
 async def test_a_folder_that_cant_be_made_is_a_miss_and_no_more(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     kept = KeptReplies(ReplyFile(tmp_path / "file" / "replies", CAP, 0))

@@ -99,24 +99,3 @@ def test_a_file_may_begin_without_tenants(tmp_path: Path):
     path.write_text("[tenants.a]\n")
     assert looked_twice(directory)
     assert named(directory.by_token(token)) == "a"
-
-
-def test_an_error_of_the_disk_is_reported_and_does_not_end_the_look(path: Path):
-    token = new_token(path, "a")
-    broken: list[OSError] = []
-
-    def check(_: object) -> None:
-        if broken:
-            raise broken[0]
-
-    directory = FileDirectory(path, check)
-    shown = directory.by_token(token)
-    broken.append(PermissionError(13, "Permission denied"))
-    path.write_text('[tenants.a]\nuris = ["x:a", "x:c"]\n[tenants.b]\n')
-    assert not looked_twice(directory)
-    assert "Permission denied" in directory.problem
-    assert shown is not None
-    assert directory.counts(shown)
-    broken.clear()
-    assert looked_twice(directory)
-    assert named(directory.by_uri("x:c")) == "a"

@@ -50,15 +50,6 @@ def test_labels_correct_every_mean():
         assert not metric.per_query_lower
 
 
-def test_too_few_labels_leave_the_correction_unset_and_say_so():
-    for labelled in ([], [4]):
-        for metric in run(judged(labelled=labelled)).metrics:
-            assert not metric.corrected.HasField("corrected")
-            assert metric.corrected.naive.value == metric.mean
-            assert metric.corrected.HasField("labels_only") == bool(labelled)
-            assert "a correction needs 2" in metric.corrected.warnings[0]
-
-
 @pytest.mark.parametrize("kind", ["values", "gains", "trec"])
 def test_human_values_correct_any_relevance(kind):
     request = pb.ComputeMetricsRequest(
