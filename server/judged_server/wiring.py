@@ -16,7 +16,7 @@ from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.listeners import Listener
 from judged_server.domain.usage import nano_within
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.runtime.backend import Machine, RuntimeConfig, choose
+from judged_server.embedding.runtime.backend import RuntimeConfig, choose
 from judged_server.embedding.vector_cache import VectorFile
 from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind
@@ -162,7 +162,7 @@ def calibrations(settings: Settings) -> Mapping[str, Calibrator]:
 
 def runtime_config(settings: Settings) -> RuntimeConfig:
     """Return how models are run here; raises SettingsError when that can't be as it was set."""
-    backend = choose(settings.embedding_backend, settings.embedding_precision, Machine.here())
+    backend = choose(settings.embedding_backend, settings.embedding_precision)
     return RuntimeConfig(
         backend,
         settings.embedding_threads,

@@ -21,7 +21,6 @@ from judged_server.embedding.runtime.backend import (
     CUDA,
     PROVIDERS,
     Backend,
-    Machine,
     RuntimeConfig,
     choose,
 )
@@ -90,7 +89,7 @@ PARAGRAPHS = paragraphs(120)
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     try:
-        return choose(*BACKENDS[request.param], Machine.here())
+        return choose(*BACKENDS[request.param])
     except SettingsError as error:
         gpu = "no NVIDIA GPU: " if BACKENDS[request.param][0] == CUDA else ""
         pytest.skip(f"not run: {gpu}{error}")

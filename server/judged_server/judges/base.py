@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -114,40 +114,6 @@ def _joined(parts: Sequence[ScoreColumns], name: str) -> ByteArray | None:
     return np.concatenate([part.filled(name) for part in parts])
 
 
-async def score_in_slices(
-    score: Callable[[Sequence[QueryGroup]], ScoreColumns],
-    groups: Sequence[QueryGroup],
-    limit: int = SLICE_COST,
-    deadline: float | None = None,
-) -> ScoreColumns:
-    """Return the scores of all groups: a few texts in place, more on a thread, slice by slice.
-
-    A slice has at most `limit` cost, as `group_cost` counts it. A cancel takes effect after the
-    slice in work. Raises Overloaded, and DeadlineTooShort where it could not be done by `deadline`.
-    """
-    scale = SLICE_COST / limit
-    size = size_of(groups)
-    if size * scale < INLINE_BYTES:
-        return score(groups)
-    cost = await run_by_size(size, _cost_of, groups)
-    work = partial(_score_slices, score, groups, limit)
-    return await IN_PYTHON.run(work, int(cost * scale), deadline)
-
-
-def _cost_of(groups: Sequence[QueryGroup]) -> int:
-    return sum(map(group_cost, groups))
-
-
-def _score_slices(
-    score: Callable[[Sequence[QueryGroup]], ScoreColumns], groups: Sequence[QueryGroup], limit: int
-) -> ScoreColumns:
-    parts = []
-    for part in cut_slices(groups, limit):
-        checkpoint()
-        parts.append(score(part))
-    return join_columns(parts)
-
-
 @dataclass(frozen=True, slots=True)
 class Profile:
     """A named variant of a judge with its own defaults."""
@@ -220,7 +186,12 @@ class Judge(ABC):
 
 
 class PureJudge(Judge):
-    """A judge that is a pure function of what the groups bring."""
+    """A judge that is a pure function of what the groups bring.
+
+    slice_cost  the most that it judges without a break, as `group_cost` counts it: about 10 ms.
+    """
+
+    slice_cost = SLICE_COST
 
     @abstractmethod
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
@@ -231,8 +202,30 @@ class PureJudge(Judge):
         groups: Sequence[QueryGroup],
         caller: Caller = ANONYMOUS,
     ) -> ScoreColumns:
-        """Return the scores, computed in slices off the event loop where there are many."""
-        return await score_in_slices(self.score, groups, deadline=caller.deadline)
+        """Return the scores of all groups: a few texts in place, more on a thread, in slices.
+
+        A cancel takes effect after the slice in work. Raises Overloaded, and DeadlineTooShort where
+        it could not be done by the caller's deadline.
+        """
+        scale = SLICE_COST / self.slice_cost
+        size = size_of(groups)
+        if size * scale < INLINE_BYTES:
+            return self.score(groups)
+        cost = await run_by_size(size, _cost_of, groups)
+        return await IN_PYTHON.run(
+            partial(self._score_slices, groups), int(cost * scale), caller.deadline
+        )
+
+    def _score_slices(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        parts = []
+        for part in cut_slices(groups, self.slice_cost):
+            checkpoint()
+            parts.append(self.score(part))
+        return join_columns(parts)
+
+
+def _cost_of(groups: Sequence[QueryGroup]) -> int:
+    return sum(map(group_cost, groups))
 
 
 class ComposedJudge(Judge):

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from judged import Client, QueryGroup
-from judged_server.embedding.runtime.backend import Machine, choose
+from judged_server.embedding.runtime.backend import choose
 from judged_server.settings import SettingsError
 
 from tests.integration.cli_process import run_server_command
@@ -34,7 +34,7 @@ def reference():
 @pytest.mark.parametrize(("name", "precision"), BACKENDS[1:])
 def test_another_backend_says_so_and_has_verdicts_of_its_own(reference, name, precision):
     try:
-        choose(name, precision, Machine.here())
+        choose(name, precision)
     except SettingsError as error:
         pytest.skip(f"not run: {error}")
     verdicts, model = _judge(name, precision)

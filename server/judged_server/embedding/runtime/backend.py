@@ -78,21 +78,18 @@ class RuntimeConfig:
     max_delay_s: float = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What a choice depends on; each part is looked up when it is asked for."""
+def has(part: str) -> bool:
+    """Return whether this machine has OPENVINO, CUDA, or a processor that computes in BF16."""
+    if part == BF16:
+        return has_bf16()
+    if part == OPENVINO:
+        return importlib.util.find_spec("openvino") is not None
+    import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for a GPU
 
-    has_bf16: Callable[[], bool]
-    has_openvino: Callable[[], bool]
-    has_cuda: Callable[[], bool]
-
-    @classmethod
-    def here(cls) -> Machine:
-        """Return this machine."""
-        return cls(has_bf16, _has_openvino, _has_cuda)
+    return PROVIDERS[CUDA] in onnxruntime.get_available_providers()
 
 
-def choose(name: str, precision: str, machine: Machine) -> Backend:
+def choose(name: str, precision: str, has: Callable[[str], bool] = has) -> Backend:
     """Return the backend that two settings ask for, or the fastest when they leave it open.
 
     Left open, it is OpenVINO in bf16 where that is installed and the CPU computes in bf16, by AMX
@@ -105,23 +102,23 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
             "embedding_precision to auto; a model that is stored as fp16 needs no setting"
         )
     if name == AUTO:
-        fast = machine.has_openvino() and machine.has_bf16()
+        fast = has(OPENVINO) and has(BF16)
         wants_openvino = precision in _IN_BF16 or (precision == AUTO and fast)
         name = OPENVINO if wants_openvino else ONNXRUNTIME
     if name == OPENVINO:
-        return _openvino(precision, machine)
+        return _openvino(precision, has)
     if precision in _IN_BF16:
         raise SettingsError(
             f"embedding_precision {precision}: {name} does not compute in it; set "
             "embedding_backend to openvino, or embedding_precision to fp32"
         )
     if name == CUDA:
-        return _cuda(precision, machine)
+        return _cuda(precision, has)
     return Backend(name, FP32)
 
 
-def _cuda(precision: str, machine: Machine) -> Backend:
-    if not machine.has_cuda():
+def _cuda(precision: str, has: Callable[[str], bool]) -> Backend:
+    if not has(CUDA):
         raise SettingsError(
             "embedding_backend cuda: the ONNX Runtime that is installed has no CUDA; on a machine "
             "with an NVIDIA GPU run `pip uninstall onnxruntime`, then `pip install "
@@ -130,15 +127,15 @@ def _cuda(precision: str, machine: Machine) -> Backend:
     return Backend(CUDA, FP16 if precision == FP16 else FP32)
 
 
-def _openvino(precision: str, machine: Machine) -> Backend:
-    if not machine.has_openvino():
+def _openvino(precision: str, has: Callable[[str], bool]) -> Backend:
+    if not has(OPENVINO):
         named = precision in _IN_BF16
         setting = f"embedding_precision {precision}" if named else "embedding_backend"
         raise SettingsError(
             f"{setting} needs OpenVINO, which is not installed; run `pip install "
             "'judged[openvino]'`, or set embedding_backend and embedding_precision to auto"
         )
-    bf16 = machine.has_bf16()
+    bf16 = has(BF16)
     if precision in _IN_BF16 and not bf16:
         raise SettingsError(
             f"embedding_precision {precision}: this CPU has neither amx_bf16 nor avx512_bf16 "
@@ -157,13 +154,3 @@ def has_bf16(cpu_facts: Path = _CPU_FACTS) -> bool:
     except OSError:  # not Linux
         return False
     return not _BF16_FLAGS.isdisjoint(flags.split())
-
-
-def _has_openvino() -> bool:
-    return importlib.util.find_spec("openvino") is not None
-
-
-def _has_cuda() -> bool:
-    import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for a GPU
-
-    return PROVIDERS[CUDA] in onnxruntime.get_available_providers()

@@ -36,13 +36,10 @@ from judged_server.domain import (
 from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share
 from judged_server.embedding.base import UNSUPPORTED_TEXT
 from judged_server.judges.base import (
-    ANONYMOUS,
     SLICE_COST,
-    Caller,
     JudgeKind,
     Profile,
     PureJudge,
-    score_in_slices,
 )
 from judged_server.judges.equivalence.contradictions import contradicted
 from judged_server.judges.equivalence.features import VERSION as FEATURES
@@ -57,8 +54,6 @@ LEAF_UNIT = 2.0**-40
 """Leaves are whole numbers of this unit of logits."""
 
 _CLIP = 5.0
-_BLOCK = 256
-"""Items that pass through the trees together: what they compare stays in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +91,14 @@ class Model:
 
     def _trees(self, columns: Float32Array) -> FloatArray:
         """Return what the trees say of features float32[f, n]."""
-        sums = np.empty(columns.shape[1], np.int64)
-        trees = np.arange(len(self.leaf))[:, None]
-        for begin in range(0, columns.shape[1], _BLOCK):
-            block = columns[:, begin : begin + _BLOCK]
-            right = block[self.split.T] > self.threshold.T[:, :, None]  # node, tree, item
-            node = np.where(right[0], right[2], right[1])
-            low = np.where(node, right[4], right[3])
-            high = np.where(node, right[6], right[5])
-            last = np.where(right[0], high, low)
-            leaf = right[0] * 4 + node * 2 + last.astype(np.int64)
-            sums[begin : begin + _BLOCK] = self.leaf[trees, leaf].sum(axis=0)
-        return float(self.base[0]) + sums.astype(np.float64) * LEAF_UNIT
+        right = columns[self.split.T] > self.threshold.T[:, :, None]  # node, tree, item
+        node = np.where(right[0], right[2], right[1])
+        low = np.where(node, right[4], right[3])
+        high = np.where(node, right[6], right[5])
+        last = np.where(right[0], high, low)
+        leaf = right[0] * 4 + node * 2 + last.astype(np.int64)
+        sums: FloatArray = self.leaf[np.arange(len(self.leaf))[:, None], leaf].sum(axis=0)
+        return float(self.base[0]) + sums * LEAF_UNIT
 
     def calibrated(self, logits: FloatArray) -> FloatArray:
         """Return the probability that an item with this logit is right: float64[n]."""
@@ -142,9 +133,6 @@ def shipped() -> tuple[Model, str]:
 
 VERSION = 2
 MIN_SCORE = 0.5
-SLICE_FACTOR = 16
-"""How many times more than that of token_overlap the work on a character is."""
-
 CONTRADICTED = -2.0
 """The highest logit, a score of .12, of an answer that turns around what was expected: such answers
 are too rare among the labelled ones for the model to learn it."""
@@ -168,15 +156,7 @@ class EquivalenceJudge(PureJudge):
     identity: JudgeIdentity
     model: Model
 
-    async def judge(
-        self,
-        groups: Sequence[QueryGroup],
-        caller: Caller = ANONYMOUS,
-    ) -> ScoreColumns:
-        """Return the scores, computed in slices off the event loop where there are many."""
-        return await score_in_slices(
-            self.score, groups, SLICE_COST // SLICE_FACTOR, caller.deadline
-        )
+    slice_cost = SLICE_COST // 16  # it takes as many times longer than token_overlap
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return a score and a probability for each context, equal for all of an answer.

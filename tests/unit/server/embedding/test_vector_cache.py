@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import resource
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +19,6 @@ from judged_server.embedding.vector_cache import (
     VectorCache,
     VectorFile,
 )
-from judged_server.store.sqlite_file import DAMAGED
 
 DIMENSIONS = 2
 CAP = 16 << 20
@@ -104,28 +100,6 @@ class TestFile:
         again.close()
         assert await found(cache, [1, 3, 5, 0, 2]) == expected
 
-    def test_more_than_the_bound_is_not_stored_and_nobody_waits(
-        self, open_file: Open, monkeypatch: pytest.MonkeyPatch
-    ):
-        gate, begun = threading.Event(), threading.Event()
-        saved: list[Any] = []
-
-        def save(vectors: dict[bytes, TextVectors]) -> bool:
-            begun.set()
-            gate.wait(30)
-            saved.extend(vectors)
-            return True
-
-        file = open_file(max_waiting_bytes=8 * 10)
-        monkeypatch.setattr(file, "save", save)
-        file.put(entries([0]))
-        assert begun.wait(30)
-        file.put(entries(range(1, 10)))
-        file.put(entries([10]))  # those that are being written count too
-        gate.set()
-        file.close()
-        assert saved == [key(n) for n in range(10)]
-
     def test_vectors_of_another_size_are_a_miss(self, open_file: Open):
         file = open_file()
         file.save(entries([1]))
@@ -165,30 +139,3 @@ class TestFile:
             assert len(stored(file, range(10))) == 10
             file.close()
         assert total > 0
-
-    @pytest.mark.parametrize("fault", ["no folder", "full disk", "read only"])
-    def test_a_disk_that_fails_switches_it_off_with_one_line(
-        self, open_file: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str
-    ):
-        first = open_file()
-        first.save(entries([1]))
-        first.close()
-        (tmp_path / "no folder").write_text("")
-        folder = tmp_path / "no folder" / "below" if fault == "no folder" else tmp_path / "vectors"
-        file = open_file(folder)
-        if fault == "read only":  # the header says that only a later SQLite may write to it
-            with (folder / FILE).open("r+b") as raw:
-                raw.seek(18)
-                raw.write(b"\3")
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if fault == "full disk":
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-        try:
-            for _ in range(3):
-                assert not file.save(entries([2]))
-                assert stored(file, [1]) == {}
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert not file.on
-        assert len(caplog.records) == 1
-        assert not (tmp_path / "vectors" / DAMAGED).exists()

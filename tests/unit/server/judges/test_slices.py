@@ -11,10 +11,10 @@ from judged.values.judges import JudgeIdentity
 from judged_server.domain import QueryGroup, ScoreColumns, VerdictFault
 from judged_server.judges.base import (
     SLICE_COST,
+    PureJudge,
     cut_slices,
     group_cost,
     join_columns,
-    score_in_slices,
 )
 
 texts = st.lists(st.integers(0, 80).map(lambda n: "x" * n), max_size=8)
@@ -36,7 +36,7 @@ def test_slices_hold_every_context_once_and_in_order(whole, limit):
             assert len(part[0].retrieved) <= 1
 
 
-class Recording:
+class Recording(PureJudge):
     """Scores contexts by the length of the retrieved text and remembers who called it how."""
 
     identity = JudgeIdentity("k", "", 0.5, "s", "k", "f")
@@ -52,9 +52,9 @@ class Recording:
 async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
     judge = Recording()
     small = QueryGroup("", "q", ["e"], ["r"])
-    await score_in_slices(judge.score, [small])
+    await judge.judge([small])
     large = QueryGroup("", "q", ["e"], [str(i) * 1000 for i in range(5000)])
-    scores = (await score_in_slices(judge.score, [large])).scores
+    scores = (await judge.judge([large])).scores
     assert scores.tolist() == [float(len(r)) for r in large.retrieved]
     first, *others = judge.calls
     assert first[0] == threading.current_thread().name
