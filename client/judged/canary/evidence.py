@@ -32,8 +32,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from judged.errors import InvalidArgument
-
 _CHANGES = ((2.0, 15, 0.2), (2.0, 40, 0.4), (5.0, 10, 0.2), (50.0, 4, 0.2))
 """By what the share grows, within how many rounds it shows, and the weight of that."""
 LEAST_FACTOR = 1 / math.log(2)
@@ -58,7 +56,6 @@ class FlipEvidence:
 
     def __init__(self, flips: int, asks: int) -> None:
         """Begin with the flips among the asks of the recording that did not choose its verdicts."""
-        _check(flips, asks)
         self._flips, self._asks = flips, asks
         self._rounds = 0
         self._open: list[_Window] = []
@@ -87,8 +84,7 @@ class FlipEvidence:
         return self._doubled
 
     def add(self, flips: int, asks: int) -> None:
-        """Take in a round. Raises InvalidArgument for more flips than asks."""
-        _check(flips, asks)
+        """Take in a round: the flips among its asks."""
         if not asks:
             return
         self._doubled = max(0.0, self._doubled + flips * math.log(2) - self.share * asks)
@@ -110,13 +106,6 @@ class FlipEvidence:
         self._open = still_open
         self._flips += flips
         self._asks += asks
-
-
-def _check(flips: int, asks: int) -> None:
-    if not 0 <= flips <= asks:
-        raise InvalidArgument.of_field(
-            "flips", f"{flips} of {asks} asks; from 0 to all are possible"
-        )
 
 
 def _log_weight(number: int) -> float:

@@ -150,7 +150,7 @@ class AsyncEvaluator:
                 await self._fill_expected(run)
                 for piece in run.pieces():
                     run.take(piece, await self._judged(run, piece, timeout))
-                evaluation = await self._measured(run.recorded(), run.metrics, timeout)
+                evaluation = await self._measured(run.recorded(), timeout)
             return run.result(evaluation)
 
     async def evaluate_groups(
@@ -183,8 +183,8 @@ class AsyncEvaluator:
             )
         recorded = RecordedEvaluation(groups, names, options)
         info = await self._client.server_info(timeout=timeout)
-        recorded.take(judge, info.rubrics)
-        return await self._measured(recorded, names, timeout)
+        recorded.take_verdicts(judge.verdicts(recorded.to_judge, info.rubrics))
+        return await self._measured(recorded, timeout)
 
     async def estimate(
         self,
@@ -215,7 +215,7 @@ class AsyncEvaluator:
         groups = run.nothing_found()
         if not (run.asks_server and run.asks_at_once):
             nothing = RecordedEvaluation(groups, run.metrics, run.options)
-            await self._measured(nothing, run.metrics, timeout)
+            await self._measured(nothing, timeout)
         if run.asks_server:
             await self._client.evaluate(
                 *(groups, run.metrics, run.judge, run.options),
@@ -241,11 +241,9 @@ class AsyncEvaluator:
             timeout=timeout,
         )
 
-    async def _measured(
-        self, recorded: RecordedEvaluation, metrics: Sequence[str], timeout: float
-    ) -> Evaluation:
+    async def _measured(self, recorded: RecordedEvaluation, timeout: float) -> Evaluation:
         table = await self._client.compute_metrics(
-            metrics,
+            recorded.metrics,
             recorded.rankings,
             recorded.options,
             metadata=recorded.metadata,

@@ -360,6 +360,7 @@ class RecordedEvaluation:
         refused.
         """
         refuse_families(metrics)
+        self.metrics = metrics
         self._given = as_groups(groups)
         if not self._given:
             raise InvalidArgument.of_field("groups", "must hold at least one group")
@@ -373,10 +374,6 @@ class RecordedEvaluation:
         """The options to measure with."""
         self._verdicts: Verdicts | None = None
         self._on_negatives: Verdicts | None = None
-
-    def take(self, judge: RecordedJudge, rubrics: Sequence[RubricInfo]) -> None:
-        """Take the verdicts of a recorded judge. Raises as it does."""
-        self.take_verdicts(judge.verdicts(self.to_judge, rubrics))
 
     @property
     def to_judge(self) -> list[QueryGroup]:

@@ -151,7 +151,7 @@ class Evaluator:
                 self._fill_expected(run)
                 for piece in run.pieces():
                     run.take(piece, self._judged(run, piece, timeout))
-                evaluation = self._measured(run.recorded(), run.metrics, timeout)
+                evaluation = self._measured(run.recorded(), timeout)
             return run.result(evaluation)
 
     def evaluate_groups(
@@ -184,8 +184,8 @@ class Evaluator:
             )
         recorded = RecordedEvaluation(groups, names, options)
         info = self._client.server_info(timeout=timeout)
-        recorded.take(judge, info.rubrics)
-        return self._measured(recorded, names, timeout)
+        recorded.take_verdicts(judge.verdicts(recorded.to_judge, info.rubrics))
+        return self._measured(recorded, timeout)
 
     def estimate(
         self,
@@ -216,7 +216,7 @@ class Evaluator:
         groups = run.nothing_found()
         if not (run.asks_server and run.asks_at_once):
             nothing = RecordedEvaluation(groups, run.metrics, run.options)
-            self._measured(nothing, run.metrics, timeout)
+            self._measured(nothing, timeout)
         if run.asks_server:
             self._client.evaluate(
                 *(groups, run.metrics, run.judge, run.options),
@@ -242,11 +242,9 @@ class Evaluator:
             timeout=timeout,
         )
 
-    def _measured(
-        self, recorded: RecordedEvaluation, metrics: Sequence[str], timeout: float
-    ) -> Evaluation:
+    def _measured(self, recorded: RecordedEvaluation, timeout: float) -> Evaluation:
         table = self._client.compute_metrics(
-            metrics,
+            recorded.metrics,
             recorded.rankings,
             recorded.options,
             metadata=recorded.metadata,

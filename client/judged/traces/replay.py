@@ -173,7 +173,7 @@ def merged(
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class TracedJudgements:
     """What a trace has under a name: a judgement or None for each item, and who judged.
 
     `threshold` is the one to apply, None without a judgement.
@@ -192,7 +192,7 @@ class Recorded:
         name: str,
         rubrics: Sequence[RubricInfo],
         threshold: float | None,
-    ) -> Recorded:
+    ) -> TracedJudgements:
         """Return the judgements of items by their keys; by default under their own threshold.
 
         `rubrics` are those of the server. Raises OtherRubric, UnclearThreshold, and ReplayError
@@ -272,7 +272,7 @@ class Replay:
         keys = [context.key for context in contexts_of(groups, hashes)]
         if not keys:
             return None
-        traced = Recorded.of(self.trace, keys, name, rubrics, self.min_score)
+        traced = TracedJudgements.of(self.trace, keys, name, rubrics, self.min_score)
         own, threshold = traced.judge, traced.threshold
         others: Sequence[Verdict] = ()
         if self.cached is not None:

@@ -10,7 +10,7 @@ from judged._batching.scoring import summarise
 from judged.traces.items import Hashes
 from judged.traces.judgement import Breakdown, Judgement, alike, printed_parts
 from judged.traces.recording import answer_of
-from judged.traces.replay import MissingScores, OtherRubric, Recorded, ReplayError, merged
+from judged.traces.replay import MissingScores, OtherRubric, ReplayError, TracedJudgements, merged
 from judged.traces.trace import Trace
 from judged.values import (
     AnswerItem,
@@ -86,11 +86,13 @@ class ScoreReplay:
 
     def _column(
         self, items: Sequence[AnswerItem], rubric: Rubric, known: Sequence[RubricInfo]
-    ) -> Recorded:
+    ) -> TracedJudgements:
         _check_version(rubric, known)
         hashes = Hashes() if self.trace is None else self.trace.hashes
         keys = (answer_of(item, hashes).key for item in items)
-        found = Recorded.of(self.trace, keys, f"{KIND}/{rubric.id}", known, rubric.min_score)
+        found = TracedJudgements.of(
+            self.trace, keys, f"{KIND}/{rubric.id}", known, rubric.min_score
+        )
         if self.cached is None and found.judge is not None:  # the cache knows better
             _check_asked(rubric, found.judge)
         return found
@@ -110,7 +112,7 @@ def _of_trace(item: AnswerItem, rubric: str, judgement: Judgement) -> AnswerScor
     return replace(score, **{part.name: getattr(parts, part.name) for part in fields(parts)})
 
 
-def _judge_of(column: Recorded, cached: ScoredAnswers) -> JudgeIdentity:
+def _judge_of(column: TracedJudgements, cached: ScoredAnswers) -> JudgeIdentity:
     """Return the judge that the cache was asked for, whether it knew a score or not.
 
     Raises ReplayError when the trace has another one, or when the server did not say which.

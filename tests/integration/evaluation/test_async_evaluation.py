@@ -17,19 +17,12 @@ from judged.evaluation import Dataset, Query, Question, aio
 from tests.integration.llm_config import fake_llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
-MODELS = {"lenient": 0.9, "strict": 0.2}
 QUESTIONS = [Question(f"q{i}", f"question {i}", references=["a good answer"]) for i in range(6)]
 
 
 @pytest.fixture(scope="module")
 def scoring_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    replies = {
-        model: [
-            {"contains": {"other_answer": ""}, "reply": {"reasoning": "r", "grade": "first"}},
-            {"reply": {"reasoning": model, "score": score}},
-        ]
-        for model, score in MODELS.items()
-    }
+    replies = {"small": [{"reply": {"reasoning": "r", "score": 0.9}}]}
     config = fake_llm_config(tmp_path_factory.mktemp("llm"), replies)
     with running_server("--llm-config", config, "--llm-cache", "off") as ready:
         yield ready

@@ -36,6 +36,8 @@ from judged.errors import InvalidArgument
 from judged.evaluation.datasets.trec import TrecRun, check_ids, single
 from judged.values import Span
 
+_RETRIEVED = "Retrieved(doc_id, score, text)"
+
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
@@ -80,7 +82,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
 
     def __post_init__(self) -> None:
         by_query = {
-            query_id: need_results(ranked, f"results[{query_id!r}]")
+            query_id: need_each(ranked, f"results[{query_id!r}]", (Retrieved,), _RETRIEVED)
             for query_id, ranked in need_by_ids(self.by_query, "results").items()
         }
         set_fields(self, by_query=by_query)
@@ -211,11 +213,6 @@ def read_results(
         model = record.optional_text(SYSTEM_MODEL)
         results = [_read(inner, known.of_result) for inner in record.records("results")]
         yield LineOfResults(record, number, query_id, results, model)
-
-
-def need_results(ranked: object, field: str) -> Sequence[Retrieved]:
-    """Return the results of a query, read once. Raises WrongType with the field and the place."""
-    return need_each(ranked, field, (Retrieved,), "Retrieved(doc_id, score, text)")
 
 
 def read_span(record: Record) -> Span:

@@ -97,18 +97,6 @@ def test_texts_of_rows_are_not_computed_and_numbers_stay(tmp_path, monkeypatch):
     assert again == [list(rows[0]), [str(value) for value in rows[0].values()]]
 
 
-def test_the_summary_has_mean_interval_bounds_judge_and_warnings():
-    assert RESULT.summary().splitlines() == [
-        "metric      mean          interval            bounds  n",
-        "mrr@2     0.7500  [0.1000, 0.9000]                    2",
-        "recall@2       -                    [0.0000, 1.0000]  0",
-        "",
-        "2 of 3 queries, 3 results, 2 of 3 verdicts, 0 relevant",
-        "judge exact|v1",
-        "warning: mind the gap",
-    ]
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -63,11 +63,9 @@ class TestLog:
     @pytest.mark.parametrize(
         ("raw", "message"),
         [
-            (b"{broken\n" + line(QUESTIONS[0]), "l:1: is not JSON"),
             (line(QUESTIONS[0], question_sha256="0") + b"\n", "l:1: is the answer to another"),
             (line(QUESTIONS[0], system="other") + b"\n", "l:1: was answered by other, and now"),
             (line(QUESTIONS[0], answer=None) + b"\n", "l:1: has no 'answer'"),
-            (b"[]\n", "l:1: must be an object"),
         ],
     )
     def test_a_file_that_does_not_belong_is_refused(self, tmp_path: Path, raw: bytes, message: str):

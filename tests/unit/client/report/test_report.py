@@ -27,21 +27,21 @@ def with_results(*results):
 
 
 class TestKinds:
-    def test_nothing_relevant(self):
-        query = with_results({}, {})
-        assert query.first_hit == 0
-        assert kinds_of(query) == Kind.NOTHING_RELEVANT
-
-    @pytest.mark.parametrize(("before", "kinds"), [(0, Kind(0)), (2, Kind(0)), (3, Kind.LOW)])
-    def test_a_hit_below_rank_3_is_low(self, before, kinds):
-        query = with_results(*[{}] * before, {"relevant": True})
-        assert query.first_hit == before + 1
-        assert kinds_of(query) == kinds
-
-    @pytest.mark.parametrize("status", ["ERROR", "ABSTAINED"])
-    def test_a_missing_verdict_is_no_miss(self, status):
-        query = with_results({}, {"status": status, "relevant": None, "score": None})
-        assert kinds_of(query) == Kind.JUDGE_MISSING
+    @pytest.mark.parametrize(
+        ("results", "first_hit", "kinds"),
+        [
+            ([{}, {}], 0, Kind.NOTHING_RELEVANT),
+            ([{}, {}, {"relevant": True}], 3, Kind(0)),
+            ([{}, {}, {}, {"relevant": True}], 4, Kind.LOW),
+            ([{}, {"duplicate": True}, {"relevant": True}], 2, Kind(0)),
+            ([{}, {"status": "ERROR", "relevant": None}], 0, Kind.JUDGE_MISSING),
+            ([{}, {"status": "ABSTAINED", "relevant": None}], 0, Kind.JUDGE_MISSING),
+            ([{"relevant": True, "agreement": 0.67}], 1, Kind.JUDGES_DISAGREE),
+        ],
+    )
+    def test_follow_from_the_results(self, results, first_hit, kinds):
+        query = with_results(*results)
+        assert (query.first_hit, kinds_of(query)) == (first_hit, kinds)
 
     def test_without_results_the_metrics_tell(self):
         document = {
