@@ -1,5 +1,6 @@
 import csv
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ INTERVAL = Interval(0.1, 0.9, 0.95, 0.2, "percentile|v1", ("few queries",))
 TABLE = MetricTable(
     [
         MetricResult("mrr@2", 0.75, 2, None, None, "mrr|v1", [1.0, 0.5], INTERVAL),
-        MetricResult("recall@2", None, 0, 0.0, 1.0, "recall|v1", [0.0, 1.0]),
+        MetricResult("recall@2", None, 0, 0.0, 1.0, "recall|v1", [0.0, math.nan]),
     ],
     ["q1", "q2"],
     MetricCounts(queries=3, evaluated=2, retrieved=3, verdicts=VerdictCounts(ok=2, error=1)),
@@ -63,6 +64,7 @@ def test_the_document_is_read_back_as_it_was(tmp_path):
     again = EvaluationResult.from_json(tmp_path / "a.json")
     assert again.to_json() == text
     assert again["mrr@2"].interval == INTERVAL
+    assert math.isnan(again["recall@2"].per_query[1])
     assert (again.judge, again.usage, again.table.counts) == (
         RESULT.judge,
         RESULT.usage,
