@@ -174,9 +174,6 @@ class EvaluationRun:
     def _about(self) -> dict[str, object]:
         """Return what a file to go on from must be about."""
         queries = [asdict(query) for query in self._dataset.queries]
-        for query in queries:
-            if not query["grades"]:
-                del query["grades"]  # files of before there were any go on
         text = json.dumps(queries, ensure_ascii=False, sort_keys=True)
         judge: object = self.judge
         if self._identity is not None:
