@@ -14,7 +14,7 @@ from pathlib import Path
 from judged._batching.chunks import fill_expected
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.judges import Purse
-from judged._inputs import as_metrics
+from judged._inputs import as_metrics, need_kind
 from judged._transport.primitives import async_on_thread
 from judged.aio import AsyncClient
 from judged.evaluation.answers.answer_evaluation import AnswerEvaluation, AnswerRun, ScoreTrace
@@ -79,6 +79,7 @@ class AsyncEvaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: AsyncClient) -> None:
+        need_kind(client, "client", AsyncClient, AsyncClient.__name__)
         self._client = client
 
     async def evaluate(

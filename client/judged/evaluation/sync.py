@@ -15,7 +15,7 @@ from pathlib import Path
 from judged._batching.chunks import fill_expected
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.judges import Purse
-from judged._inputs import as_metrics
+from judged._inputs import as_metrics, need_kind
 from judged._transport.primitives import on_thread
 from judged.client import Client
 from judged.evaluation.answers.answer_evaluation import AnswerEvaluation, AnswerRun, ScoreTrace
@@ -80,6 +80,7 @@ class Evaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: Client) -> None:
+        need_kind(client, "client", Client, Client.__name__)
         self._client = client
 
     def evaluate(

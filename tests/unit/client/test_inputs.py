@@ -255,7 +255,7 @@ class TestMisuse:
 
     async def test_the_evaluator_takes_no_asynchronous_client(self):
         async with AsyncClient("127.0.0.1:1") as client:
-            with pytest.raises(WrongType, match=r"^client: must be a Client; .*, not AsyncClient"):
+            with pytest.raises(WrongType, match=r"^client: must be Client, not AsyncClient"):
                 Evaluator(client)
             with pytest.raises(WrongType, match=r"^groups: must be a list of QueryGroup"):
                 await client.judge({"query": "q"})
