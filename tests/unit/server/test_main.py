@@ -28,11 +28,7 @@ runpy.run_module("judged_server", run_name="__main__")
     ("words", "said"),
     [
         (["--lisen", "127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
-        (["--lisen=127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
-        (["--port", "50051"], "--port is no setting; did you mean --port-file?"),
-        (["--http", "x"], "--http is no setting; did you mean --http-listen?"),
         (["--failed=3"], "--failed is no setting; did you mean --failed-calls-per-minute?"),
-        (["--stall", "3"], "--stall is no setting; did you mean --stall-exit-s?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
         (
             ["models", "list", "--hub", "x"],

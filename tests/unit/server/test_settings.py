@@ -26,11 +26,8 @@ def no_variables(monkeypatch):
     ("line", "message"),
     [
         ("default_deadline_s = inf", "default_deadline_s: "),
-        ("max_stream_deadline_s = nan", "max_stream_deadline_s: "),
         ("max_unary_deadline_s = 1e300", "max_unary_deadline_s: "),
-        ("llm_cache_ttl_s = inf", "llm_cache_ttl_s: "),
         ("max_groups = true", "max_groups: must be a number, not true"),
-        ("grace_s = false", "grace_s: must be a number, not false"),
         ("grase_s = 1", "grase_s: is no setting; did you mean grace_s"),
         ("models = []", "models: is no setting, but of a file of language models, which llm_conf"),
         ('max_groups = "1_000"', "max_groups: must be a number in the digits 0 to 9"),
@@ -50,7 +47,6 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, line: str, message: s
         (b"max_groups = ", "is not TOML: Invalid value"),
         (b"\xff\xfe", "is not UTF-8; save it as UTF-8"),
         (b"max_groups = " + b"[" * 10_000, "is not TOML: "),
-        (b"max_groups = " + b"9" * 10_000, "is not TOML: "),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str):

@@ -5,11 +5,8 @@ Time is that of a clock which the work itself moves, so the order does not depen
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
-from judged_server.errors import Overloaded
-from judged_server.scheduling.admission import Admission, Resource
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.fair_threads import INTERACTIVE_S, TURN_S, FairThreads
 from judged_server.tenant import SENDER, Sender
@@ -22,11 +19,9 @@ STEP_S = 1.001 * TURN_S
 class World:
     """Threads whose work takes one turn a step, and notes each step by its name."""
 
-    def __init__(
-        self, at_once: int = 1, admission: Admission[Any] | None = None, **options: int
-    ) -> None:
+    def __init__(self, **options: int) -> None:
         self.seconds = 0.0
-        self.threads = FairThreads("test", at_once, admission, lambda: self.seconds, **options)
+        self.threads = FairThreads("test", 1, None, lambda: self.seconds, **options)
         self.steps: list[str] = []
         self.begun, self.go = threading.Event(), threading.Event()
 
@@ -125,43 +120,3 @@ async def test_work_that_has_not_begun_is_never_begun_for_a_caller_who_has_gone(
     await held
     assert await world.threads.run(world.work("next", 1)) == "next"
     assert world.steps == ["next"]
-
-
-class TestAdmission:
-    """Of a resource that does 1,000 characters a second, and lets 400 of interactive work in."""
-
-    @pytest.fixture
-    async def world(self):
-        characters = Resource("judging", 1_000.0, 10_000, 100)
-        admission: Admission[Any] = Admission(characters, max_delay_s=0.4)
-        world = World(admission=admission)
-        for _ in range(100):
-            admission.measured(1_000, 1.0, 1, full=True)
-        self.held = asyncio.create_task(world.threads.run(world.hold, cost=100))
-        assert await asyncio.to_thread(world.begun.wait, WAIT_S)
-        yield world
-        world.go.set()
-        await self.held
-
-    async def call(self, world: World, name: str, cost: int, deadline: float | None = None) -> str:
-        SENDER.set(Sender(name))
-        return await world.threads.run(world.work(name, 1), cost, deadline)
-
-    async def test_the_newest_call_of_the_busiest_sender_gives_way(self, world):
-        busy = [asyncio.create_task(self.call(world, "busy", 100)) for _ in range(3)]
-        await asyncio.sleep(0)
-        light = asyncio.create_task(self.call(world, "light", 50))
-        await asyncio.sleep(0)
-        world.go.set()
-        with pytest.raises(Overloaded):
-            await asyncio.wait_for(busy[2], WAIT_S)
-        assert await asyncio.gather(*busy[:2], light) == ["busy", "busy", "light"]
-
-    async def test_who_comes_too_late_to_its_turn_is_refused_then(self, world):
-        late = asyncio.create_task(self.call(world, "a", 100, 1.0))
-        await asyncio.sleep(0)
-        world.seconds = 2.0
-        world.go.set()
-        with pytest.raises(Overloaded):
-            await asyncio.wait_for(late, WAIT_S)
-        assert world.steps == []

@@ -88,17 +88,6 @@ def test_all_is_done_and_each_has_its_share(work, weights):
 
 
 class TestFairQueue:
-    def test_a_busy_sender_holds_up_nobody_else(self):
-        queue: FairQueue[str] = FairQueue(QUANTUM)
-        for number in range(5):
-            queue.put(f"busy {number}", Sender("busy"))
-        taken = [queue.take(QUANTUM), queue.take(1.0)]
-        queue.put("light", Sender("light"))
-        while queue.first() is not None:
-            taken.append(queue.take(1.0))
-        assert taken == ["busy 0", "busy 1", "light", "busy 2", "busy 3", "busy 4"]
-        assert len(queue) == 0
-
     def test_batch_work_has_one_turn_of_eight(self):
         queue: FairQueue[int] = FairQueue(QUANTUM)
         for number in range(20):
