@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -15,16 +14,14 @@ import grpc
 import pytest
 import structlog
 from judged._transport.status import to_error
-from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scores_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
-from judged_server import errors, recorder, telemetry
+from judged_server import errors, telemetry
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.listeners import JUDGE
 from judged_server.api.requests import Admission, Receiver
 from judged_server.settings import Settings
-
-from tests.integration.server_process import running_server
 
 CANARY = "sk-canary-in-an-exception"
 
@@ -187,49 +184,3 @@ async def test_a_stream_whose_replies_nobody_reads_is_ended(silence: None):
         await replies.read()  # and no other
         await asyncio.wait_for(misbehaving.cancelled.wait(), 20)
         replies.cancel()
-
-
-def test_the_access_log_has_a_line_a_call_and_no_text():
-    with running_server() as server, grpc.insecure_channel(server.address) as channel:
-        group = groups_pb2.QueryGroup(
-            query="secret-q", expected=["secret-e"], retrieved=["secret-r"]
-        )
-        request = pb.BatchJudgeRequest(groups=[group])
-        stub = JudgeServiceStub(channel)
-        stub.BatchJudge(request, timeout=20, metadata=(("x-request-id", "mine-1"),))
-        server.process.terminate()
-        server.process.wait(30)
-        lines = [json.loads(line) for line in server.log_text().splitlines()]
-        (call,) = [line for line in lines if line.get("request_id") == "mine-1"]
-        assert {"method", "code", "ms", "timestamp"} <= set(call)
-        assert (call["method"], call["code"]) == ("/judged.v1.JudgeService/BatchJudge", "OK")
-        assert "secret" not in server.log_text()
-
-
-class CodesHeard(recorder.Recorder):
-    """Hears with which codes calls end."""
-
-    def __init__(self) -> None:
-        self.codes: asyncio.Queue[str] = asyncio.Queue()
-
-    def call(self, method: str, code: str, tenant: str, seconds: float) -> None:
-        self.codes.put_nowait(code)
-
-
-@pytest.mark.parametrize(("leaves", "code"), [(False, "DEADLINE_EXCEEDED"), (True, "CANCELLED")])
-async def test_a_deadline_is_told_from_a_caller_who_leaves(silence: None, leaves: bool, code: str):
-    before, heard = recorder.active, CodesHeard()
-    async with serving() as (misbehaving, stub, _):
-        recorder.active = heard
-        try:
-            timeout = 60 if leaves else 1
-            call: Any = stub.ComputeMetrics(pb.ComputeMetricsRequest(), timeout=timeout)
-            await misbehaving.entered.wait()
-            if leaves:
-                call.cancel()
-            with suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
-                await call
-            async with asyncio.timeout(20):
-                assert await heard.codes.get() == code
-        finally:
-            recorder.active = before

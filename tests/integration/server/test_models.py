@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import grpc
@@ -35,10 +34,6 @@ def flags(store: ModelStore, default: str = "one") -> tuple[str, ...]:
 
 def semantic(model: str) -> Judge:
     return Judge("semantic", parameters={"model": model})
-
-
-def judged_server(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return run_server_command(*arguments, **env)
 
 
 class TestSeveral:
@@ -114,7 +109,7 @@ class TestStart:
         if damage != "missing":
             changed = raw[:-1] if damage == "cut" else raw[:-1] + bytes([raw[-1] ^ 1])
             path.write_bytes(changed)
-        done = judged_server("--listen", "127.0.0.1:0", *flags(store))
+        done = run_server_command("--listen", "127.0.0.1:0", *flags(store))
         assert done.returncode == 2
         assert str(path) in done.stderr
         assert "judged-server models add one" in done.stderr
@@ -153,10 +148,6 @@ def test_health_turns_when_a_model_fails_again_and_again(store, tmp_path):
 
 
 class TestOddTexts:
-    """What a text may hold, by way of a real server and a real model."""
-
-    ODD = ("a\0b", "\u202eabc", "zero\u200bwidth\ufeff", "e\u0301", "\ufffd", " ", "x" * (1 << 20))
-
     def test_a_vector_that_is_not_finite_is_the_fault_of_its_contexts(self, store, tmp_path):
         tiny_model.add_to(store, tmp_path, "holed", onnx=tiny_model.not_finite_on("q"))
         group = QueryGroup("q", ["a", "q"], ["b", "c q", "d"])
@@ -181,15 +172,15 @@ class TestAdding:
     def test_a_model_of_a_hub_is_added_listed_verified_and_judges(self, hub, store):
         models = ("--models-dir", str(store.root), "models")
         reference = f"hf:{REPOSITORY}@{BRANCH}"
-        added = judged_server(*models, "add", reference, "--hub", hub.url, HF_TOKEN=CANARY)
+        added = run_server_command(*models, "add", reference, "--hub", hub.url, HF_TOKEN=CANARY)
         assert (added.returncode, added.stderr) == (0, "")
         assert f"fetching hf:{REPOSITORY}@{COMMIT}" in added.stdout
         assert "16 dimensions, 12 tokens, mean pooling, 'd: ' before each text" in added.stdout
         assert {request.token for request in hub.requests} == {None}
-        listed = judged_server(*models, "list").stdout
+        listed = run_server_command(*models, "list").stdout
         assert "tiny  16 dimensions" in listed
         assert listed.count("prefix 'd: '") == 1
-        assert "every file" in judged_server(*models, "verify", "tiny").stdout
+        assert "every file" in run_server_command(*models, "verify", "tiny").stdout
         with running_server(*flags(store)) as ready, Client(ready.address) as client:
             assert client.judge([GROUP], semantic("tiny")).coverage == 1
 
@@ -203,7 +194,7 @@ class TestAdding:
     )
     def test_what_is_wrong_is_said_in_one_line(self, hub, tmp_path, arguments, words):
         flag = ("--models-dir", str(tmp_path / "new"), "models", "add")
-        done = judged_server(*flag, *arguments, JUDGED_HUB=hub.url)
+        done = run_server_command(*flag, *arguments, JUDGED_HUB=hub.url)
         assert done.returncode == 2
         assert words in done.stderr
         assert len(done.stderr.splitlines()) == 1
