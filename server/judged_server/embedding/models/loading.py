@@ -56,13 +56,14 @@ def load_embedder(
         raise files.damaged(files.tokenizer, str(error)) from error
     try:
         session = open_session(files, running)
-        dimensions = probe(session, tokenizer)
-        if running.backend.name == OPENVINO:
-            _probe_padding(session, tokenizer)
+        # OpenVINO adds padding to a window, for which a graph may lack positions.
+        dimensions = probe(session, tokenizer, full_window=running.backend.name == OPENVINO)
     except UnusableDeviceError as error:
         raise SettingsError(f"embedding_backend {running.backend.name}: {error}") from error
     except UnusableGraphError as error:
-        raise files.damaged(files.graph, str(error)) from error
+        other = ": set embedding_backend to onnxruntime for it"
+        problem = f"{error}{other * (running.backend.name == OPENVINO)}"
+        raise files.damaged(files.graph, problem) from error
     if dimensions != manifest.dimensions:
         problem = f"its vectors have {dimensions} dimensions, expected {manifest.dimensions}"
         raise files.damaged(files.graph, problem)
@@ -99,14 +100,6 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
 
         return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
     return OnnxSession(path, manifest.pooling, precision, workers, running.batch_threads)
-
-
-def _probe_padding(session: Session, tokenizer: WindowTokenizer) -> None:
-    """Raise UnusableGraphError if the graph lacks positions for what OpenVINO adds to a window."""
-    try:
-        probe(session, tokenizer, full_window=True)
-    except UnusableGraphError as error:
-        raise UnusableGraphError(f"{error}: set embedding_backend to onnxruntime for it") from error
 
 
 def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:

@@ -73,7 +73,8 @@ class _Answer:
         first = (self.words[place] for place in self.places.values())
         self.n_novel = sum(not word.stop and word.stem not in self.asked for word in first)
         self.numbers = [word.number for word in self.new if word.number is not None]
-        self.alike = [w for w in self.words if not w.stop and w.length >= _SHORTEST_ALIKE]
+        telling = (word for word in self.words if not word.stop)
+        self.letters = {word.letters for word in telling if word.length >= _SHORTEST_ALIKE}
 
     def features(self) -> dict[str, float]:
         """Return what the words of answer and query say without any alternative."""
@@ -100,21 +101,11 @@ class _Answer:
 
 
 class _Pair:
-    """An alternative beside an answer: of its words, each stem once, those that the answer has.
-
-    `content` has the words that are no stop words, but all of an alternative that has no others
-    ("The Who", "It"), and `fresh` those that the query does not have either.
-    """
+    """An alternative beside an answer; `fresh` are its content words that the query lacks."""
 
     def __init__(self, alternative: Text, answer: _Answer) -> None:
         self.text, self.answer = alternative, answer
-        first: dict[str, tuple[int, Word]] = {}
-        for place, word in enumerate(alternative.words):
-            if not word.article:
-                first.setdefault(word.stem, (place, word))
-        self.words = list(first.values())
-        only_stop = all(word.stop for _, word in self.words)
-        self.content = [each for each in self.words if only_stop or not each[1].stop]
+        self.words, self.content = alternative.distinct, alternative.content
         self.fresh = [word for _, word in self.content if word.stem not in answer.asked]
         self.n_hit = self._hits(word for _, word in self.content)
         self.n_fresh_hit = self._hits(self.fresh)
@@ -168,9 +159,8 @@ class _Pair:
             return 0.0
         bits, n = word.letters, word.letters.bit_count()
         best = 0.0
-        for other in self.answer.alike:
-            shared = (bits & other.letters).bit_count()
-            best = max(best, 2.0 * shared / (n + other.letters.bit_count()))
+        for other in self.answer.letters:
+            best = max(best, 2.0 * (bits & other).bit_count() / (n + other.bit_count()))
         return math.floor(best * _STEPS) / _STEPS
 
     def _places(self) -> dict[str, float]:

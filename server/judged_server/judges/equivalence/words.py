@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -206,12 +207,16 @@ def _unglue(word: str) -> tuple[str, ...]:
 class Text:
     """What is read of a text: its words, and forms in which texts are looked for in each other.
 
-    `joined` has the stems but for articles between single spaces, "" without any; `squeezed` its
-    letters and digits alone. `initials` are those of its words, "" where it is no name of a few.
+    `distinct` has the words but for articles with their places, each stem once, and `content` those
+    that are no stop words, but all of a text that has no others ("The Who", "It"). `joined` has the
+    stems but for articles between single spaces, "" without any; `squeezed` its letters and digits
+    alone. `initials` are those of its words, "" where it is no name of a few.
     """
 
     written: str
     words: tuple[Word, ...]
+    distinct: Sequence[tuple[int, Word]]
+    content: Sequence[tuple[int, Word]]
     joined: str
     squeezed: bytes
     initials: str
@@ -221,10 +226,21 @@ class Text:
 def read_text(text: str) -> Text:
     """Return what is read of a text."""
     words = tuple(map(read_word, words_of(text)))
+    first: dict[str, tuple[int, Word]] = {}
+    for place, word in enumerate(words):
+        if not word.article:
+            first.setdefault(word.stem, (place, word))
+    distinct = list(first.values())
     stems = " ".join(word.stem for word in words if not word.article)
     squeezed = text.lower().encode("utf-8", "replace").translate(None, _BETWEEN)
     initials = [word.initial for word in words if not word.stop]
     is_name = len(words) <= _LONGEST_NAME and len(initials) in _INITIALS_OF_NAMES
     return Text(
-        text, words, f" {stems} " if stems else "", squeezed, "".join(initials) if is_name else ""
+        text,
+        words,
+        distinct,
+        [each for each in distinct if not each[1].stop] or distinct,
+        f" {stems} " if stems else "",
+        squeezed,
+        "".join(initials) if is_name else "",
     )
