@@ -10,7 +10,7 @@ from typing import TypeVar
 from judged._convert.groups import as_items, check_group
 from judged._transport.call import CHUNKS_IN_FLIGHT
 from judged.errors import InvalidArgument, WrongType
-from judged.values.groups import Context, QueryGroup, Span, Spans
+from judged.values.groups import Context, QueryGroup, Span
 from judged.values.judges import Asking, Judge
 
 CHUNK_CHARACTERS = 1 << 20
@@ -49,52 +49,16 @@ def packed(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A rectangle of one group: retrieved[r0:r1] by expected[e0:e1]."""
+    """The results of a group from rank `start` up to, not including, `end`; ranks count from 0."""
 
     index: int
     group: QueryGroup
-    r0: int
-    r1: int
-    e0: int
-    e1: int
-
-    @property
-    def n_contexts(self) -> int:
-        """The number of verdicts the piece has."""
-        return (self.r1 - self.r0) * (self.e1 - self.e0)
+    start: int
+    end: int
 
     def part(self) -> QueryGroup:
-        """Return the group to judge: what the verdicts depend on and no more."""
-        group = self.group
-        if not self.n_contexts:  # it keeps its place and needs no texts
-            return QueryGroup(
-                relevant_document_ids=group.relevant_document_ids,
-                negatives=group.negatives,
-                grades=group.grades,
-            )
-        vectors, spans = group.embeddings, group.spans
-        if vectors is not None:
-            row = 4 * vectors.dimensions
-            vectors = replace(
-                vectors,
-                expected=vectors.expected[self.e0 * row : self.e1 * row],
-                retrieved=vectors.retrieved[self.r0 * row : self.r1 * row],
-            )
-        return QueryGroup(
-            query=group.query,
-            expected=group.expected[self.e0 : self.e1],
-            retrieved=group.retrieved[self.r0 : self.r1],
-            relevant_document_ids=group.relevant_document_ids,
-            embeddings=vectors,
-            spans=spans
-            and Spans(spans.expected[self.e0 : self.e1], spans.retrieved[self.r0 : self.r1]),
-            negatives=group.negatives,  # for the server to refuse
-            grades=group.grades,
-        )
-
-    def rows(self) -> QueryGroup:
         """Return the group with these of its results only."""
-        return at_ranks(self.group, range(self.r0, self.r1))
+        return at_ranks(self.group, range(self.start, self.end))
 
 
 def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
@@ -152,75 +116,48 @@ def most_contexts(judge: Judge | str | None, asking: Asking | None = None) -> in
 
 
 def cut(
-    groups: Sequence[QueryGroup], judge: Judge | str | None = None, asking: Asking | None = None
+    groups: Iterable[QueryGroup],
+    judge: Judge | str | None = None,
+    asking: Asking | None = None,
+    *,
+    evaluated: bool = False,
 ) -> Iterator[list[Piece]]:
-    """Yield chunks of pieces in order, each within the sizes above where single texts allow."""
+    """Yield chunks of pieces in order, each within the sizes above where single results allow.
+
+    A large group is cut between its results, and what continues it begins a chunk.
+    """
     most = most_contexts(judge, asking)
+    limits = (PART_CHARACTERS, PART_CONTEXTS) if evaluated else (CHUNK_CHARACTERS, most)
     pieces = (
-        (piece, (cost, piece.n_contexts, 1))
+        (piece, (cost, _work(piece), CHUNK_GROUPS if piece.start else 1))
         for index, group in enumerate(groups)
-        for piece, cost in _pieces(index, group, most)
+        for piece, cost in _pieces(index, group, *limits, whole=evaluated and bool(group.spans))
     )
     return packed(pieces, (CHUNK_CHARACTERS, most, CHUNK_GROUPS))
 
 
-def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, int]]:
-    n_expected, n_retrieved = group.n_expected, group.n_retrieved
-    whole = Piece(index, group, 0, n_retrieved, 0, n_expected)
-    cost, vectors, spans = text_cost(group), group.embeddings, group.spans
-    if not whole.n_contexts:
-        yield whole, 0
-        return
-    if cost <= CHUNK_CHARACTERS and whole.n_contexts <= most:
-        yield whole, cost
-        return
-    row = 4 * vectors.dimensions if vectors is not None else 0
-    sides = (spans.expected, spans.retrieved) if spans is not None else ((), ())
-    weigh_expected = _weights(group.expected, sides[0], row, n_expected)
-    weigh_retrieved = _weights(group.retrieved, sides[1], row, n_retrieved)
-    # Half of a chunk for either side; expected texts are few, so they are rarely cut at all.
-    for e0, e1, expected_cost in _runs(weigh_expected, CHUNK_CHARACTERS // 2, most):
-        most_rows = max(1, most // (e1 - e0))
-        left = max(1, CHUNK_CHARACTERS - expected_cost - len(group.query))
-        for r0, r1, retrieved_cost in _runs(weigh_retrieved, left, most_rows):
-            yield (
-                Piece(index, group, r0, r1, e0, e1),
-                len(group.query) + expected_cost + retrieved_cost,
-            )
-
-
-def cut_evaluated(
-    groups: Iterable[QueryGroup], judge: Judge | str | None, *, checked: bool
-) -> Iterator[list[Piece]]:
-    """Yield the chunks of groups that are evaluated, in order; pieces have all expected texts.
-
-    What continues a group begins a chunk.
-    """
-    pieces = (
-        (piece, (cost, _work(piece), CHUNK_GROUPS if piece.r0 else 1))
-        for index, group in enumerate(groups)
-        for piece, cost in _row_pieces(index, group if checked else checked_group(group, index))
-    )
-    return packed(pieces, (CHUNK_CHARACTERS, most_contexts(judge), CHUNK_GROUPS))
-
-
 def _work(piece: Piece) -> int:
-    n = piece.r1 - piece.r0
+    n = piece.end - piece.start
     return n_contexts(piece.group, n) or (n if piece.group.open_ended else 0)
 
 
-def _row_pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
+def _pieces(
+    index: int, group: QueryGroup, characters: int, contexts: int, *, whole: bool
+) -> Iterator[tuple[Piece, int]]:
+    """Yield the pieces of a group with their sizes; spans count within one that stays `whole`."""
     n, cost = group.n_retrieved, text_cost(group)
-    small = cost <= PART_CHARACTERS and n_contexts(group, n) <= PART_CONTEXTS
-    if small or group.spans is not None:  # spans count within a group, so that it stays whole
-        yield Piece(index, group, 0, n, 0, group.n_expected), cost
+    if whole or (cost <= characters and n_contexts(group, n) <= contexts):
+        yield Piece(index, group, 0, n), cost
         return
-    head = text_cost(replace(group, retrieved=(), document_ids=(), embeddings=None))
     row = 4 * group.embeddings.dimensions if group.embeddings is not None else 0
-    weights = _weights(group.retrieved, (), row, n)
-    most = max(1, PART_CONTEXTS // max(1, n_contexts(group, 1)))
-    for r0, r1, size in _runs(weights, max(1, PART_CHARACTERS - head), most):
-        yield Piece(index, group, r0, r1, 0, group.n_expected), head + size
+    weights = [row + len(text) for text in group.retrieved] or [row] * n
+    if group.spans is not None:
+        costs = map(_span_cost, group.spans.retrieved)
+        weights = [weight + more for weight, more in zip(weights, costs, strict=False)]
+    head = cost - sum(weights)
+    most = max(1, contexts // max(1, n_contexts(group, 1)))
+    for start, end, size in _runs(weights, max(1, characters - head), most):
+        yield Piece(index, group, start, end), head + size
 
 
 def n_contexts(group: QueryGroup, n_retrieved: int) -> int:
@@ -248,14 +185,6 @@ def text_cost(group: QueryGroup) -> int:
     if spans is not None:
         cost += sum(map(_span_cost, (*spans.expected, *spans.retrieved)))
     return cost
-
-
-def _weights(texts: Sequence[str], spans: Sequence[Span], row: int, n: int) -> list[int]:
-    """Return what each of n texts, or of what stands for them, adds to a message."""
-    weights = [row + len(text) for text in texts] or [row] * n
-    if spans:
-        weights = [w + _span_cost(span) for w, span in zip(weights, spans, strict=False)]
-    return weights
 
 
 def _span_cost(span: Span) -> int:

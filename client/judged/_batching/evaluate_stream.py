@@ -9,14 +9,14 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import accumulate, islice
 
 from judged import errors
 from judged._batching.chunks import (
     Piece,
     against_negatives,
     checked_group,
-    cut_evaluated,
+    cut,
     distinct_group,
     distinct_ranks,
     n_contexts,
@@ -112,7 +112,10 @@ class EvaluateStream(Stream[None]):
         return sum(n_contexts(group, group.n_retrieved) for group in self._groups)
 
     def _chunks(self) -> Iterator[list[Piece]]:
-        return cut_evaluated(self._groups, self._judge, checked=self._checked)
+        groups = self._groups
+        if not self._checked:
+            groups = (checked_group(group, index) for index, group in enumerate(groups))
+        return cut(groups, self._judge, evaluated=True)
 
     def request(self) -> Iterator[pb.StreamEvaluateRequest]:
         """Return what the next try sends.
@@ -133,12 +136,12 @@ class EvaluateStream(Stream[None]):
         yield pb.StreamEvaluateRequest(start=start)
         try:
             for chunk_id, chunk in enumerate(self._chunks()):
-                continues = chunk[0].r0 > 0
+                continues = chunk[0].start > 0
                 this.continued.append(continues)
                 message = pb.EvaluateChunk(chunk_id=chunk_id, continues=continues)
                 for piece in chunk:
                     path = f"groups[{piece.index}]"
-                    message.groups.append(write_group(piece.rows(), path))
+                    message.groups.append(write_group(piece.part(), path))
                 yield pb.StreamEvaluateRequest(chunk=message)
         except Exception as failure:  # noqa: BLE001 - raised where the caller waits
             this.failure = failure
@@ -273,7 +276,9 @@ class EvaluateStream(Stream[None]):
         for chunk_id, chunk in enumerate(self._chunks()):
             sizes, continues = of_chunk(chunk)
             part = known.get(chunk_id)
-            parts.append(missing_verdicts(sizes, reason, judge) if part is None else part)
+            if part is None:
+                part = missing_verdicts([0, *accumulate(sizes)], reason, judge)
+            parts.append(part)
             continued.append(continues)
         return join_verdicts(parts, continued, groups)
 
@@ -316,15 +321,15 @@ def _whole_chunk(chunk: Sequence[Piece]) -> tuple[Sequence[int], bool]:
     sizes = [
         0 if piece.group.by_id else piece.group.n_expected * _distinct(piece) for piece in chunk
     ]
-    return sizes, chunk[0].r0 > 0
+    return sizes, chunk[0].start > 0
 
 
 def _of_negatives(chunk: Sequence[Piece]) -> tuple[Sequence[int], bool]:
     with_negatives = [piece for piece in chunk if piece.group.negatives]
     sizes = [len(piece.group.negatives) * _distinct(piece) for piece in with_negatives]
-    return sizes, bool(chunk[0].r0 and chunk[0].group.negatives)
+    return sizes, bool(chunk[0].start and chunk[0].group.negatives)
 
 
 def _distinct(piece: Piece) -> int:
     """Return how many results of a piece repeat no earlier one of its group."""
-    return sum(piece.r0 <= rank < piece.r1 for rank in distinct_ranks(piece.group))
+    return sum(piece.start <= rank < piece.end for rank in distinct_ranks(piece.group))

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 from judged import errors
 from judged._batching.chunks import Piece, cut
@@ -24,7 +23,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Source, Status
 from judged.values.groups import QueryGroup
 from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
-from judged.values.verdicts import RARE_COLUMNS, JudgedChunk, VerdictDetail, VerdictError, Verdicts
+from judged.values.verdicts import JudgedChunk, VerdictError, Verdicts, join_verdicts
 
 PASSING = (
     *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
@@ -50,14 +49,13 @@ class Batch:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
         self._groups = groups
         self._judge = judge
-        self._assembly = Assembly(groups)
         self._asking = asking
         self._purse = Purse(asking)
         self._request_id = request_id
         self._progress = progress
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
-        self._failure: errors.JudgedError | None = None
+        self._parts: list[tuple[Sequence[Piece], Verdicts | errors.JudgedError]] = []
 
     @property
     def ahead(self) -> int:
@@ -73,8 +71,13 @@ class Batch:
         request_id, that of each later chunk follows from it.
         """
         for place, chunk in enumerate(cut(self._groups, self._judge, self._asking)):
-            asking = self._purse.rest()
-            request = _write_chunk(chunk, spec, asking, include_details=include_details)
+            unread = dict.fromkeys(("query_id", "document_ids", "metadata"))
+            request = pb.BatchJudgeRequest(
+                groups=[write_group(p.part(), f"groups[{p.index}]", **unread) for p in chunk],
+                judge=spec,
+                include_details=include_details,
+                asking=write_asking(self._purse.rest()),
+            )
             if self._request_id:
                 later = derived_id(self._request_id, place) if place else self._request_id
                 request.request_id = later
@@ -83,152 +86,67 @@ class Batch:
     def take(
         self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse | errors.JudgedError
     ) -> None:
-        """Take in the answer of a chunk; raise its error where it means that the call is wrong."""
-        if isinstance(reply, errors.JudgedError):
-            self._failed(chunk, reply)
-            return
-        identity, usage = read_identity(reply.judge), usage_of(reply)
-        self._purse.took(usage)
-        verdicts = read_verdicts(reply.verdicts, identity, usage)
-        named = {place: self._purse.named(error) for place, error in verdicts.errors.items()}
-        self._assembly.add(chunk, replace(verdicts, errors=named))
-        self._tell(chunk)
-
-    def _failed(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
-        if isinstance(error, errors.InvalidArgument):
-            raise original_path(chunk, error) from None
-        if not isinstance(error, PASSING):
-            raise error
-        self._failure = self._failure or error
-        self._purse.lost(error)
-        self._assembly.fail(chunk, error)
-        self._tell(chunk)
-
-    def verdicts(self) -> Verdicts:
-        """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
-        if self._assembly.answered or self._failure is None:
-            return self._assembly.verdicts()
-        raise self._failure
-
-    def _tell(self, chunk: Sequence[Piece]) -> None:
-        self._done += sum(piece.n_contexts for piece in chunk)
+        """Take in the answer of the next chunk; raise an error that means the call is wrong."""
+        offsets = _offsets(chunk)
+        if not isinstance(reply, errors.JudgedError):
+            usage = usage_of(reply)
+            self._purse.took(usage)
+            verdicts = read_verdicts(reply.verdicts, read_identity(reply.judge), usage)
+            if len(verdicts) != offsets[-1]:
+                sent = f"the server sent {len(verdicts)} verdicts for {offsets[-1]}"
+                raise errors.InternalError(sent)
+            named = {place: self._purse.named(error) for place, error in verdicts.errors.items()}
+            self._parts.append((chunk, replace(verdicts, errors=named, offsets=offsets)))
+        elif isinstance(reply, errors.InvalidArgument):
+            raise original_path(chunk, reply) from None
+        elif isinstance(reply, PASSING):
+            self._purse.lost(reply)
+            self._parts.append((chunk, reply))
+        else:
+            raise reply
+        self._done += offsets[-1]
         if self._progress is not None:
             self._progress(self._done, self._total)
 
-
-def _write_chunk(
-    chunk: Sequence[Piece],
-    spec: groups_pb2.JudgeSpec | None,
-    asking: Asking | None,
-    *,
-    include_details: bool,
-) -> pb.BatchJudgeRequest:
-    groups = [write_group(piece.part(), f"groups[{piece.index}]") for piece in chunk]
-    return pb.BatchJudgeRequest(
-        groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
-    )
-
-
-class Assembly:
-    """Collects the verdicts of chunks, in any order, into those of the whole batch."""
-
-    def __init__(self, groups: Sequence[QueryGroup]) -> None:
-        self._groups = groups
-        self._offsets = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
-        self._total = total = self._offsets[-1]
-        self._columns: dict[str, list[Any]] = {
-            "relevant": [False] * total,
-            "score": [0.0] * total,
-            "status": [int(Status.OK)] * total,
-            "source": [int(Source.COMPUTED)] * total,
-            "flags": [0] * total,
-            **{name: [] for name in RARE_COLUMNS},
-        }
-        self._errors: dict[int, VerdictError] = {}
-        self._details: dict[int, VerdictDetail] = {}
-        self._usage: Usage | None = None
-        self._judge: JudgeIdentity | None = None
-
-    def _rows(self, chunk: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
-        """Yield (place in the chunk, place in the batch, length) of each run of verdicts."""
-        place = 0
-        for piece in chunk:
-            base, width = self._offsets[piece.index], piece.group.n_expected
-            if piece.e1 - piece.e0 == width:
-                yield place, base + piece.r0 * width, piece.n_contexts
-                place += piece.n_contexts
-                continue
-            for r in range(piece.r0, piece.r1):
-                yield place, base + r * width + piece.e0, piece.e1 - piece.e0
-                place += piece.e1 - piece.e0
-
-    def add(self, chunk: Sequence[Piece], verdicts: Verdicts) -> None:
-        """Take in the verdicts of a chunk. Raises InternalError when their number is wrong."""
-        asked = sum(piece.n_contexts for piece in chunk)
-        if len(verdicts) != asked:
-            raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
-        self._judge = verdicts.judge
-        columns: list[tuple[list[Any], Sequence[Any]]] = []
-        for name, ours in self._columns.items():
-            theirs = getattr(verdicts, name)
-            if theirs:  # most judges leave the rare ones out
-                ours.extend([0] * (self._total - len(ours)))
-                columns.append((ours, theirs))
-        if verdicts.usage is not None:
-            self._usage = verdicts.usage + (self._usage or Usage())
-        for source, target, length in self._rows(chunk):
-            here, there = slice(target, target + length), slice(source, source + length)
-            for ours, theirs in columns:
-                ours[here] = theirs[there]
-            if verdicts.errors or verdicts.details:
-                self._take_remarks(verdicts, source, target, length)
-
-    def _take_remarks(self, verdicts: Verdicts, source: int, target: int, length: int) -> None:
-        for index in range(source, source + length):
-            if index in verdicts.errors:
-                self._errors[target + index - source] = verdicts.errors[index]
-            if index in verdicts.details:
-                self._details[target + index - source] = verdicts.details[index]
-
-    def fail(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
-        """Give every context of a chunk the error that befell the chunk."""
-        reason = missing_for(error)
-        for _, target, length in self._rows(chunk):
-            for index in range(target, target + length):
-                self._columns["status"][index] = int(Status.ERROR)
-                self._errors[index] = reason
-
-    @property
-    def answered(self) -> bool:
-        """Whether any chunk was."""
-        return self._judge is not None
-
     def verdicts(self) -> Verdicts:
-        """Return the verdicts of the batch. Raises InternalError when no chunk was answered."""
-        if self._judge is None:
-            raise errors.InternalError("no chunk of the batch was answered")
-        return Verdicts(
-            **self._columns,
-            offsets=self._offsets,
-            errors=self._errors,
-            judge=self._judge,
-            details=self._details,
-            usage=self._usage,
-            groups=self._groups,
+        """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
+        answered = [part for _, part in self._parts if isinstance(part, Verdicts)]
+        for _, part in self._parts:
+            if isinstance(part, errors.JudgedError) and not answered:
+                raise part
+        judge = answered[0].judge
+        parts = (
+            part
+            if isinstance(part, Verdicts)
+            else missing_verdicts(_offsets(chunk), missing_for(part), judge)
+            for chunk, part in self._parts
         )
+        continued = [chunk[0].start > 0 for chunk, _ in self._parts]
+        usages = [part.usage for part in answered if part.usage is not None]
+        usage = sum(usages, Usage()) if usages else None
+        return replace(join_verdicts(parts, continued, self._groups), usage=usage)
+
+
+def _offsets(chunk: Sequence[Piece]) -> list[int]:
+    """Return where the verdicts of each piece begin, and where the last ones end."""
+    sizes = (piece.group.n_expected * (piece.end - piece.start) for piece in chunk)
+    return [0, *accumulate(sizes)]
 
 
 def failed_verdicts(
     groups: Sequence[QueryGroup], error: errors.JudgedError, judge: JudgeIdentity
 ) -> Verdicts:
     """Return verdicts for groups of which none was judged, because of the error."""
-    sizes = [group.n_expected * group.n_retrieved for group in groups]
-    return replace(missing_verdicts(sizes, missing_for(error), judge), groups=groups)
+    sizes = (group.n_expected * group.n_retrieved for group in groups)
+    return replace(
+        missing_verdicts([0, *accumulate(sizes)], missing_for(error), judge), groups=groups
+    )
 
 
-def missing_verdicts(sizes: Sequence[int], reason: VerdictError, judge: JudgeIdentity) -> Verdicts:
-    """Return verdicts of groups of these sizes, all of which are missing for a reason."""
-    offsets = [0, *accumulate(sizes)]
+def missing_verdicts(
+    offsets: Sequence[int], reason: VerdictError, judge: JudgeIdentity
+) -> Verdicts:
+    """Return verdicts of groups with these offsets, all of which are missing for a reason."""
     n = offsets[-1]
     return Verdicts(
         *([False] * n, [0.0] * n, [int(Status.ERROR)] * n, [int(Source.COMPUTED)] * n, [0] * n),
@@ -238,7 +156,7 @@ def missing_verdicts(sizes: Sequence[int], reason: VerdictError, judge: JudgeIde
     )
 
 
-_PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?(?:expected|retrieved))\[(\d+)\])?")
+_PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?retrieved)\[(\d+)\])?")
 
 
 def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> errors.InvalidArgument:
@@ -246,11 +164,8 @@ def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> erro
 
     def rename(match: re.Match[str]) -> str:
         piece = chunk[int(match[1])]
-        path = f"groups[{piece.index}]"
-        if match[2]:
-            start = piece.e0 if match[2].endswith("expected") else piece.r0
-            path += f".{match[2]}[{start + int(match[3])}]"
-        return path
+        result = f".{match[2]}[{piece.start + int(match[3])}]" if match[2] else ""
+        return f"groups[{piece.index}]{result}"
 
     return rename_paths(error, _PATH, rename)
 

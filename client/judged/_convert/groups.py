@@ -59,8 +59,13 @@ def _are_texts(group: QueryGroup) -> bool:
     return all_texts((group.query, group.query_id, *chain.from_iterable(lists)))
 
 
-def write_group(group: QueryGroup, path: str = "groups[0]") -> groups_pb2.QueryGroup:
-    """Return the message of a group. Raises InvalidArgument for what none holds."""
+def write_group(
+    group: QueryGroup, path: str = "groups[0]", **others: object
+) -> groups_pb2.QueryGroup:
+    """Return the message of a group, with `others` in place of its fields, unset for None.
+
+    Raises InvalidArgument for what none holds.
+    """
     if group.grades:  # they say which documents are relevant
-        return write_at(path, groups_pb2.QueryGroup, group, relevant_document_ids=())
-    return write_at(path, groups_pb2.QueryGroup, group)
+        others["relevant_document_ids"] = ()
+    return write_at(path, groups_pb2.QueryGroup, group, **others)

@@ -62,8 +62,8 @@ class TestLargeBatches:
 
     def test_one_group_above_every_message_limit(self, client: Client):
         texts = [f"{i} " + "x" * 1_000_000 for i in range(24)]
-        verdicts = client.judge([QueryGroup("q", texts, texts)], "exact")
-        assert list(verdicts.relevant) == [a == b for b in range(24) for a in range(24)]
+        verdicts = client.judge([QueryGroup("q", texts[:3], texts)], "exact")
+        assert list(verdicts.relevant) == [a == b for b in range(24) for a in range(3)]
 
     async def test_the_asynchronous_client_says_the_same(self, client: Client, server_address: str):
         work = groups(6, 60)
