@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import grpc
@@ -14,7 +15,7 @@ from judged import errors
 from judged._batching.chunks import fill_expected, fold
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
 from judged._batching.judging import Batch, JudgeStream
-from judged._batching.metric_parts import Given, Metadata, Parts
+from judged._batching.parts import Metadata, PartStream, metric_parts, of_whole, text_parts
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
 from judged._convert.judges import write_judge
@@ -27,14 +28,6 @@ from judged._convert.statistics import (
     write_compare,
     write_comparisons,
 )
-from judged._convert.text_metrics import (
-    merge_text_metrics,
-    of_whole,
-    split_items,
-    write_text_metrics,
-    write_text_values,
-)
-from judged._inputs import as_metrics
 from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
 from judged._transport.calls import call, run_stream
 from judged._transport.connection import Connection
@@ -248,15 +241,17 @@ class Client(BaseClient[Connection]):
         `human_values` are what people's labels make of some of the queries, drawn at random: every
         mean then also comes corrected. Labels of judged rankings belong into these instead.
         """
-        parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
-        deadline = self._deadline(timeout, COMPUTING_S)
-        send = self._connection.judging.ComputeMetrics
-        with closing(self._in_order(send, parts.requests(), deadline)) as answers:
-            for part, answer in answers:
-                parts.take(part, answer)
-        whole, request = parts.whole()
-        with parts.about(whole):
-            return parts.table(call(self._connection, send, request, deadline))
+        stream = PartStream(
+            partial(metric_parts, metrics, relevance, options, metadata or {}, human_values),
+            pb.StreamMetricsRequest,
+            self._deadline(timeout, COMPUTING_S),
+            self._connection.budget,
+            of_whole(relevance),
+        )
+        reply = self._in_parts(
+            stream, lambda to: to.judging.ComputeMetrics, lambda to: to.judging.StreamMetrics
+        )
+        return read_fields(MetricTable, reply.table)
 
     def compare_runs(
         self,
@@ -288,28 +283,18 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> TextMetricTable:
         """Return bleu, rouge1, rouge2, rougeL, token_f1 or exact_match of texts and references."""
-        metrics, parts = as_metrics(metrics), split_items(items)
-        send, deadline = (
-            self._connection.statistics.ComputeTextMetrics,
+        stream = PartStream(
+            text_parts(metrics, items, per_item=per_item, interval=interval),
+            statistics_service_pb2.StreamTextMetricsRequest,
             self._deadline(timeout, COMPUTING_S),
+            self._connection.budget,
         )
-
-        def table(request: object) -> TextMetricTable:
-            reply = call(self._connection, send, request, deadline)
-            return read_fields(TextMetricTable, reply)
-
-        if len(parts) == 1:
-            request = write_text_metrics(metrics, parts[0], per_item=per_item, interval=interval)
-            return table(request)
-        tables = []
-        for part in parts:
-            request = write_text_metrics(metrics, part, per_item=True, interval=None)
-            try:
-                tables.append(table(request))
-            except errors.InvalidArgument as error:
-                raise of_whole(error, part) from None
-        means = table(write_text_values(metrics, tables, interval))
-        return merge_text_metrics(means, tables, per_item=per_item)
+        reply = self._in_parts(
+            stream,
+            lambda to: to.statistics.ComputeTextMetrics,
+            lambda to: to.statistics.StreamTextMetrics,
+        )
+        return read_fields(TextMetricTable, reply)
 
     def measure_agreement(
         self,
@@ -467,6 +452,21 @@ class Client(BaseClient[Connection]):
     ) -> Any:  # noqa: ANN401 - the reply of the method
         deadline = self._deadline(timeout, usual_s)
         return call(self._connection, send, request, deadline)
+
+    def _in_parts(
+        self,
+        stream: PartStream,
+        alone: Callable[[Connection], Callable[..., Any]],
+        streamed: Callable[[Connection], Callable[..., Any]],
+    ) -> Any:  # noqa: ANN401 - the reply of either method
+        """Return the reply to a request, which is sent in parts where it takes several."""
+        if stream.alone is not None:
+            send = alone(self._connection)
+            return call(self._connection, send, stream.alone, stream.deadline)
+        with closing(run_stream(self._connection, streamed, stream)) as replies:
+            for _ in replies:
+                pass  # the stream keeps its reply
+        return stream.reply
 
     def _in_order(
         self,

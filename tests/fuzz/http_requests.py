@@ -1,19 +1,14 @@
 """Requests by HTTP as no client writes them, sent to a real server.
 
-    python -m tests.fuzz.http_requests [--calls 30000] [--seed 1]
-
-Each is answered within 5 s, never with 500, and with JSON that has a code and a message, or with
-nothing where it is no whole request. Status 1 where one is not, with the request as Python writes
-bytes.
+Each is answered in time, never with 500, and with JSON that has a code and a message, or with
+nothing where it is no whole request.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import socket
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,155 +61,40 @@ def drawn(draw: random.Random, kind: Descriptor, depth: int = 0) -> dict[str, An
 
 
 NAMES = (
-    *('"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"\\u001b[31m"', '""', '"groups"', '"judge"'),
-    *(
-        '"' + "x" * 5000 + '"',
-        '"groups[0]"',
-        '"\\""',
-        '"🙂"',
-        '"query.id"',
-        '"__class__"',
-        '"@type"',
-    ),
-)
+    '"\\ud800"', '"\\u0000"', '"\\u001b[31m"', '""', '"groups"', '"judge"', '"' + "x" * 5000 + '"',
+    '"@type"',
+)  # fmt: skip
 VALUES = (
-    *("1" + "0" * 309, "-1" + "0" * 400, "1" * 5000, "1e400", "-1e-400", "NaN", "-Infinity", "0.1"),
-    *("9223372036854775808", "-1", "1.5", "true", "null", "[]", "{}", '""', "[[]]", "[null]", "-0"),
-    *(
-        '"\\ud800"',
-        '"\\u0000"',
-        '"=="',
-        '"A"',
-        '"AAA"',
-        '"é"',
-        '"AA==AA"',
-        '"A A="',
-        '"not base64!"',
-    ),
-    *(
-        '"1_000"',
-        '"1e3"',
-        '"0x10"',
-        '" 1"',
-        '"NaN"',
-        '"Infinity"',
-        '"1s"',
-        '"-1s"',
-        '"1e99s"',
-        '"s"',
-    ),
-    *(
-        '"JUDGE_KIND"',
-        '"exact"',
-        "[" * 200 + "]" * 200,
-        '{"a":' * 80 + "1" + "}" * 80,
-        '"x\\ud83d"',
-    ),
-    *('"' + "y" * 70_000 + '"', '"\\/\\b\\f"', "1E+2", "2", '"@"', '{"seconds": 1}', '["\\udc00"]'),
-)
+    "1" + "0" * 309, "1" * 5000, "-1e400", "NaN", "9223372036854775808", "-1", "1.5", "true",
+    "null", "[]", "{}", '""', "[[]]", "[null]", '"\\ud800"', '"\\u0000"', '"=="', '"AAA"',
+    '"AA==AA"', '"1_000"', '"1e3"', '"0x10"', '" 1"', '"Infinity"', '"-1s"', '"1e99s"',
+    '"JUDGE_KIND"', "[" * 200 + "]" * 200, '{"a":' * 80 + "1" + "}" * 80, '"' + "y" * 70_000 + '"',
+    '{"seconds": 1}', '["\\udc00"]',
+)  # fmt: skip
 HEADERS = (
-    *("Origin: http://[", "Origin: http://[::1", "Origin: null", "Origin: http://localhost:99999"),
-    *("Origin: ://", "Origin: http://a\x80b", "Origin: https://evil.example", "Origin:"),
-    *(
-        "Host: [",
-        "Host: [::1",
-        "Host: a b",
-        "Host: localhost:x",
-        "Host: ///",
-        "Host: \xff",
-        "Host:",
-    ),
-    *("Content-Type: text/plain", "Content-Type: application/json; charset=x", "Content-Type: /"),
-    *("Content-Type: application/json;;;=", "Content-Type: \xff", 'Content-Type: a; b="c'),
-    *("Content-Encoding: gzip", "Content-Encoding: br", "Content-Encoding: gzip, gzip"),
-    *("grpc-timeout: 1", "grpc-timeout: 0m", "grpc-timeout: 99999999H", "grpc-timeout: -1S"),
-    *(
-        "grpc-timeout: \xb2S",
-        "grpc-timeout: 1n",
-        "Authorization: Bearer \xff\xfe",
-        "Authorization:",
-    ),
-    *("Authorization: Basic \xe9", "Authorization: Bearer " + "x" * 4000, "x-request-id: \xe9"),
-    *("x-request-id: a b", "x-request-id: " + "z" * 200, "x-request-id:", "x-judged-class: batch"),
-    *(
-        "Expect: 100-continue",
-        "Expect: 200-ok",
-        "Expect: \xff",
-        "Connection: close",
-        "Cookie: \xff=;",
-    ),
-    *("X: " + "y" * 9000, "X" * 9000 + ": y", "Upgrade: websocket", "Connection: upgrade"),
-    *("Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: x"),
-    *(
-        "Content-Length: 5",
-        "Content-Length: -1",
-        "Content-Length: 1e3",
-        "Content-Length: 99999999999",
-    ),
-    *(
-        "Range: bytes=0-",
-        "If-None-Match: *",
-        "Accept: text/html",
-        "Accept: \xff",
-        " X: folded",
-        ": x",
-    ),
-    *("X\x00: y", "X: \x00", "X\ty: z", "no colon", "Traceparent: 00-zz", "Tracestate: \xff"),
-)
+    "Origin: http://[", "Origin: null", "Origin: http://a\x80b", "Origin: https://evil.example",
+    "Host: [", "Host: localhost:x", "Host: \xff", "Host:", "Content-Type: text/plain",
+    "Content-Type: \xff", "Content-Type: application/json;;;=", "Content-Encoding: gzip",
+    "Content-Encoding: gzip, gzip", "grpc-timeout: 0m", "grpc-timeout: 99999999H",
+    "grpc-timeout: \xb2S", "Authorization: Bearer \xff\xfe", "Authorization: Basic \xe9",
+    "Authorization: Bearer " + "x" * 4000, "x-request-id: \xe9", "x-request-id: " + "z" * 200,
+    "Expect: 100-continue", "Expect: \xff", "Cookie: \xff=;", "X: " + "y" * 9000,
+    "Upgrade: websocket", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked",
+    "Content-Length: 5", "Content-Length: -1", "Content-Length: 99999999999", "Range: bytes=0-",
+    " X: folded", ": x", "X\x00: y", "X: \x00", "no colon", "Traceparent: 00-zz",
+)  # fmt: skip
 PATHS = (
-    *(
-        "/v1/",
-        "/v1/batchjudge",
-        "/v1/BatchJudge/",
-        "/v1/StreamJudge",
-        "/",
-        "//",
-        "/%ff",
-        "/%00",
-        "/%",
-    ),
-    *(
-        "/v1/BatchJudge?x=%ff",
-        "/v1/%42atchJudge",
-        "*",
-        "http://[/v1/BatchJudge",
-        "http://x/healthz",
-    ),
-    *(
-        "/healthz",
-        "/readyz",
-        "/openapi.json",
-        "/" + "a" * 9000,
-        "/\xff",
-        "/..",
-        "/v1/../healthz",
-        "x",
-    ),
-    *(
-        "/\ud7ff",
-        "/v1/Batch Judge",
-        "/v1/BatchJudge#x",
-        "http://",
-        "///v1/BatchJudge",
-        "/v1/\x1b[31m",
-    ),
-)
+    "/v1/", "/v1/batchjudge", "/v1/BatchJudge/", "/v1/StreamJudge", "/", "//", "/%ff", "/%00",
+    "/%", "*", "x", "/v1/BatchJudge?x=%ff", "/v1/%42atchJudge", "http://[/v1/BatchJudge",
+    "http://x/healthz", "/healthz", "/openapi.json", "/" + "a" * 9000, "/\xff", "/v1/../healthz",
+    "/v1/Batch Judge", "///v1/BatchJudge",
+)  # fmt: skip
 PROTOCOLS = ("HTTP/1.0", "HTTP/2.0", "HTTP/1", "http/1.1", "", "HTTP/9.9")
 WAITS = ("transfer-enc", "content-len", "expect", "upgrade")
 """Headers by which a server may wait for more."""
 METHODS = (
-    "GET",
-    "PUT",
-    "HEAD",
-    "OPTIONS",
-    "DELETE",
-    "CONNECT",
-    "TRACE",
-    "post",
-    "P\xd6ST",
-    "",
-    "PRI",
-)
+    "GET", "PUT", "HEAD", "OPTIONS", "CONNECT", "post", "P\xd6ST", "", "PRI",
+)  # fmt: skip
 
 
 @dataclass
@@ -345,26 +225,4 @@ def run(address: str, calls: int, seed: int, answer_s: float = ANSWER_S) -> Outc
         outcome.statuses[status] += 1
         if fault:
             outcome.faults.append(f"{number}: {fault}: {sent[:3000]!r}")
-            print(outcome.faults[-1][:1500])
     return outcome
-
-
-def main() -> int:
-    """Run the command line; return the exit status."""
-    from tests.integration.http_calls import http_address
-    from tests.integration.server_process import running_server
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--calls", type=int, default=30_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    with running_server(
-        "--http-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"
-    ) as server:
-        outcome = run(http_address(server), arguments.calls, arguments.seed)
-    print(dict(outcome.statuses), f"{len(outcome.faults)} faults")
-    return 1 if outcome.faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -71,24 +71,6 @@ def test_a_reader_that_lies_is_seen(lie: str, monkeypatch: pytest.MonkeyPatch) -
         targets.reply(bytes([VERDICT, 1]) + said)
 
 
-def test_a_key_that_stands_there_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        targets, "read", lambda *_, **__: ParsedReply(Status.OK, yes=True, score=1.0)
-    )
-    targets.reply(bytes([VERDICT, 1]) + YES)
-    with pytest.raises(Broken, match="all keys"):
-        targets.reply(bytes([VERDICT, 1]) + b'{"verdict": "no", ' + YES[1:])
-
-
-def test_a_reader_that_raises_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> float:
-        raise OverflowError
-
-    monkeypatch.setattr(targets, "retry_after_s", fails)
-    with pytest.raises(OverflowError):
-        targets.retry_after(b"7")
-
-
 def test_a_target_runs_under_atheris(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from judged import errors
 from judged._codec import read_fields, write_at, write_fields
 from judged._convert.trec import write_trec
 from judged._convert.verdicts import usage_of
-from judged._inputs import as_metrics, need_kind
+from judged._inputs import as_metrics, need_by_ids, need_kind
 from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2 as pb2
@@ -104,18 +104,30 @@ def write_metrics(
         rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
         given = f"PerQueryValues, not {type(relevance).__name__}"
         raise WrongType.of_field("relevance", f"{rule} {given}")
-    known = (metadata or {}).items()
     return write_fields(
         pb.ComputeMetricsRequest,
         metrics=as_metrics(metrics),
         options=write_options(options, given_as),
-        metadata=[
-            write_at(f"metadata[{i}]", pb.QueryMetadata, query_id=query_id, metadata=of_query)
-            for i, (query_id, of_query) in enumerate(known)
-        ],
-        human_values=None if human_values is None else _write_values(human_values, "human_values"),
+        metadata=write_metadata([*need_by_ids(metadata or {}, "metadata").items()]),
+        human_values=None if human_values is None else write_human(human_values),
         **{given_as: part},
     )
+
+
+def write_metadata(
+    metadata: Sequence[tuple[str, Mapping[str, str]]], first: int = 0
+) -> list[pb.QueryMetadata]:
+    """Return the metadata of some queries; errors count from the `first`."""
+    return [
+        write_at(f"metadata[{i}]", pb.QueryMetadata, query_id=query_id, metadata=of_query)
+        for i, (query_id, of_query) in enumerate(metadata, first)
+    ]
+
+
+def write_human(values: PerQueryValues) -> pb2.PerQueryValues:
+    """Return the values that people's labels make of some queries."""
+    need_kind(values, "human_values", PerQueryValues, "PerQueryValues")
+    return _write_values(values, "human_values")
 
 
 def _write_ranking(ranking: JudgedRanking, place: int) -> pb2.JudgedRanking:

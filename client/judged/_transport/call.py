@@ -213,7 +213,7 @@ class Stream(Generic[Item]):
     """A call that is answered by a stream: what is sent and taken in over all its tries."""
 
     def __init__(self, deadline: Deadline, budget: RetryBudget) -> None:
-        self._deadline = deadline
+        self.deadline = deadline
         self._budget = budget
         self.attempts = Attempts(deadline, budget)
         self.done = False
@@ -236,7 +236,7 @@ class Stream(Generic[Item]):
     def waits(self, error: errors.JudgedError) -> Iterator[float]:
         """Return the waits in seconds before the next try; they raise the error for none."""
         if self._progressed:
-            self.attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
+            self.attempts = Attempts(self.deadline, self._budget)  # it goes on, so count anew
         return self.attempts.waits(error)
 
 

@@ -883,6 +883,60 @@ class ComputeMetricsRequest(_message.Message):
 Global___ComputeMetricsRequest: _TypeAlias = ComputeMetricsRequest  # noqa: Y015
 
 @_typing.final
+class StreamMetricsRequest(_message.Message):
+    """StreamMetricsRequest is one message that a client sends on a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def part(self) -> Global___ComputeMetricsRequest:
+        """part of a request: some queries, each with all its relevance. All parts have
+        the same metrics, options and kind of relevance, judged, trec, gains or
+        embedded; metadata and human_values may also come in parts of their own, behind
+        the first, which have none of these. Of trec a part may have topics of qrels
+        or of run alone, but a topic of both must be in one part. human_labels can't
+        be streamed.
+        """
+
+    def __init__(
+        self,
+        *,
+        part: Global___ComputeMetricsRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamMetricsRequest: _TypeAlias = StreamMetricsRequest  # noqa: Y015
+
+@_typing.final
+class StreamMetricsResponse(_message.Message):
+    """StreamMetricsResponse is the one message that the server sends on a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def table(self) -> _metrics_pb2.MetricTable:
+        """table of the metrics over all parts."""
+
+    def __init__(
+        self,
+        *,
+        table: _metrics_pb2.MetricTable | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamMetricsResponse: _TypeAlias = StreamMetricsResponse  # noqa: Y015
+
+@_typing.final
 class QueryMetadata(_message.Message):
     """QueryMetadata is the metadata of a query."""
 

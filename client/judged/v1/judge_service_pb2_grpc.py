@@ -66,6 +66,11 @@ class JudgeServiceStub(object):
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.FromString,
                 _registered_method=True)
+        self.StreamMetrics = channel.stream_stream(
+                '/judged.v1.JudgeService/StreamMetrics',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.StreamMetricsRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.StreamMetricsResponse.FromString,
+                _registered_method=True)
         self.ScoreAnswers = channel.unary_stream(
                 '/judged.v1.JudgeService/ScoreAnswers',
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.ScoreAnswersRequest.SerializeToString,
@@ -146,6 +151,16 @@ class JudgeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamMetrics(self, request_iterator, context):
+        """StreamMetrics is ComputeMetrics for any number of queries, which come in
+        parts. It answers once, when the caller has ended his side. The server reads
+        a part when the one before is measured, and keeps the values of its queries.
+        Errors name fields as ComputeMetrics's do; entries count from the first part.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ScoreAnswers(self, request, context):
         """ScoreAnswers scores answers by rubrics and sends each score as soon as it
         is done, in any order; a summary comes last. A failure of one score is the
@@ -205,6 +220,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.ComputeMetrics,
                     request_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.FromString,
                     response_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.SerializeToString,
+            ),
+            'StreamMetrics': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamMetrics,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.StreamMetricsRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.StreamMetricsResponse.SerializeToString,
             ),
             'ScoreAnswers': grpc.unary_stream_rpc_method_handler(
                     servicer.ScoreAnswers,
@@ -369,6 +389,33 @@ class JudgeService(object):
             '/judged.v1.JudgeService/ComputeMetrics',
             judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.SerializeToString,
             judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamMetrics(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/judged.v1.JudgeService/StreamMetrics',
+            judged_dot_v1_dot_judge__service__pb2.StreamMetricsRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.StreamMetricsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -67,6 +67,12 @@ class JudgeServiceStub:
     """ComputeMetrics turns rankings whose relevance is known into metrics. It
     never calls a judge.
     """
+    StreamMetrics: _grpc.StreamStreamMultiCallable[_judge_service_pb2.StreamMetricsRequest, _judge_service_pb2.StreamMetricsResponse]
+    """StreamMetrics is ComputeMetrics for any number of queries, which come in
+    parts. It answers once, when the caller has ended his side. The server reads
+    a part when the one before is measured, and keeps the values of its queries.
+    Errors name fields as ComputeMetrics's do; entries count from the first part.
+    """
     ScoreAnswers: _grpc.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]
     """ScoreAnswers scores answers by rubrics and sends each score as soon as it
     is done, in any order; a summary comes last. A failure of one score is the
@@ -121,6 +127,12 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     ComputeMetrics: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.ComputeMetricsRequest, _judge_service_pb2.ComputeMetricsResponse]  # type: ignore[assignment]
     """ComputeMetrics turns rankings whose relevance is known into metrics. It
     never calls a judge.
+    """
+    StreamMetrics: _aio.StreamStreamMultiCallable[_judge_service_pb2.StreamMetricsRequest, _judge_service_pb2.StreamMetricsResponse]  # type: ignore[assignment]
+    """StreamMetrics is ComputeMetrics for any number of queries, which come in
+    parts. It answers once, when the caller has ended his side. The server reads
+    a part when the one before is measured, and keeps the values of its queries.
+    Errors name fields as ComputeMetrics's do; entries count from the first part.
     """
     ScoreAnswers: _aio.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]  # type: ignore[assignment]
     """ScoreAnswers scores answers by rubrics and sends each score as soon as it
@@ -203,6 +215,18 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_judge_service_pb2.ComputeMetricsResponse, _abc.Awaitable[_judge_service_pb2.ComputeMetricsResponse]]:
         """ComputeMetrics turns rankings whose relevance is known into metrics. It
         never calls a judge.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamMetrics(
+        self,
+        request_iterator: _MaybeAsyncIterator[_judge_service_pb2.StreamMetricsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.StreamMetricsResponse], _abc.AsyncIterator[_judge_service_pb2.StreamMetricsResponse]]:
+        """StreamMetrics is ComputeMetrics for any number of queries, which come in
+        parts. It answers once, when the caller has ended his side. The server reads
+        a part when the one before is measured, and keeps the values of its queries.
+        Errors name fields as ComputeMetrics's do; entries count from the first part.
         """
 
     @_abc_1.abstractmethod

@@ -656,6 +656,54 @@ class ComputeTextMetricsResponse(_message.Message):
 Global___ComputeTextMetricsResponse: _TypeAlias = ComputeTextMetricsResponse  # noqa: Y015
 
 @_typing.final
+class StreamTextMetricsRequest(_message.Message):
+    """StreamTextMetricsRequest is one message that a client sends on a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def part(self) -> Global___ComputeTextMetricsRequest:
+        """part of a request: some items. All parts have the same metrics and options."""
+
+    def __init__(
+        self,
+        *,
+        part: Global___ComputeTextMetricsRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamTextMetricsRequest: _TypeAlias = StreamTextMetricsRequest  # noqa: Y015
+
+@_typing.final
+class StreamTextMetricsResponse(_message.Message):
+    """StreamTextMetricsResponse is the one message that the server sends on a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextMetricResult]:
+        """metrics over all items, in the order asked for."""
+
+    def __init__(
+        self,
+        *,
+        metrics: _abc.Iterable[Global___TextMetricResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamTextMetricsResponse: _TypeAlias = StreamTextMetricsResponse  # noqa: Y015
+
+@_typing.final
 class TextMetricResult(_message.Message):
     """TextMetricResult is one metric over all items."""
 

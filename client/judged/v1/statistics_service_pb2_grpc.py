@@ -47,6 +47,11 @@ class StatisticsServiceStub(object):
                 request_serializer=judged_dot_v1_dot_statistics__service__pb2.ComputeTextMetricsRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_statistics__service__pb2.ComputeTextMetricsResponse.FromString,
                 _registered_method=True)
+        self.StreamTextMetrics = channel.stream_stream(
+                '/judged.v1.StatisticsService/StreamTextMetrics',
+                request_serializer=judged_dot_v1_dot_statistics__service__pb2.StreamTextMetricsRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_statistics__service__pb2.StreamTextMetricsResponse.FromString,
+                _registered_method=True)
         self.MeasureAgreement = channel.unary_unary(
                 '/judged.v1.StatisticsService/MeasureAgreement',
                 request_serializer=judged_dot_v1_dot_statistics__service__pb2.MeasureAgreementRequest.SerializeToString,
@@ -85,6 +90,15 @@ class StatisticsServiceServicer(object):
     def ComputeTextMetrics(self, request, context):
         """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
         exact match.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamTextMetrics(self, request_iterator, context):
+        """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
+        in parts. It answers once, when the caller has ended his side. Errors name
+        fields as ComputeTextMetrics's do; items count from the first part.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,6 +151,11 @@ def add_StatisticsServiceServicer_to_server(servicer, server):
                     servicer.ComputeTextMetrics,
                     request_deserializer=judged_dot_v1_dot_statistics__service__pb2.ComputeTextMetricsRequest.FromString,
                     response_serializer=judged_dot_v1_dot_statistics__service__pb2.ComputeTextMetricsResponse.SerializeToString,
+            ),
+            'StreamTextMetrics': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamTextMetrics,
+                    request_deserializer=judged_dot_v1_dot_statistics__service__pb2.StreamTextMetricsRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_statistics__service__pb2.StreamTextMetricsResponse.SerializeToString,
             ),
             'MeasureAgreement': grpc.unary_unary_rpc_method_handler(
                     servicer.MeasureAgreement,
@@ -216,6 +235,33 @@ class StatisticsService(object):
             '/judged.v1.StatisticsService/ComputeTextMetrics',
             judged_dot_v1_dot_statistics__service__pb2.ComputeTextMetricsRequest.SerializeToString,
             judged_dot_v1_dot_statistics__service__pb2.ComputeTextMetricsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamTextMetrics(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/judged.v1.StatisticsService/StreamTextMetrics',
+            judged_dot_v1_dot_statistics__service__pb2.StreamTextMetricsRequest.SerializeToString,
+            judged_dot_v1_dot_statistics__service__pb2.StreamTextMetricsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,11 @@ class StatisticsServiceStub:
     """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
     exact match.
     """
+    StreamTextMetrics: _grpc.StreamStreamMultiCallable[_statistics_service_pb2.StreamTextMetricsRequest, _statistics_service_pb2.StreamTextMetricsResponse]
+    """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
+    in parts. It answers once, when the caller has ended his side. Errors name
+    fields as ComputeTextMetrics's do; items count from the first part.
+    """
     MeasureAgreement: _grpc.UnaryUnaryMultiCallable[_statistics_service_pb2.MeasureAgreementRequest, _statistics_service_pb2.MeasureAgreementResponse]
     """MeasureAgreement measures how far raters agree on items, or two judges on
     the order of systems.
@@ -77,6 +82,11 @@ class StatisticsServiceAsyncStub(StatisticsServiceStub):
     ComputeTextMetrics: _aio.UnaryUnaryMultiCallable[_statistics_service_pb2.ComputeTextMetricsRequest, _statistics_service_pb2.ComputeTextMetricsResponse]  # type: ignore[assignment]
     """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
     exact match.
+    """
+    StreamTextMetrics: _aio.StreamStreamMultiCallable[_statistics_service_pb2.StreamTextMetricsRequest, _statistics_service_pb2.StreamTextMetricsResponse]  # type: ignore[assignment]
+    """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
+    in parts. It answers once, when the caller has ended his side. Errors name
+    fields as ComputeTextMetrics's do; items count from the first part.
     """
     MeasureAgreement: _aio.UnaryUnaryMultiCallable[_statistics_service_pb2.MeasureAgreementRequest, _statistics_service_pb2.MeasureAgreementResponse]  # type: ignore[assignment]
     """MeasureAgreement measures how far raters agree on items, or two judges on
@@ -120,6 +130,17 @@ class StatisticsServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_statistics_service_pb2.ComputeTextMetricsResponse, _abc.Awaitable[_statistics_service_pb2.ComputeTextMetricsResponse]]:
         """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
         exact match.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamTextMetrics(
+        self,
+        request_iterator: _MaybeAsyncIterator[_statistics_service_pb2.StreamTextMetricsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_statistics_service_pb2.StreamTextMetricsResponse], _abc.AsyncIterator[_statistics_service_pb2.StreamTextMetricsResponse]]:
+        """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
+        in parts. It answers once, when the caller has ended his side. Errors name
+        fields as ComputeTextMetrics's do; items count from the first part.
         """
 
     @_abc_1.abstractmethod

@@ -37,6 +37,7 @@ from judged_server.api.convert.scoring import (
 )
 from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
+from judged_server.api.metric_streams import RankingParts, answer_parts
 from judged_server.api.requests import Admission, Call, Received
 from judged_server.domain.answers import AnswerScore, ScoreSummary
 from judged_server.judges.base import Caller
@@ -161,6 +162,12 @@ class JudgeService:
             options = read_options(request.options)
             table = await run_computation(compute, request, measures, options, self._settings)
             return pb.ComputeMetricsResponse(table=table)
+
+    def StreamMetrics(
+        self, requests: AsyncIterator[Received], call: Call
+    ) -> AsyncIterator[pb.StreamMetricsResponse]:
+        """Measure rankings that come in parts."""
+        return answer_parts(RankingParts(self._settings), requests, call, self._admission)
 
     async def ScoreAnswers(
         self, request: pb.ScoreAnswersRequest, call: Call

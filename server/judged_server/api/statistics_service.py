@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from judged.v1 import statistics_service_pb2 as pb
 
 from judged_server.api.convert.comparison import compare_runs, compared_measures
@@ -17,7 +19,8 @@ from judged_server.api.convert.text_metrics import (
     read_values,
     write_text_metrics,
 )
-from judged_server.api.requests import Admission, Call
+from judged_server.api.metric_streams import TextParts, answer_parts
+from judged_server.api.requests import Admission, Call, Received
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.text.metrics import measure_texts
 from judged_server.scheduling.concurrency import run_computation
@@ -52,7 +55,13 @@ class StatisticsService:
             columns = read_values(request, asked.metrics)
         else:
             columns = measure_texts(read_items(request.items, self._settings), asked.metrics)
-        return write_text_metrics(columns, asked)
+        return pb.ComputeTextMetricsResponse(metrics=write_text_metrics(columns, asked))
+
+    def StreamTextMetrics(
+        self, requests: AsyncIterator[Received], call: Call
+    ) -> AsyncIterator[pb.StreamTextMetricsResponse]:
+        """Compare texts with references that come in parts."""
+        return answer_parts(TextParts(self._settings), requests, call, self._admission)
 
     async def MeasureAgreement(
         self, request: pb.MeasureAgreementRequest, call: Call

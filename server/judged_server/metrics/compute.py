@@ -10,8 +10,9 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
+from itertools import accumulate
 from operator import add
 
 import numpy as np
@@ -307,6 +308,36 @@ def merge_values(
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
     fit = reduce(add, id_fits) if id_fits else None
     return MetricTable(tuple(merged), np.arange(n_queries), counts, id_fit=fit)
+
+
+def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTable:
+    """Return the table of all queries, those of each table behind the ones before.
+
+    `sizes` says how many queries the rows of each table speak of.
+    """
+    firsts = [*accumulate(sizes, initial=0)]
+    rows = [table.rows + first for table, first in zip(tables, firsts, strict=False)]
+    columns = []
+    for same in zip(*(table.columns for table in tables), strict=True):
+        values = np.concatenate([column.values for column in same])
+        bounds = None
+        if any(column.bounds is not None for column in same):
+            parts = [
+                column.bounds or Bounds(table.rows, column.values, column.values)
+                for table, column in zip(tables, same, strict=True)
+            ]
+            numbered = [part.rows + first for part, first in zip(parts, firsts, strict=False)]
+            bounds = Bounds(
+                np.concatenate(numbered),
+                np.concatenate([part.lowest for part in parts]),
+                np.concatenate([part.highest for part in parts]),
+            )
+        columns.append(replace(same[0], values=values, mean=mean(values)).bounded(bounds))
+    names = [part.name for part in fields(MetricCounts) if part.name != "verdicts"]
+    totals = {name: sum(getattr(table.counts, name) for table in tables) for name in names}
+    fits = [table.id_fit for table in tables if table.id_fit is not None]
+    fit = reduce(add, fits) if fits else None
+    return MetricTable(tuple(columns), np.concatenate(rows), MetricCounts(**totals), id_fit=fit)
 
 
 def _gold_mask(n_relevant: IntArray, policy: NoGoldPolicy, field: str) -> BoolArray:

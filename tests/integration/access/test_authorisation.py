@@ -40,12 +40,14 @@ WHO = {
     "/judged.v1.JudgeService/ScoreAnswers": TENANT,
     "/judged.v1.JudgeService/StreamEvaluate": TENANT,
     "/judged.v1.JudgeService/StreamJudge": TENANT,
+    "/judged.v1.JudgeService/StreamMetrics": TENANT,
     "/judged.v1.StatisticsService/Calibrate": TENANT,
     "/judged.v1.StatisticsService/CalibrateCascade": TENANT,
     "/judged.v1.StatisticsService/CompareRuns": TENANT,
     "/judged.v1.StatisticsService/ComputeTextMetrics": TENANT,
     "/judged.v1.StatisticsService/MeasureAgreement": TENANT,
     "/judged.v1.StatisticsService/RankSystems": TENANT,
+    "/judged.v1.StatisticsService/StreamTextMetrics": TENANT,
 }
 """Who may make each call."""
 METHODS = {

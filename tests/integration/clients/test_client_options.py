@@ -14,7 +14,6 @@ from judged import (
     AnswerItem,
     AsyncClient,
     Client,
-    DeadlineExceeded,
     InvalidArgument,
     JudgedError,
     QueryGroup,
@@ -108,15 +107,6 @@ async def test_the_asynchronous_client_has_the_same() -> None:
             assert client.target == client.with_options(timeout=1).target
 
 
-def test_to_close_one_closes_all() -> None:
-    with serving() as service:
-        client = Client(service.address)
-        other = client.with_options(timeout=5)
-        client.close()
-        with pytest.raises(Exception, match="closed"):
-            other.server_info()
-
-
 @pytest.mark.parametrize(
     ("options", "field"),
     [
@@ -149,22 +139,3 @@ def test_the_traceback_of_a_refusal_has_nothing_of_grpc(client: Client, call) ->
     told = "".join(traceback.format_exception(caught.value))
     assert "During handling" not in told
     assert "site-packages/grpc" not in told
-
-
-def test_a_client_shows_whom_it_calls() -> None:
-    with Client("127.0.0.1:1") as client:
-        assert repr(client) == "Client('127.0.0.1:1')"
-
-
-def test_a_timeout_is_a_positive_number() -> None:
-    with pytest.raises(InvalidArgument, match="timeout: must be a number of seconds above 0"):
-        Client("127.0.0.1:1", timeout=0)
-
-
-def test_a_timeout_of_the_client_ends_a_call() -> None:
-    with (
-        serving(busy) as service,
-        Client(service.address, timeout=0.2) as client,
-        pytest.raises((DeadlineExceeded, Unavailable)),
-    ):
-        client.server_info()

@@ -7,14 +7,11 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 from judged import AsyncClient, Client, ClientUnusable, InvalidArgument, QueryGroup, Unavailable
-
-from tests.integration.server_process import start
 
 GROUPS = [QueryGroup("q", ["e"], ["e"], "1")]
 METRIC = (GROUPS, ["mrr"], "exact")
@@ -113,15 +110,6 @@ async def _info(client: AsyncClient) -> str:
 
 
 class TestClosed:
-    def test_a_call_after_close_is_said_to_be(self, server_address: str):
-        client = Client(server_address)
-        client.close()
-        client.close()
-        for call in (client.server_info, lambda: client.judge(GROUPS), _streams(client)):
-            with pytest.raises(ClientUnusable, match="closed") as caught:
-                call()
-            assert isinstance(caught.value, RuntimeError)
-
     async def test_by_the_asynchronous_one_too(self, server_address: str):
         client = AsyncClient(server_address)
         await client.server_info()
@@ -142,10 +130,6 @@ class TestClosed:
         with pytest.raises(ClientUnusable, match="closed"):
             client.server_info(timeout=60)
         closing.join()
-
-
-def _streams(client: Client) -> Callable[[], object]:
-    return lambda: list(client.judge_stream([GROUPS]))
 
 
 class TestTargets:
@@ -190,13 +174,3 @@ class TestTargets:
             finally:
                 other.shutdown()
                 serving.join()
-
-    @pytest.mark.parametrize(
-        ("name", "says"), [("none/judged.sock", "no folder"), ("x" * 107, "107")]
-    )
-    def test_the_server_says_so_too(self, tmp_path: Path, name: str, says: str):
-        log = tmp_path / "log"
-        with log.open("wb") as stderr:
-            process = start(["--listen", f"unix:{tmp_path}/{name}"], stderr=stderr)
-            assert process.wait(60) == 2
-        assert says in log.read_text()

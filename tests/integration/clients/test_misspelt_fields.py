@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged._files import UnknownField
 from judged.evaluation import Dataset
 
 from tests.integration.cli_process import DATASET, LINES, RESULTS, run_in
@@ -42,28 +41,6 @@ def test_judge_tells_it_once_a_name_and_lets_metadata_pass(tmp_path: Path, serve
     assert "c.jsonl:1: has 'retrieved_texts'" in done.stderr
 
 
-def test_score_tells_a_misspelt_reference(tmp_path: Path, server_address: str):
-    write(tmp_path / "a.jsonl", {"query": "q", "answer": "a", "reference": "r"})
-    done = run_in(
-        *(tmp_path, "score", "a.jsonl", "--rubric", "answer_match"), JUDGED_TARGET=server_address
-    )
-    assert "did you mean 'references'?" in done.stderr
-
-
-def test_an_id_that_comes_twice_is_refused(tmp_path: Path, server_address: str):
-    write(tmp_path / "c.jsonl", LINES[0], LINES[0])
-    done = run_in(tmp_path, "judge", "c.jsonl", JUDGED_TARGET=server_address)
-    assert done.returncode == 2
-    assert "c.jsonl:2: has the id '1' of line 1" in done.stderr
-
-
-def test_python_warns(tmp_path: Path):
-    query = {"query_id": "q1", "query_text": "what", "expected_answer": "rag"}
-    write(tmp_path / "d.json", {"queries": [query]})
-    with pytest.warns(UnknownField, match="expected_answers"):
-        Dataset.from_json(tmp_path / "d.json")
-
-
 @pytest.mark.parametrize("strict", [False, True])
 def test_convert_tells_of_metadata_that_it_leaves_out(tmp_path: Path, strict: bool):
     queries = [
@@ -86,13 +63,6 @@ def test_validate_names_the_column_that_may_have_been_meant(tmp_path: Path):
     done = run_in(tmp_path, "validate", "d.csv")
     assert "expects nothing" in done.stderr
     assert "is that what is called 'expected_answer' here?" in done.stderr
-
-
-def test_validate_tells_of_them_too(tmp_path: Path):
-    query = {"query_id": "q1", "query_text": "a", "expected_answers": ["x"], "metadata": {"o": {}}}
-    write(tmp_path / "d.jsonl", query)
-    done = run_in(tmp_path, "validate", "d.jsonl")
-    assert "warning: d.jsonl:1: has an object under 'o' in its metadata" in done.stderr
 
 
 def test_rows_of_other_libraries_may_have_columns_of_any_kind():
@@ -123,19 +93,6 @@ def test_evaluate_refuses_a_file_in_which_no_query_expects_anything(
     assert done.returncode == 2
     assert "judged: d.json: no query says what it should find" in done.stderr
     assert hint in done.stderr
-
-
-def test_evaluate_measures_what_should_not_be_found_alone(tmp_path: Path, server_address: str):
-    queries = [{"query_id": "q1", "query_text": "what", "negative_answers": ["a lake"]}]
-    write(tmp_path / "d.json", {**DATASET, "queries": queries})
-    write(tmp_path / "r.jsonl", RESULTS[0])
-    done = run_in(
-        *(tmp_path, "evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr"),
-        *("--max-negatives", "0"),
-        JUDGED_TARGET=server_address,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "1 query left out: nothing to be found" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [[], ["--output", "o.jsonl"]])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
+from judged import Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
 from judged.evaluation import Evaluator
 
 from tests.integration.cli_process import run_in
@@ -17,22 +17,6 @@ QRELS = {str(t): {"a": 1, "b": 0} for t in range(20)}
 WORSE = {str(t): ["b", "a"] if t % 2 else ["a", "b"] for t in range(20)}
 BETTER = {str(t): ["a", "b"] for t in range(20)}
 VALUES = MetricOptions(per_query=True)
-
-
-def test_the_command_compares_what_python_wrote(
-    client: Client, server_address: str, tmp_path: Path
-):
-    for name, run in {"worse": WORSE, "better": BETTER}.items():
-        measured = client.compute_metrics(["mrr", "ap"], TrecRankings(QRELS, run), VALUES)
-        (tmp_path / f"{name}.json").write_text(json.dumps(measured.to_dict()))
-    flags = ["--target", server_address, "--json", "-"]
-    done = run_in(tmp_path, "compare", "worse.json", "better.json", *flags)
-    assert done.returncode == 0, done.stderr
-    made = {
-        part["metric"]: part["difference"]["value"]
-        for part in json.loads(done.stdout)["comparisons"]
-    }
-    assert made == {"mrr": pytest.approx(0.25), "ap": pytest.approx(0.25)}
 
 
 def test_values_of_tables_are_compared_and_those_not_asked_for_are_told_of(client: Client):
@@ -89,12 +73,3 @@ def test_rows_of_every_call_that_judges_name_query_and_rank(client: Client):
     assert rows(Evaluator(client).evaluate_groups(groups, ["mrr"], "exact").verdicts) == wanted
     (chunk,) = client.judge_stream([iter(groups)], "exact")
     assert rows(chunk.verdicts) == wanted
-
-
-async def test_rows_of_the_asynchronous_client_do_too(server_address: str):
-    groups = [QueryGroup("q", ["a b"], ["x"], "q1")]
-    async with AsyncClient(server_address) as client:
-        found = await client.evaluate(groups, ["mrr"], "exact", include_verdicts=True)
-        (chunk,) = [chunk async for chunk in client.judge_stream([groups], "exact")]
-    for verdicts in (found.verdicts, chunk.verdicts):
-        assert verdicts.to_rows()[0]["query_id"] == "q1"

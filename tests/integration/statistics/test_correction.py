@@ -16,7 +16,6 @@ from judged import (
     PerQueryValues,
     TrecRankings,
 )
-from judged._batching.metric_parts import split
 
 from tests.integration.cli_process import run_in
 
@@ -73,24 +72,17 @@ def test_labels_of_judged_rankings_correct_their_means(client: Client):
         assert len(metric.per_query_lower) == len(metric.per_query_upper) == n
 
 
-@pytest.mark.parametrize("per_query", [False, True])
-def test_parts_give_the_same_correction_as_one_message(client: Client, per_query):
+async def test_the_asynchronous_client_says_the_same(client: Client, server_address: str):
     whole = rankings()
     values = human(whole)
-    options = MetricOptions(per_query=per_query)
-    at_once = client.compute_metrics(METRICS, whole, options, human_values=values)
-    long = rankings(prefix=LONG)
-    assert len(list(split(long))) > 2
-    in_parts = client.compute_metrics(METRICS, long, options, human_values=human(long))
-    for one, other in zip(at_once.metrics, in_parts.metrics, strict=True):
-        assert one.corrected is not None
-        assert other.corrected is not None
-        assert one.corrected.corrected == other.corrected.corrected
-        assert one.corrected.naive == other.corrected.naive
-        assert one.corrected.labels_only == other.corrected.labels_only
-        assert one.per_query_lower == other.per_query_lower
-        assert one.per_query_upper == other.per_query_upper
-        assert bool(other.per_query_upper) == per_query
+    expected = client.compute_metrics(METRICS, whole, human_values=values)
+    async with AsyncClient(server_address) as other:
+        assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
+        long = rankings(prefix=LONG)
+        parts = await other.compute_metrics(METRICS, long, human_values=human(long))
+        assert parts["ap"].corrected is not None
+        assert expected["ap"].corrected is not None
+        assert parts["ap"].corrected.corrected == expected["ap"].corrected.corrected
 
 
 @pytest.mark.parametrize("prefix", ["", LONG], ids=["one message", "many"])

@@ -32,7 +32,6 @@ from judged import (
     TrecRankings,
 )
 from judged._batching.chunks import fold
-from judged._batching.metric_parts import Given
 from judged._convert.groups import write_group
 from judged._convert.metrics import write_metrics
 from judged._inputs import by_ids
@@ -92,7 +91,8 @@ class TestIds:
         assert PerQueryValues([number], [[1.0]]).query_ids == ["3"]
         assert HumanLabels([number], [True]).query_ids == ["3"]
         assert LabelledScores([1.0], [True], [number]).clusters == ["3"]
-        assert list(Given(TrecRankings({}, {}), {number: {}}).metadata) == ["3"]
+        request = write_metrics([], GainRankings([]), MetricOptions(), {number: {}})
+        assert [one.query_id for one in request.metadata] == ["3"]
         assert list(DocumentRankings({number: ["a"]}).topics) == ["3"]
 
     @pytest.mark.parametrize(

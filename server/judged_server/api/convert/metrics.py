@@ -13,6 +13,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 from judged.values.choices import Status
 from judged.values.metrics import NegativeMatch
+from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
 from judged_server.api.convert.correction import with_correction
@@ -133,12 +134,15 @@ def _choice(kind: type[_Choice], number: int, field: str) -> _Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
-    """A table, and the queries and verdicts it was made from; `not_measured` are other queries."""
+class Measured:
+    """A table, the queries it was made from, and the counts of their verdicts.
+
+    `not_measured` are other queries.
+    """
 
     table: MetricTable
     query_ids: Sequence[str]
-    verdicts: Verdicts | None = None
+    counts: VerdictCounts | None = None
     not_measured: Sequence[str] = ()
     judged: tuple[JudgedResults, FloatArray] | None = None
 
@@ -158,7 +162,17 @@ def compute(
     comparison: errors name its fields as they are there, behind `prefix`.
     """
     refuse_unused(request.options, request.WhichOneof("relevance"))
-    done = _measure(request, measures, options, limits, qrels, prefix)
+    done = measure(request, measures, options, limits, qrels, prefix)
+    return write_measured(done, request, measures, options)
+
+
+def write_measured(
+    done: Measured,
+    request: pb.ComputeMetricsRequest,
+    measures: Sequence[Measure],
+    options: MetricOptions,
+) -> metrics_pb2.MetricTable:
+    """Return the table of what was measured, with all else that the request asks for."""
     metadata: Sequence[Mapping[str, str]] = ()
     if request.metadata:
         metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
@@ -166,43 +180,47 @@ def compute(
     if request.HasField("human_values") or request.judged.HasField("human_labels"):
         table = with_correction(*(table, request, measures, options, done.query_ids), done.judged)
     return write_table(
-        table, done.query_ids, per_query=request.options.per_query, verdicts=done.verdicts
+        table, done.query_ids, per_query=request.options.per_query, counts=done.counts
     )
 
 
-def _measure(
+def measure(
     request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
     limits: Limits | None,
-    qrels: Qrels | None,
-    prefix: str,
-) -> _Measured:
+    qrels: Qrels | None = None,
+    prefix: str = "",
+    *,
+    is_part: bool = False,
+) -> Measured:
+    """Return what the rankings of a request are worth; a part of them may lack qrels."""
     which = request.WhichOneof("relevance")
     if which == "judged":
         return _judged(request.judged, measures, options, prefix)
     if which == "trec":
-        return _trec(request.trec, measures, options, qrels, prefix)
+        return _trec(request.trec, measures, options, qrels, prefix, is_part=is_part)
     if which == "gains":
         rankings, field = request.gains.rankings, f"{prefix}gains.rankings"
         query_ids = _query_ids(rankings, field)
         gains = [ranking.gains for ranking in rankings]
         relevant = [ranking.relevant_gains for ranking in rankings]
-        return _Measured(compute_gains(measures, gains, relevant, options, field=field), query_ids)
+        return Measured(compute_gains(measures, gains, relevant, options, field=field), query_ids)
     if which == "values":
         query_ids, field = list(request.values.query_ids), f"{prefix}values"
         check_unique(query_ids, field + ".query_ids[{}]")
         values = [column.values for column in request.values.columns]
         fits = [read_fields(IdFit, fit) for fit in request.values.id_fits]
         table = merge_values(measures, values, len(query_ids), fits, field=field)
-        return _Measured(table, query_ids)
+        return Measured(table, query_ids)
     if which == "embedded" and limits is not None:
-        return _Measured(*measure_embedded(request.embedded, measures, options, limits))
+        table, query_ids, verdicts = measure_embedded(request.embedded, measures, options, limits)
+        return Measured(table, query_ids, counts_of(verdicts))
     raise errors.InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
 
 
 def write_table(
-    table: MetricTable, query_ids: Sequence[str], *, per_query: bool, verdicts: Verdicts | None
+    table: MetricTable, query_ids: Sequence[str], *, per_query: bool, counts: VerdictCounts | None
 ) -> metrics_pb2.MetricTable:
     """Return the message of a table; `query_ids` names the queries that were given."""
     warning = None if table.id_fit is None else table.id_fit.warning()
@@ -220,8 +238,8 @@ def write_table(
         warnings=[warning] if warning else (),
         id_fit=None if table.id_fit is None else write_fields(metrics_pb2.IdFit, table.id_fit),
     )
-    if verdicts is not None:
-        message.counts.verdicts.CopyFrom(write_counts(counts_of(verdicts)))
+    if counts is not None:
+        message.counts.verdicts.CopyFrom(write_counts(counts))
     if per_query:
         message.query_ids.extend([query_ids[row] for row in table.rows.tolist()])
     return message
@@ -245,7 +263,7 @@ def _judged(
     measures: Sequence[Measure],
     options: MetricOptions,
     prefix: str,
-) -> _Measured:
+) -> Measured:
     rankings, field = message.rankings, f"{prefix}judged.rankings"
     query_ids = _query_ids(rankings, field)
     sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
@@ -272,7 +290,8 @@ def _judged(
     table = compute_judged(measures, results, options, field=field + "[{}].expected")
     if judged_ids is not None:
         table = replace(table, id_fit=judged_ids.fit(n_retrieved, seen))
-    return _Measured(table, query_ids, verdicts, judged=(results, verdicts.columns.scores))
+    counts = counts_of(verdicts)
+    return Measured(table, query_ids, counts, judged=(results, verdicts.columns.scores))
 
 
 def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdFit]:
@@ -326,14 +345,16 @@ def _trec(
     options: MetricOptions,
     known: Qrels | None,
     prefix: str,
-) -> _Measured:
-    qrels = read_qrels(message) if known is None else known
+    *,
+    is_part: bool,
+) -> Measured:
+    qrels = read_qrels(message, may_be_empty=is_part) if known is None else known
     field, columns = "trec.run", "trec.run_columns"
     if known is not None:
         field, columns = f"{prefix}documents.topics", f"{prefix}documents.topic_columns"
     run = read_run(message, field, columns)
     table = compute_trec(measures, qrels, run, options)
-    return _Measured(table, list(qrels.row_of), not_measured=run.query_ids)
+    return Measured(table, list(qrels.row_of), not_measured=run.query_ids)
 
 
 def _query_ids(
@@ -350,7 +371,7 @@ def _query_ids(
 def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateResponse:
     """Return the reply to an evaluation, without its verdicts and the matches of negatives."""
     reply = pb.EvaluateResponse(
-        table=write_table(done.table, done.query_ids, per_query=per_query, verdicts=None)
+        table=write_table(done.table, done.query_ids, per_query=per_query, counts=None)
     )
     reply.table.counts.verdicts.CopyFrom(write_counts(done.counts))
     if done.negatives is not None:

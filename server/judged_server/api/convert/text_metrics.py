@@ -73,10 +73,11 @@ def read_values(
 
 def write_text_metrics(
     columns: Sequence[TextColumn], asked: TextMeasurement
-) -> statistics_service_pb2.ComputeTextMetricsResponse:
-    """Return the reply: means, with intervals and values where they were asked for."""
+) -> list[statistics_service_pb2.TextMetricResult]:
+    """Return means, with intervals and values where they were asked for."""
     intervals: tuple[Interval | None, ...] = (None,) * len(columns)
     if asked.interval is not None:
+        check_work(len(columns[0].values), len(columns), asked.interval, "interval", unit="items")
         known = [column.known for column in columns]
         alike = len({len(values) for values in known}) == 1
         together = [np.stack(known)] if alike else [values[np.newaxis] for values in known]
@@ -85,12 +86,10 @@ def write_text_metrics(
             for values in together
             for interval in mean_intervals(values, asked.interval, "interval", unit="items")
         )
-    return statistics_service_pb2.ComputeTextMetricsResponse(
-        metrics=[
-            _write_column(column, interval, per_item=asked.per_item)
-            for column, interval in zip(columns, intervals, strict=True)
-        ]
-    )
+    return [
+        _write_column(column, interval, per_item=asked.per_item)
+        for column, interval in zip(columns, intervals, strict=True)
+    ]
 
 
 def _write_column(

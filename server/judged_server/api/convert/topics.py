@@ -17,12 +17,14 @@ _LARGEST_GRADE = (1 << 31) - 1
 def read_qrels(
     message: metrics_pb2.TrecRankings | statistics_service_pb2.CompareRunsRequest,
     prefix: str = "trec.",
+    *,
+    may_be_empty: bool = False,
 ) -> Qrels:
     """Return the qrels of a message whose path with its dot is `prefix`.
 
-    Raises InvalidField at `qrels` for none, at `qrels_columns` for two forms, below the first for
-    columns that do not fit together, at `qrels[i].grades[j]` for a grade in them that is no whole
-    number, and what Qrels.of raises.
+    Raises InvalidField at `qrels` for none unless there may be none, at `qrels_columns` for two
+    forms, below the first for columns that do not fit together, at `qrels[i].grades[j]` for a
+    grade in them that is no whole number, and what Qrels.of raises.
     """
     field, path = f"{prefix}qrels", f"{prefix}qrels_columns"
     if message.HasField("qrels_columns"):
@@ -37,7 +39,7 @@ def read_qrels(
     else:
         rows = [(t.query_id, t.document_ids, t.grades) for t in message.qrels]
         topics = Topics.of_rows(rows, field, "grades")
-    if not len(topics):
+    if not len(topics) and not may_be_empty:
         raise InvalidField(field, "must hold at least one topic")
     return Qrels.of(topics)
 

@@ -244,6 +244,22 @@ def _unreadable(hypothesis: str, references: Sequence[str]) -> Score:
     return Score(value, value, value)
 
 
+def join_columns(parts: Sequence[TextColumn]) -> TextColumn:
+    """Return one metric over the items of all parts, in order."""
+    first = parts[0]
+    precision = [part.precision for part in parts if part.precision is not None]
+    recall = [part.recall for part in parts if part.recall is not None]
+    alike = all(part.signature == first.signature for part in parts)
+    return TextColumn(
+        first.metric,
+        np.concatenate([part.values for part in parts]),
+        np.concatenate(precision) if precision else None,
+        np.concatenate(recall) if recall else None,
+        first.signature if alike else first.metric.signature("var"),
+        sum(part.unread for part in parts),
+    )
+
+
 def merge_text_values(
     metrics: Sequence[TextMetric], columns: Sequence[Sequence[float]], field: str = "values"
 ) -> tuple[TextColumn, ...]:

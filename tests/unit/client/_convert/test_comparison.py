@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 from judged import (
     CompareOptions,
@@ -15,8 +13,7 @@ from judged import (
     MetricOptions,
     PerQueryValues,
 )
-from judged._convert.statistics import read_compare, write_compare
-from judged.v1 import statistics_service_pb2
+from judged._convert.statistics import write_compare
 
 
 def write(runs, qrels=None, **options):
@@ -38,12 +35,6 @@ class TestWrite:
         run = write({"a": relevance}).runs[0]
         assert (run.name, run.WhichOneof("relevance")) == ("a", kind)
 
-    def test_documents_and_judgements(self):
-        message = write({"a": DocumentRankings({"1": {"d": 2.5}})}, {"1": {"d": 3}})
-        topics, qrels = message.runs[0].documents.topic_columns, message.qrels_columns
-        assert (topics.document_ids, topics.values) == ("d", struct.pack("<d", 2.5))
-        assert (list(qrels.query_ids), qrels.values) == (["1"], struct.pack("<d", 3))
-
     def test_documents_that_can_not_be_joined(self):
         message = write({"a": DocumentRankings({"1": ["d\n"]})}, {"1": {"d\n": 3}})
         (topic,) = message.runs[0].documents.topics
@@ -54,20 +45,3 @@ class TestWrite:
     def test_zeros_are_sent(self):
         options = write({}, permutations=0, seed=0, max_moved=0, difference=0.0).comparison
         assert all(options.HasField(name) for name in options.DESCRIPTOR.fields_by_name)
-
-
-class TestRead:
-    def test_what_is_unset_is_none(self):
-        reply = statistics_service_pb2.CompareRunsResponse()
-        reply.comparisons.add(metric="ap", run="b", n=3)
-        found = read_compare(reply, [])
-        made = found.between("ap", "b")
-        assert (made.effect_size, made.mcnemar, made.t_test.statistic) == (None, None, None)
-        assert (made.difference.value, made.difference.interval) == (None, None)
-        assert (made.power.detectable_difference, made.power.queries_needed) == (None, None)
-
-    def test_a_comparison_that_is_not_there_is_named(self):
-        reply = statistics_service_pb2.CompareRunsResponse()
-        reply.comparisons.add(metric="ap", run="b")
-        with pytest.raises(KeyError, match="compared were ap of b"):
-            read_compare(reply, []).between("ap", "c")

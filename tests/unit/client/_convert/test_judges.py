@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import Asking, CacheMode
+from judged import Asking
 from judged._convert.judges import Purse, write_asking
 from judged.values import Usage
 
@@ -22,14 +22,6 @@ def test_what_several_messages_may_cost_is_no_more_than_the_whole(cost, parts):
     assert math.fsum([each] * parts) <= cost
 
 
-def test_one_message_gets_all_of_it():
-    asking = Asking(CacheMode.REFRESH, 0.5)
-    assert Purse(asking).rest() is asking
-    part = Purse(asking).rest(4)
-    assert part.cache is CacheMode.REFRESH
-    assert part.max_cost == pytest.approx(0.125)
-
-
 def test_what_was_spent_is_not_spent_again():
     purse = Purse(Asking(max_cost=1.0))
     purse.took(Usage(cost=0.5))
@@ -41,10 +33,4 @@ def test_what_was_spent_is_not_spent_again():
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
 def test_a_limit_that_is_none_is_left_for_the_server_to_refuse(wrong):
     asking = Asking(max_cost=wrong)
-    assert Purse(asking).rest(2) is asking
-
-
-def test_without_a_limit_there_are_no_shares():
-    assert Purse(None).rest(2) is None
-    asking = Asking(CacheMode.ONLY)
     assert Purse(asking).rest(2) is asking

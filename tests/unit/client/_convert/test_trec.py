@@ -51,11 +51,6 @@ def test_scores_that_do_not_fit_their_ids_are_left_to_the_server():
     assert (list(topic.document_ids), list(topic.scores)) == (["a", "b"], [1.0])
 
 
-def test_judgements_without_grades_are_left_to_the_server():
-    (topic,) = write({"q": ScoredDocuments(["a"])}, {}).qrels
-    assert (list(topic.document_ids), list(topic.grades)) == (["a"], [])
-
-
 @pytest.mark.parametrize("ids", [["a\nb", "c"], ["\n"]])
 def test_ids_that_hold_a_line_feed_travel_one_by_one(ids):
     trec = write({"q": dict.fromkeys(ids, 1)}, {"q": ids, "r": dict.fromkeys(ids, 0.5)})
@@ -63,11 +58,6 @@ def test_ids_that_hold_a_line_feed_travel_one_by_one(ids):
         assert list(topic.document_ids) == ids
     assert not trec.HasField("qrels_columns")
     assert not trec.HasField("run_columns")
-
-
-def test_nothing_is_nothing():
-    assert write({}, {}).ByteSize() == 0
-    assert write({"q": {}}, {"q": []}).qrels_columns.query_ids == ["q"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from google.protobuf.duration_pb2 import Duration
 from judged import Status
-from judged._codec import read_fields
 from judged._convert.verdicts import read_detail
 from judged.v1 import verdicts_pb2
 from judged.values import Usage
@@ -16,14 +14,6 @@ class TestUsage:
     def test_a_cost_that_is_not_known_makes_the_sum_unknown(self):
         assert (Usage(cost=0.5) + Usage(cost=None)).cost is None
         assert (Usage(cost=None) + Usage(cost=0.5)).cost is None
-
-    def test_is_read_with_its_units(self):
-        message = verdicts_pb2.Usage(
-            calls=1, attempts=2, latency=Duration(seconds=1, nanos=500000000)
-        )
-        assert read_fields(Usage, message) == Usage(1, 2, 0, 0, None, 1.5)
-        message.cost = 0.0
-        assert read_fields(Usage, message).cost == 0.0
 
 
 def test_a_sample_that_is_no_vote_has_neither_decision_nor_score():

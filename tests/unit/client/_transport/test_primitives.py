@@ -14,7 +14,6 @@ from judged._transport.primitives import (
     async_sleep,
     in_order,
     send,
-    sleep,
 )
 
 
@@ -79,23 +78,6 @@ def test_to_leave_cancels_the_calls_that_are_under_way():
     one.set_exception(ValueError("ends the first, and so all"))
     first.join(10)
     assert one.cancelled() or other.cancelled()
-
-
-def test_to_leave_ends_the_wait_before_another_try():
-    ended = threading.Event()
-
-    def work(n: int) -> int:
-        if n:
-            try:
-                sleep(600)
-            finally:
-                ended.set()
-        return n
-
-    found = in_order(work, ((n, n) for n in range(3)), 2)
-    assert next(found) == (0, 0)
-    found.close()
-    assert ended.wait(10)
 
 
 async def test_to_leave_cancels_the_tasks_that_are_under_way():

@@ -18,13 +18,6 @@ def full(window: Window) -> int:
     return taken
 
 
-def test_it_begins_with_some_slots_and_each_is_given_back():
-    window = Window()
-    assert full(window) == FIRST
-    window.release()
-    assert full(window) == 1
-
-
 def test_answers_make_it_larger_up_to_a_bound():
     window = Window()
     for _ in range(FIRST):
@@ -111,12 +104,3 @@ async def test_a_waiter_that_leaves_takes_no_slot_along():
     waiting.cancel()
     await asyncio.wait({waiting})
     assert window.take(0)
-
-
-async def test_a_slot_that_is_given_back_on_a_thread_wakes_a_loop():
-    window = Window()
-    full(window)
-    waiting = asyncio.create_task(window.async_take(30))
-    await asyncio.sleep(0)
-    await asyncio.to_thread(window.release)
-    assert await waiting

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Calibrator, errors
-from judged.cli.diagrams import reliability_diagram
-from judged.values import Estimate, Reliability, ReliabilityBin
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -40,18 +38,3 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(text)
     with pytest.raises(errors.InvalidArgument, match="changed"):
         Calibrator.load(tmp_path / "x")
-
-
-def test_a_diagram_shows_bins_counts_and_intervals() -> None:
-    bins = [ReliabilityBin(0, 0, 0, 0, 0)] * 9 + [ReliabilityBin(12, 0.95, 0.75, 0.5, 0.9)]
-    found = Reliability(
-        Calibrator("", 1.0, 0.0), False, 12, 3, None, Estimate(0.2, None), None, bins
-    )
-    drawn = reliability_diagram(found, "a <judge> & more|v1")
-    assert drawn.startswith("<svg")
-    assert "a &lt;judge&gt; &amp; more|v1</title>" in drawn
-    assert drawn.count("<circle") == 1
-    assert "12 items: probability 0.950, relevant 0.750 (0.500 to 0.900)" in drawn
-    assert "ECE 0.200" in drawn
-    rows = found.to_rows()
-    assert (rows[0]["n"], rows[0]["relevant"], rows[9]["from"]) == (0, None, 0.9)

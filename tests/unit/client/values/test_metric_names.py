@@ -55,11 +55,6 @@ def test_any_other_is_not_there(asked):
         TABLE[asked]
 
 
-def test_what_is_no_name_is_not_there():
-    assert None not in TABLE
-    assert 3 not in TABLE
-
-
 def test_names_may_mean_one_metric_where_no_parameter_of_both_differs():
     assert may_be("rbp(p=0.8)@2", "rbp@2")
     assert may_be("rbp@2", "rbp(p=0.80)@2")
