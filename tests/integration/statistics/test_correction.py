@@ -72,19 +72,6 @@ def test_labels_of_judged_rankings_correct_their_means(client: Client):
         assert len(metric.per_query_lower) == len(metric.per_query_upper) == n
 
 
-async def test_the_asynchronous_client_says_the_same(client: Client, server_address: str):
-    whole = rankings()
-    values = human(whole)
-    expected = client.compute_metrics(METRICS, whole, human_values=values)
-    async with AsyncClient(server_address) as other:
-        assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
-        long = rankings(prefix=LONG)
-        parts = await other.compute_metrics(METRICS, long, human_values=human(long))
-        assert parts["ap"].corrected is not None
-        assert expected["ap"].corrected is not None
-        assert parts["ap"].corrected.corrected == expected["ap"].corrected.corrected
-
-
 @pytest.mark.parametrize("prefix", ["", LONG], ids=["one message", "many"])
 def test_a_human_value_of_no_query_is_refused_alike(client: Client, prefix: str):
     whole = rankings(prefix=prefix)
