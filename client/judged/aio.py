@@ -81,9 +81,6 @@ from judged.values import (
     Verdicts,
 )
 
-MOST_DAYS = 366
-"""The days that `usage` looks back, at most."""
-
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """Where the work stands in a message of EstimateBatch; errors speak of the work alone."""
 _OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
@@ -437,9 +434,10 @@ class AsyncClient(BaseClient[AsyncConnection]):
         Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
         another tenant's.
         """
-        if not 1 <= days <= MOST_DAYS:
-            raise errors.InvalidArgument.of_field("days", f"must be from 1 to {MOST_DAYS}")
-        send, request = self._connection.judging.GetUsage, pb.GetUsageRequest(days=days)
+        send, request = (
+            self._connection.judging.GetUsage,
+            write_fields(pb.GetUsageRequest, days=days),
+        )
         return read_fields(TenantUsage, await self._call(send, request, timeout, INFO_S))
 
     async def _call(

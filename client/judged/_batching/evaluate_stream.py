@@ -27,7 +27,7 @@ from judged._convert.groups import write_group
 from judged._convert.judges import Purse, read_identity, write_asking, write_judge
 from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
-from judged._inputs import as_metrics, need_kind
+from judged._inputs import as_metrics
 from judged._transport.call import Deadline, RetryBudget, Stream
 from judged._views import Listed, Texts
 from judged.v1 import judge_service_pb2 as pb
@@ -80,8 +80,6 @@ class EvaluateStream(Stream[None]):
         progress: Progress | None,
     ) -> None:
         super().__init__(deadline, budget)
-        if isinstance(groups, QueryGroup) or not isinstance(groups, Iterable):
-            need_kind(groups, "groups", list, "a list of QueryGroup")
         # What can be read once only is kept, so that it can be sent again.
         self._groups = list(groups) if iter(groups) is groups else groups
         # Groups that are all there are checked before anything is sent, others as they are sent.

@@ -15,7 +15,7 @@ from judged._batching.chunks import Piece, cut
 from judged._convert.groups import write_group
 from judged._convert.judges import Purse, read_identity, write_asking, write_judge
 from judged._convert.verdicts import missing_for, read_chunk, read_verdicts, usage_of
-from judged._inputs import need_each, need_kind
+from judged._inputs import need_each
 from judged._transport.call import CHUNKS_IN_FLIGHT, Deadline, RetryBudget, Stream, derived_id
 from judged._transport.status import rename_paths
 from judged.v1 import groups_pb2
@@ -185,8 +185,6 @@ class JudgeStream(Stream[JudgedChunk]):
         request_id: str,
     ) -> None:
         super().__init__(deadline, budget)
-        if isinstance(chunks, QueryGroup) or not isinstance(chunks, Iterable):
-            need_kind(chunks, "chunks", list, "a list of lists of QueryGroup")
         self._start = pb.StreamJudgeStart(
             judge=write_judge(judge),
             include_details=include_details,

@@ -63,9 +63,9 @@ class Part(Stream[AnswerScore]):
         self._include_replies = include_replies
         # Of all tries: what is under way is not paid again.
         self._request_id = request_id or str(uuid.uuid4())
-        self._pairs = [(item.item_id, rubric.id) for item in items for rubric in rubrics]
-        self._known = frozenset(self._pairs)
-        self._scores: dict[_Pair, AnswerScore] = {}
+        self.pairs = [(item.item_id, rubric.id) for item in items for rubric in rubrics]
+        self._known = frozenset(self.pairs)
+        self.scores: dict[_Pair, AnswerScore] = {}
         self._asked: list[int] = []
         self._usage = Usage()
         self._unsummed: list[Usage] = []
@@ -76,17 +76,7 @@ class Part(Stream[AnswerScore]):
     @property
     def missing(self) -> list[_Pair]:
         """The item ids and rubrics whose score did not come."""
-        return [pair for pair in self._pairs if pair not in self._scores]
-
-    @property
-    def answered(self) -> bool:
-        """Whether any score came."""
-        return bool(self._scores)
-
-    @property
-    def came(self) -> Iterable[AnswerScore]:
-        """The scores that came, as they came."""
-        return self._scores.values()
+        return [pair for pair in self.pairs if pair not in self.scores]
 
     @property
     def usage(self) -> Usage:
@@ -128,11 +118,11 @@ class Part(Stream[AnswerScore]):
         score = read_score(reply.score, self._judges.get(reply.score.rubric))
         pair = (score.item_id, score.rubric)
         self._unsummed.append(score.usage)
-        if pair in self._scores:
+        if pair in self.scores:
             return None  # asked for again with others that were missing
         if pair not in self._known:
             raise errors.InternalError("the server sent a score that nobody asked for")
-        self._scores[pair] = score
+        self.scores[pair] = score
         self._progressed = True
         return score
 
@@ -152,15 +142,10 @@ class Part(Stream[AnswerScore]):
             self._budget.answered()
         return super().waits(error)
 
-    def scores(self) -> list[AnswerScore]:
-        """Return what came, and errors for the rest, in the order of items, then of rubrics."""
-        return [self._scores.get(pair) or self._lost(pair) for pair in self._pairs]
-
-    def lost(self) -> list[AnswerScore]:
-        """Return the scores that never came, as errors."""
-        return [self._lost(pair) for pair in self.missing]
-
-    def _lost(self, pair: _Pair) -> AnswerScore:
+    def score_of(self, pair: _Pair) -> AnswerScore:
+        """Return what came for an item and a rubric, else the error that kept it."""
+        if pair in self.scores:
+            return self.scores[pair]
         error = self.failure or errors.InternalError("the score never came")
         return AnswerScore(*pair, Status.ERROR, error=missing_for(error))
 
@@ -188,10 +173,8 @@ class Scoring:
         request_id: str = "",
         *,
         include_replies: bool = False,
-        part_scores: int = PART_SCORES,
-        part_characters: int = PART_CHARACTERS,
     ) -> None:
-        """Cut the items into parts; one message asks for at most so many scores and characters.
+        """Cut the items into parts, each of at most so many scores and characters as above.
 
         Raises InvalidArgument for what the server would refuse of them all.
         """
@@ -204,7 +187,7 @@ class Scoring:
             ((place, item), (_characters(item, f"items[{place}]"), 1))
             for place, item in enumerate(self._items)
         )
-        most = max(1, part_scores // len(self._rubrics))
+        most = max(1, PART_SCORES // len(self._rubrics))
         self.parts = [
             Part(
                 part[0][0],
@@ -216,7 +199,7 @@ class Scoring:
                 budget,
                 include_replies=include_replies,
             )
-            for part in packed(sized, (part_characters, most))
+            for part in packed(sized, (PART_CHARACTERS, most))
         ]
         self._purse = Purse(asking)
         self._progress = progress
@@ -254,28 +237,24 @@ class Scoring:
 
         A server that asked nothing for want of money says so of every score, and then as a whole.
         """
-        answered = any(part.answered for part in self.parts)
+        came = [score for part in self.parts for score in part.scores.values()]
+        all_failed = all(score.status is Status.ERROR for score in came)
         for part in self.parts:
-            refused = isinstance(part.failure, errors.BudgetExhausted) and not self._any_score
-            if part.failure is not None and (refused or not answered):
+            refused = isinstance(part.failure, errors.BudgetExhausted) and all_failed
+            if part.failure is not None and (refused or not came):
                 raise part.failure
-        for score in (score for part in self.parts for score in part.lost()):
-            self._tell()
-            yield score
+        for part in self.parts:
+            for pair in part.missing:
+                self._tell()
+                yield part.score_of(pair)
 
     def _named(self, score: AnswerScore) -> AnswerScore:
         """Return a score whose error names the limit of the call."""
         return replace(score, error=self._purse.named(score.error)) if score.error else score
 
-    @property
-    def _any_score(self) -> bool:
-        """Whether anything came but errors."""
-        scores = (score for part in self.parts for score in part.came)
-        return any(score.status is not Status.ERROR for score in scores)
-
     def whole(self) -> ScoredAnswers:
         """Return the scores of all parts, and what sums them up."""
-        scores = [self._named(score) for part in self.parts for score in part.scores()]
+        scores = [self._named(part.score_of(pair)) for part in self.parts for pair in part.pairs]
         n = len(self._rubrics)
         return ScoredAnswers(
             scores,

@@ -10,11 +10,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, Generic, TypeVar
 
 from judged import errors
-from judged._inputs import need_kind
 from judged._transport.access import Authorization, Metadata
 from judged._transport.status import REQUEST_ID, may_retry, was_reached
 from judged.v1 import judge_service_pb2 as pb
@@ -104,7 +102,6 @@ class Deadline:
     """The time a call has as a whole, all its chunks, tries and waits, and its other options."""
 
     def __init__(self, timeout: float, options: CallOptions = CallOptions()) -> None:
-        need_kind(timeout, "timeout", Real, "a number of seconds")
         if not timeout > 0:
             raise errors.InvalidArgument.of_field("timeout", "must be a number of seconds above 0")
         self.timeout = timeout

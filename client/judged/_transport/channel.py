@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from judged import errors
-from judged._inputs import need_kind
 
 DEFAULT_TARGET = "127.0.0.1:8470"
 
@@ -40,8 +39,6 @@ _LAST_PORT = 65_535
 
 def resolve(target: str | None) -> str:
     """Return the address to call: the one given, else JUDGED_TARGET, else the default port."""
-    if target is not None:
-        need_kind(target, "target", str, f"text, as in {DEFAULT_TARGET}")
     chosen = target or os.environ.get("JUDGED_TARGET") or DEFAULT_TARGET
     return chosen.strip()
 

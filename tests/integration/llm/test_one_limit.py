@@ -69,10 +69,7 @@ def limit_for(client: Client, about: int) -> Asking:
 def in_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 200 items travel in ten messages."""
     monkeypatch.setattr(chunks, "CHUNK_CONTEXTS", N // MESSAGES)
-    monkeypatch.setattr(
-        scoring.Scoring.__init__, "__kwdefaults__",
-        {"include_replies": False, "part_scores": N // MESSAGES, "part_characters": 1 << 20},
-    )  # fmt: skip
+    monkeypatch.setattr(scoring, "PART_SCORES", N // MESSAGES)
 
 
 def judged(client: Client, asking: Asking) -> int:

@@ -232,7 +232,6 @@ class TestMisuse:
             ("metrics", lambda c, g: c.evaluate([g], "mrr")),
             ("options", lambda c, g: c.evaluate([g], ["mrr"], None, {"per_query": True})),
             ("options.matching", lambda c, g: c.evaluate([g], ["mrr"], None, MetricOptions("any"))),
-            ("timeout", lambda c, g: c.judge([g], timeout="3")),
             ("relevance", lambda c, g: c.compute_metrics(["mrr"], {})),
             ("runs", lambda c, g: c.compare_runs(["mrr"], [{}])),
             ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], [float("nan")]))),

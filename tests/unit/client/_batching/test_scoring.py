@@ -14,6 +14,7 @@ from judged import (
     Overloaded,
     Status,
 )
+from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring, summarise
 from judged._transport.call import Deadline, RetryBudget
 from judged.v1 import judge_service_pb2 as pb
@@ -48,8 +49,10 @@ class TestCut:
     def test_parts_hold_every_item_once_in_order_and_within_the_sizes(self, sizes, most, n_rubrics):
         items = [AnswerItem(str(i), answer="x" * size) for i, size in enumerate(sizes)]
         rubrics = [f"r{i}" for i in range(n_rubrics)]
-        whole = of(items, rubrics, part_scores=most, part_characters=50)
-        asked = [part.request() for part in whole.parts]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scoring_module, "PART_SCORES", most)
+            patch.setattr(scoring_module, "PART_CHARACTERS", 50)
+            asked = [part.request() for part in of(items, rubrics).parts]
         assert [i.item_id for r in asked for i in r.items] == [i.item_id for i in items]
         for request in asked:
             n = len(request.items)
@@ -95,8 +98,9 @@ class TestPart:
         assert (part.usage.calls, part.usage.cost) == (11, 2.0)
 
     @pytest.mark.parametrize("came", [[], ["2"]])
-    def test_an_error_names_the_item_of_the_whole(self, came):
-        whole = scoring(5, ["a"], part_scores=2)
+    def test_an_error_names_the_item_of_the_whole(self, came, monkeypatch):
+        monkeypatch.setattr(scoring_module, "PART_SCORES", 2)
+        whole = scoring(5, ["a"])
         part = whole.parts[1]
         part.request()
         for item_id in came:
@@ -128,9 +132,10 @@ class TestWhole:
 
 
 class TestMaxCost:
-    def test_each_part_gets_what_is_left_and_what_it_took_is_gone(self):
+    def test_each_part_gets_what_is_left_and_what_it_took_is_gone(self, monkeypatch):
         items = [AnswerItem(str(i)) for i in range(5)]
-        whole = of(items, ["a", "b"], Asking(max_cost=10.0), part_scores=4)
+        monkeypatch.setattr(scoring_module, "PART_SCORES", 4)
+        whole = of(items, ["a", "b"], Asking(max_cost=10.0))
         limits = []
         for part in whole.parts_in_turn():
             limits.append(part.request().asking.max_cost)
@@ -138,9 +143,10 @@ class TestMaxCost:
             assert part.request().asking.max_cost == pytest.approx(limits[-1] - 0.5)
         assert limits == pytest.approx([10, 9.5, 9])
 
-    def test_a_part_that_failed_may_have_spent_it_all(self):
+    def test_a_part_that_failed_may_have_spent_it_all(self, monkeypatch):
         items = [AnswerItem(str(i)) for i in range(3)]
-        whole = of(items, ["a"], Asking(max_cost=10.0), part_scores=1)
+        monkeypatch.setattr(scoring_module, "PART_SCORES", 1)
+        whole = of(items, ["a"], Asking(max_cost=10.0))
         limits = []
         for part in whole.parts_in_turn():
             limits.append(part.request().asking.max_cost)
