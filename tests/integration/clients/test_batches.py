@@ -70,12 +70,6 @@ class TestLargeBatches:
             assert client.evaluate(named, ["ap"]) == await other.evaluate(named, ["ap"])
             assert client.server_info() == await other.server_info()
 
-    def test_verdicts_do_not_depend_on_how_a_batch_is_cut(self, client: Client):
-        work = groups(7, 12)
-        whole = client.judge(work)
-        alone = [verdict for group in work for verdict in client.judge([group])]
-        assert list(whole) == alone
-
 
 class TestBadItems:
     def test_the_path_of_a_bad_text_is_that_of_the_batch(self, client: Client):
@@ -84,11 +78,6 @@ class TestBadItems:
         with pytest.raises(InvalidArgument) as caught:
             client.judge(work)
         assert caught.value.field == "groups[250].retrieved[1]"
-
-    def test_a_lone_surrogate_is_named_before_anything_is_sent(self, client: Client):
-        with pytest.raises(InvalidArgument, match="lone surrogate") as caught:
-            client.judge([QueryGroup("q", ["fine"], ["fine", "bad \ud800"])])
-        assert caught.value.field == "groups[0].retrieved[1]"
 
     def test_a_chunk_that_can_not_be_sent_is_named_after_the_answers_before_it(
         self, client: Client

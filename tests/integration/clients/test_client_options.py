@@ -12,7 +12,6 @@ import grpc
 import pytest
 from judged import (
     AnswerItem,
-    AsyncClient,
     Client,
     InvalidArgument,
     JudgedError,
@@ -93,18 +92,6 @@ def test_metadata_go_along_with_every_call_and_options_are_kept() -> None:
     teams = [(told.get("x-team"), told.get("x-run")) for told in service.tries]
     assert teams == [("search", None), ("search", None), (None, "1"), (None, None)]
     assert all(told["x-request-id"] for told in service.tries)
-
-
-async def test_the_asynchronous_client_has_the_same() -> None:
-    with serving(busy) as service:
-        async with AsyncClient(service.address, max_retries=1, metadata={"a": "b"}) as client:
-            with pytest.raises(Unavailable):
-                await client.server_info(timeout=60)
-            assert [told["a"] for told in service.tries] == ["b", "b"]
-            with pytest.raises(Unavailable):
-                await client.with_options(max_retries=0).server_info(timeout=60)
-            assert len(service.tries) == 3
-            assert client.target == client.with_options(timeout=1).target
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +55,6 @@ def test_convert_tells_of_metadata_that_it_leaves_out(tmp_path: Path, strict: bo
     assert [query.metadata for query in Dataset.load(tmp_path / "o.jsonl").queries] == [
         {"kind": "1"}
     ] * 2
-
-
-def test_validate_names_the_column_that_may_have_been_meant(tmp_path: Path):
-    (tmp_path / "d.csv").write_text("query,expected_answer\nwhat,rag\n")
-    done = run_in(tmp_path, "validate", "d.csv")
-    assert "expects nothing" in done.stderr
-    assert "is that what is called 'expected_answer' here?" in done.stderr
-
-
-def test_rows_of_other_libraries_may_have_columns_of_any_kind():
-    row = {"query": "a", "expected_answers": ["x"], "tags": ["a"], "day": date(2026, 1, 2)}
-    (query,) = Dataset.from_rows([row]).queries
-    assert query.metadata == {}
 
 
 @pytest.mark.parametrize(

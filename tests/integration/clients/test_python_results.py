@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from judged import Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
+from judged import Client, MetricOptions, QueryGroup
 from judged.evaluation import Evaluator
 
 from tests.integration.cli_process import run_in
@@ -17,22 +17,6 @@ QRELS = {str(t): {"a": 1, "b": 0} for t in range(20)}
 WORSE = {str(t): ["b", "a"] if t % 2 else ["a", "b"] for t in range(20)}
 BETTER = {str(t): ["a", "b"] for t in range(20)}
 VALUES = MetricOptions(per_query=True)
-
-
-def test_values_of_tables_are_compared_and_those_not_asked_for_are_told_of(client: Client):
-    tables = {
-        name: client.compute_metrics(["mrr"], TrecRankings(QRELS, run), VALUES)
-        for name, run in {"worse": WORSE, "better": BETTER}.items()
-    }
-    values = {name: table.per_query_values() for name, table in tables.items()}
-    difference = client.compare_runs(["mrr"], values).between("mrr", "better").difference
-    assert difference.value == pytest.approx(0.25)
-    bare = client.compute_metrics(["mrr"], TrecRankings(QRELS, BETTER))
-    with pytest.raises(InvalidArgument) as caught:
-        bare.per_query_values()
-    assert caught.value.field == "per_query"
-    none = client.compute_metrics(["mrr"], TrecRankings({"nobody": {"a": 1}}, BETTER))
-    assert len(none.per_query_values().query_ids) == 0
 
 
 def test_the_command_compares_evaluations_and_takes_them_as_a_baseline(
