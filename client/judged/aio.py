@@ -29,12 +29,12 @@ from judged._convert.statistics import (
 )
 from judged._transport.async_calls import async_call, async_run_stream
 from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
-from judged._transport.connection import AsyncConnection
-from judged._transport.options import (
+from judged._transport.connection import (
     COMPUTING_S,
     INFO_S,
     JUDGING_S,
     STREAM_S,
+    AsyncConnection,
     BaseClient,
     read_options,
 )

@@ -30,13 +30,13 @@ from judged._convert.statistics import (
 )
 from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
 from judged._transport.calls import call, run_stream
-from judged._transport.connection import Connection
-from judged._transport.options import (
+from judged._transport.connection import (
     COMPUTING_S,
     INFO_S,
     JUDGING_S,
     STREAM_S,
     BaseClient,
+    Connection,
     read_options,
 )
 from judged._transport.primitives import in_order

@@ -24,7 +24,7 @@ from judged._batching.chunks import (
 from judged._batching.judging import missing_verdicts
 from judged._codec import read_fields
 from judged._convert.groups import write_group
-from judged._convert.judges import Purse, read_identity, write_asking, write_judge
+from judged._convert.judges import Purse, write_asking, write_judge
 from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics
@@ -168,7 +168,7 @@ class EvaluateStream(Stream[None]):
         self._progressed = True
         self._budget.answered()
         if chunk.HasField("judge"):
-            this.judge = read_identity(chunk.judge)
+            this.judge = read_fields(JudgeIdentity, chunk.judge)
         usage = usage_of(chunk)
         this.spent += 0.0 if usage is None else usage.cost or 0.0
         self._purse.spent = max(self._purse.spent, this.spent)

@@ -12,9 +12,10 @@ from itertools import accumulate
 
 from judged import errors
 from judged._batching.chunks import Piece, cut
+from judged._codec import read_fields
 from judged._convert.groups import write_group
-from judged._convert.judges import Purse, read_identity, write_asking, write_judge
-from judged._convert.verdicts import missing_for, read_chunk, read_verdicts, usage_of
+from judged._convert.judges import Purse, write_asking, write_judge
+from judged._convert.verdicts import missing_for, read_error, read_verdicts, usage_of
 from judged._inputs import need_each
 from judged._transport.call import CHUNKS_IN_FLIGHT, Deadline, RetryBudget, Stream, derived_id
 from judged._transport.status import rename_paths
@@ -91,7 +92,7 @@ class Batch:
         if not isinstance(reply, errors.JudgedError):
             usage = usage_of(reply)
             self._purse.took(usage)
-            verdicts = read_verdicts(reply.verdicts, read_identity(reply.judge), usage)
+            verdicts = read_verdicts(reply.verdicts, read_fields(JudgeIdentity, reply.judge), usage)
             if len(verdicts) != offsets[-1]:
                 sent = f"the server sent {len(verdicts)} verdicts for {offsets[-1]}"
                 raise errors.InternalError(sent)
@@ -258,13 +259,21 @@ class JudgeStream(Stream[JudgedChunk]):
     def take(self, reply: pb.StreamJudgeResponse) -> JudgedChunk | None:
         """Return the chunk that a reply answers; None for the one that the stream begins with."""
         if self._identity is None:
-            self._identity = read_identity(reply.started.judge)
+            self._identity = read_fields(JudgeIdentity, reply.started.judge)
             self._budget.answered()
             return None
         self._progressed = True
         self._purse.spent += reply.chunk.usage.cost
         groups = self._unanswered.pop(reply.chunk.chunk_id, ())
-        return read_chunk(reply.chunk, self._identity, groups)
+        chunk, failed = reply.chunk, reply.chunk.WhichOneof("result") == "error"
+        judge, usage = self._identity, usage_of(chunk)
+        return JudgedChunk(
+            chunk.chunk_id,
+            None if failed else read_verdicts(chunk.verdicts, judge, usage, groups),
+            read_error(chunk.error) if failed else None,
+            chunk.progress.contexts_received,
+            chunk.progress.contexts_done,
+        )
 
     def ended(self) -> None:
         """Note that the server ended the stream.

@@ -11,14 +11,15 @@ from dataclasses import replace
 from judged import errors
 from judged._batching.chunks import packed
 from judged._batching.judging import PASSING
-from judged._convert.judges import Purse, read_identity
-from judged._convert.scores import check_item, read_score, write_scores
-from judged._convert.verdicts import missing_for, usage_of
+from judged._codec import read_fields, write_at
+from judged._convert.judges import Purse, write_asking
+from judged._convert.verdicts import missing_for, read_error, usage_of
 from judged._inputs import need_each
 from judged._transport.call import Deadline, RetryBudget, Stream
 from judged._transport.status import rename_paths
 from judged.v1 import judge_service_pb2 as pb
-from judged.values.choices import Status
+from judged.v1 import scores_pb2
+from judged.values.choices import Source, Status
 from judged.values.judges import Asking, JudgeIdentity, Usage
 from judged.values.scores import (
     AnswerItem,
@@ -110,8 +111,8 @@ class Part(Stream[AnswerScore]):
                 self._usage, self._unsummed = self._usage + usage, []
             return None
         if which == "started":
-            judges = map(read_identity, reply.started.judges)
-            self._judges.update(zip(self._asked_rubrics, judges, strict=False))
+            for name, judge in zip(self._asked_rubrics, reply.started.judges, strict=False):
+                self._judges[name] = read_fields(JudgeIdentity, judge)
             return None
         if which != "score":
             return None  # of a later version of the contract
@@ -311,5 +312,52 @@ def _characters(item: AnswerItem, path: str) -> int:
         lists = (item.references, item.contexts, item.sources_used)
         return own + sum(sum(map(len, texts)) for texts in lists)
     except TypeError:
-        check_item(item, path)
+        write_item(item, path)
         raise
+
+
+def write_scores(
+    items: Sequence[AnswerItem],
+    rubrics: Sequence[Rubric],
+    asking: Asking | None = None,
+    *,
+    include_replies: bool = False,
+    request_id: str = "",
+) -> pb.ScoreAnswersRequest:
+    """Return the request for scores. Raises InvalidArgument for text that UTF-8 can't hold."""
+    return pb.ScoreAnswersRequest(
+        items=[write_item(item, f"items[{i}]") for i, item in enumerate(items)],
+        rubrics=[
+            write_at(f"rubrics[{i}]", scores_pb2.RubricSpec, rubric)
+            for i, rubric in enumerate(rubrics)
+        ],
+        asking=write_asking(asking),
+        include_replies=include_replies,
+        request_id=request_id,
+    )
+
+
+def write_item(item: AnswerItem, path: str) -> scores_pb2.AnswerItem:
+    """Return the message of an item. Raises InvalidArgument for what none holds."""
+    return write_at(path, scores_pb2.AnswerItem, item)
+
+
+def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:
+    """Return the score that `judge` gave. Raises InternalError for one that says nothing."""
+    try:
+        score = read_fields(
+            AnswerScore,
+            message,
+            source=Source(message.source or Source.COMPUTED),
+            usage=read_fields(Usage, message.usage) if message.HasField("usage") else Usage(),
+            error=read_error(message.error) if message.HasField("error") else None,
+            judge=judge,
+        )
+    except ValueError as problem:
+        sent = f"the server sent a score that can't be read: {problem}"
+        raise errors.InternalError(sent) from None
+    if score.status is not Status.OK:
+        return replace(score, score=None, passed=None)
+    if score.score is None or score.passed is None:
+        raise errors.InternalError("the server sent a score that is OK and has no value")
+    return score

@@ -6,11 +6,11 @@ import math
 import re
 from dataclasses import replace
 
-from judged._codec import read_fields, write_at
+from judged._codec import write_at
 from judged._inputs import need_kind
 from judged.errors import JudgedError
-from judged.v1 import groups_pb2, verdicts_pb2
-from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
+from judged.v1 import groups_pb2
+from judged.values.judges import Asking, Judge, Usage
 from judged.values.verdicts import VerdictError
 
 LEAST = 1e-12
@@ -81,8 +81,3 @@ class Purse:
 
 
 _LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
-
-
-def read_identity(message: verdicts_pb2.JudgeIdentity) -> JudgeIdentity:
-    """Return the identity of a judge."""
-    return read_fields(JudgeIdentity, message)

@@ -17,7 +17,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2 as pb2
 from judged.v1 import verdicts_pb2
 from judged.values.groups import EmbeddedRankings
-from judged.values.metrics import Evaluation, MetricOptions, MetricTable
+from judged.values.metrics import Evaluation, MetricOptions
 from judged.values.rankings import (
     GainRankings,
     JudgedRanking,
@@ -145,8 +145,3 @@ def _write_values(values: PerQueryValues, path: str) -> pb2.PerQueryValues:
 def read_evaluation(message: pb.EvaluateResponse) -> Evaluation:
     """Return an evaluation; verdicts, matches and values of queries came before it."""
     return read_fields(Evaluation, message, verdicts=None, usage=usage_of(message))
-
-
-def read_table(message: pb2.MetricTable) -> MetricTable:
-    """Return the metrics of a reply."""
-    return read_fields(MetricTable, message)

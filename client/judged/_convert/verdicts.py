@@ -18,7 +18,6 @@ from judged.values.choices import Source, Status
 from judged.values.groups import QueryGroup
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import (
-    JudgedChunk,
     VerdictDetail,
     VerdictError,
     Verdicts,
@@ -94,20 +93,6 @@ def usage_of(
 ) -> Usage | None:
     """Return what a reply took of language models, None when none was asked."""
     return read_fields(Usage, message.usage) if message.HasField("usage") else None
-
-
-def read_chunk(
-    message: pb.JudgedChunk, judge: JudgeIdentity, groups: Sequence[QueryGroup] = ()
-) -> JudgedChunk:
-    """Return an answered chunk; `groups` are those that were sent."""
-    failed = message.WhichOneof("result") == "error"
-    return JudgedChunk(
-        message.chunk_id,
-        None if failed else read_verdicts(message.verdicts, judge, usage_of(message), groups),
-        read_error(message.error) if failed else None,
-        message.progress.contexts_received,
-        message.progress.contexts_done,
-    )
 
 
 def read_detail(message: verdicts_pb2.VerdictDetail) -> VerdictDetail:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from judged._batching.scoring import as_rubrics, summarise
-from judged._convert.scores import check_item
+from judged._batching.scoring import as_rubrics, summarise, write_item
 from judged._inputs import need_each
 from judged._views import View, named_mean
 from judged.errors import FailedPrecondition, InvalidArgument, WrongType
@@ -275,7 +274,7 @@ def _check_questions(questions: Sequence[Question], rubrics: Sequence[Rubric], m
     for i, question in enumerate(questions):
         if not question.item_id:
             raise InvalidArgument.of_field(f"items[{i}].item_id", "must not be empty")
-        check_item(_unanswered(question), f"items[{i}]")
+        write_item(_unanswered(question), f"items[{i}]")
         first = places.setdefault(question.item_id, i)
         if first != i:
             rule = f"is that of items[{first}] again; give every question an id of its own"

@@ -9,7 +9,7 @@ from judged import (
     InvalidArgument,
     Rubric,
 )
-from judged._convert.scores import read_score, write_item
+from judged._batching.scoring import read_score, write_item
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.error_reason_pb2 import ERROR_REASON_NO_QUORUM
 from judged.values import Usage
