@@ -6,11 +6,15 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from judged._files import FileError, FileWarning
 from judged.evaluation.datasets.formats import read_content
-from judged.evaluation.datasets.query import Content, Query
+from judged.evaluation.datasets.query import EXPECTATIONS, Content, Query
+
+_NEARLY_NAMED = 0.5
+"""How alike a column's name is, by difflib, to that of one in which nothing was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,13 @@ def _remarks(content: Content) -> Iterator[str]:
         if not query.text.strip():
             yield f"{place}: query {query.query_id!r} has no text; only matching by id can use it"
         if not (query.expected_answers or query.by_id or query.expected_spans):
+            near = [
+                n for n in query.metadata if get_close_matches(n, EXPECTATIONS, 1, _NEARLY_NAMED)
+            ]
+            hint = f"; is that what is called {near[0]!r} here?" if near else ""
             yield (
                 f"{place}: query {query.query_id!r} expects nothing and is left out of every "
-                f"metric; give it expected_answers, expected_doc_ids or expected_spans"
+                f"metric; give it expected_answers, expected_doc_ids or expected_spans{hint}"
             )
         both = set(query.expected_answers) & set(query.negative_answers)
         if both:
