@@ -39,10 +39,9 @@ from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatRequest
-from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.config.configured import ModelConfiguration
+from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.llm.providers import openai as dialect
+from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.question import new_nonce, write
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
@@ -107,7 +106,7 @@ def _requests(groups: list[QueryGroup]) -> list[ChatRequest]:
 def bodies(groups: list[QueryGroup]) -> list[dict[str, object]]:
     """Return the JSON objects that ask the provider about each context."""
     model = ModelConfiguration("scripted", "scripted", MODEL)
-    return [dialect.write_request(model, request) for request in _requests(groups)]
+    return [DIALECTS["openai"].write_request(model, request) for request in _requests(groups)]
 
 
 async def _at_once(

@@ -33,7 +33,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.parsing.reply import read
-from judged_server.llm.providers import DIALECTS
+from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.question import write
 from judged_server.llm.reply_cache import from_payload, to_payload
 from judged_server.llm.rubrics.loading import load_builtin, parse

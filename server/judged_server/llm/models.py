@@ -27,14 +27,17 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import KeyMissing, chain_of, key_of, read_configuration
-from judged_server.llm.config.configured import (
+from judged_server.llm.config.configuration import (
     Configuration,
+    KeyMissing,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
+    chain_of,
+    key_of,
+    read_configuration,
 )
-from judged_server.llm.providers import DIALECTS, Dialect
+from judged_server.llm.providers.dialects import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.endpoint import Call, Endpoint

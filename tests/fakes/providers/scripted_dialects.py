@@ -16,7 +16,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from judged_server.llm.config.configured import Structured
+from judged_server.llm.config.configuration import Structured
 
 from tests.fakes.providers.scripted_provider import Answer, Asked, completion
 from tests.fakes.providers.scripted_provider import _problem as openai_problem

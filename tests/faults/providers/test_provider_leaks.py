@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from judged_server.llm.providers import DIALECTS
+from judged_server.llm.providers.dialects import DIALECTS
 
 from tests.fakes.canaries import BODY_CANARY, KEY, TEXT, canaries
 from tests.fakes.providers.faulty_http import (

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 from judged_server.llm.chat import ProviderFault, Reason, TokenUsage
-from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.providers.openai import read_reply
+from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.transport.http import MAX_BODY_BYTES, HttpTransport
 
 from tests.fakes.providers.faulty_http import (
@@ -49,12 +49,12 @@ class TestCutReplies:
             for cut_at in range(len(response)):
                 with pytest.raises(ProviderFault) as caught:
                     got = await transport.post("/x", {}, b"{}", 30.0)
-                    read_reply(got.status, got.body)
+                    DIALECTS["openai"].read_reply(got.status, got.body)
                 assert caught.value.retryable, f"cut at {cut_at}"
                 assert caught.value.reason in {Reason.PROVIDER_UNREACHABLE, Reason.PROVIDER_ERROR}
             cut_at = len(response)
             got = await transport.post("/x", {}, b"{}", 30.0)
-            assert read_reply(got.status, got.body).text == "YES"
+            assert DIALECTS["openai"].read_reply(got.status, got.body).text == "YES"
             await transport.close()
 
     async def test_without_a_length_are_faults_even_when_they_are_whole(self):

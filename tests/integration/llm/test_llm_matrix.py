@@ -18,8 +18,8 @@ import pytest
 from anthropic.types import Message
 from google.genai.types import GenerateContentResponse
 from judged import AnswerItem, Client, Judge, QueryGroup, Rubric, Source, Status
-from judged_server.llm.config.configured import Structured
-from judged_server.llm.providers import CAPABILITIES, DIALECTS, FAKE
+from judged_server.llm.config.configuration import CAPABILITIES, FAKE, Structured
+from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.rubrics.loading import load_builtin, parse
 from judged_server.llm.rubrics.rubric import Rubric as Asked
 from openai.types.chat import ChatCompletion

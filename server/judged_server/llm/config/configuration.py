@@ -5,8 +5,8 @@
     [[models]]     name, provider, model, structured, prices, quirks, fallback
     [budget]       per_request, per_day, prices of models without any, file
 
-`configured` has what each table may say; here is what one says of another. Keys of providers never
-stand in the file: it names where they are; they are shown to nobody.
+First what each table may say, then what one says of another. Keys of providers never stand in the
+file: it names where they are; they are shown to nobody.
 """
 
 from __future__ import annotations
@@ -15,24 +15,228 @@ import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic.dataclasses import dataclass as table
 
 from judged_server.errors import did_you_mean
-from judged_server.llm.config.configured import (
-    BudgetConfiguration,
-    Configuration,
-    ModelConfiguration,
-    ProviderConfiguration,
-    Structured,
-)
-from judged_server.llm.config.file_tables import place_of, read, read_toml
-from judged_server.llm.providers import CAPABILITIES, FAKE
+from judged_server.llm.chat import Prices
+from judged_server.llm.config.file_tables import STRICT, matching, place_of, read, read_toml
 from judged_server.settings import SettingsError
+
+Name = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}",
+        "a name of letters, digits and . _ : / - that begins with a letter or a digit",
+    ),
+]
+Id = Annotated[str, matching(r"[\w.-]{0,100}", "an id")]
+PerMillion = Annotated[float, Field(ge=0, le=1e9)]
+Money = Annotated[float, Field(ge=1e-9, le=1e9)]
+
+
+def _no_zero_byte(path: Path | None) -> Path | None:
+    if "\0" in str(path):
+        raise ValueError("must be a path")
+    return path
+
+
+FilePath = Annotated[
+    Path | None, BeforeValidator(lambda path: path or None), AfterValidator(_no_zero_byte)
+]
+
+
+class Structured(StrEnum):
+    """The means by which a model is held to a JSON schema."""
+
+    JSON_SCHEMA = "json_schema"
+    JSON_OBJECT = "json_object"
+    TOOL = "tool"
+    NONE = "none"
+
+
+@table(frozen=True, slots=True, config=STRICT)
+class ProviderConfiguration:
+    """One provider: where it is, how it is paid, how hard it may be asked.
+
+    Rates are per minute, None for no limit. `timeout_s` is for one attempt.
+    `allow_private` lets the name in its URL lead into a private network, `allow_http` lets prompts
+    travel in the open.
+    """
+
+    name: Name
+    base_url: Annotated[
+        str, matching(r"[!-~]{0,2000}", "a URL, like https://api.openai.com/v1")
+    ] = ""
+    dialect: str = "openai"
+    key_env: Annotated[
+        str,
+        matching(r"([A-Z_][A-Z0-9_]{0,99})?", "the name of an environment variable, in capitals"),
+    ] = ""
+    key_file: FilePath = None
+    auth: str = "bearer"
+    organization: Id = ""
+    project: Id = ""
+    ca_file: FilePath = None
+    max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 32
+    requests_per_minute: Annotated[float | None, Field(ge=1, le=1e9)] = None
+    tokens_per_minute: Annotated[float | None, Field(ge=1, le=1e12)] = None
+    timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 25.0
+    allow_private: bool = False
+    allow_http: bool = False
+    replies: FilePath = None
+
+    def __post_init__(self) -> None:
+        if self.key_env and self.key_file:
+            raise ValueError("key_file and key_env are both there; keep one")
+
+
+@table(frozen=True, slots=True, config=STRICT)
+class ModelConfiguration:
+    """One model of a provider, under the operator's name, with its quirks.
+
+    `fallback` names the models that are asked in its place when its provider fails, in order.
+    """
+
+    name: Name
+    provider: Name
+    model: Annotated[
+        str, matching(r"[!-~]([ -~]{0,198}[!-~])?", "the provider's name of the model")
+    ]
+    structured: Structured = Structured.JSON_SCHEMA
+    logprobs: bool = False
+    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    send_temperature: bool = True
+    send_seed: bool = True
+    schema_bounds: bool = True
+    input_per_million: PerMillion | None = None
+    output_per_million: PerMillion | None = None
+    fallback: tuple[Name, ...] = ()
+    default: bool = False
+
+    def __post_init__(self) -> None:
+        _refuse_half("", self.input_per_million, self.output_per_million)
+        if len(set(self.fallback)) < len(self.fallback):
+            raise ValueError("fallback names a model twice")
+
+    @property
+    def prices(self) -> Prices | None:
+        """What a million tokens cost, None where that is not known."""
+        if self.input_per_million is None or self.output_per_million is None:
+            return None
+        return Prices(self.input_per_million, self.output_per_million)
+
+
+@table(frozen=True, slots=True, config=STRICT)
+class BudgetConfiguration:
+    """What may be spent, in the currency of the file; None for no limit.
+
+    `file` is where the spending of a day is kept, None for the usual place. Models that have no
+    prices of their own count by the unpriced ones, where these are given.
+    """
+
+    per_request: Money | None = None
+    per_day: Money | None = None
+    unpriced_input_per_million: PerMillion | None = None
+    unpriced_output_per_million: PerMillion | None = None
+    file: FilePath = None
+
+    def __post_init__(self) -> None:
+        _refuse_half("unpriced_", self.unpriced_input_per_million, self.unpriced_output_per_million)
+
+
+@table(frozen=True, slots=True, config=STRICT)
+class Configuration:
+    """All providers and models; the default model stands first."""
+
+    currency: Annotated[str, matching("[A-Z]{3}", "three capital letters, like USD")] = "USD"
+    providers: tuple[ProviderConfiguration, ...] = ()
+    models: tuple[ModelConfiguration, ...] = ()
+    budget: BudgetConfiguration = Field(default_factory=BudgetConfiguration)
+
+
+def _refuse_half(prefix: str, price_in: float | None, price_out: float | None) -> None:
+    """Refuse a price of input without one of output, and the other way round."""
+    if (price_in is None) == (price_out is None):
+        return
+    missing, given = ("input", "output") if price_in is None else ("output", "input")
+    raise ValueError(
+        f"{prefix}{missing}_per_million is missing beside {prefix}{given}_per_million; set both, "
+        "to 0 what is free"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an API has.
+
+    `structured` and `auth` are the means it knows, the default first. `refused` says of keys of the
+    configuration why they make no sense here. `send_temperature` is that key's default.
+    `model_name` is a regular expression, and the rule in words.
+    """
+
+    structured: tuple[Structured, ...]
+    auth: tuple[str, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    send_temperature: bool = True
+    model_name: tuple[str, str] = (
+        r"[!-~]([ -~]{0,198}[!-~])?",
+        "the provider's name of the model",
+    )
+
+
+FAKE = "fake"
+_NOT_SENT = (
+    "allow_http", "allow_private", "auth", "base_url", "ca_file", "key_env", "key_file",
+    "logprobs", "max_concurrency", "max_tokens_parameter", "organization",
+    "project", "requests_per_minute", "schema_bounds", "send_seed", "send_temperature", "timeout_s",
+    "tokens_per_minute",
+)  # fmt: skip
+
+CAPABILITIES = {
+    "openai": Capabilities(tuple(Structured), ("bearer", "api-key")),
+    "anthropic": Capabilities(
+        (Structured.JSON_SCHEMA, Structured.TOOL, Structured.NONE),
+        ("x-api-key", "bearer"),
+        refused={
+            "organization": "a key belongs to its organization there; leave it out",
+            "project": "a key belongs to its workspace there; leave it out",
+            "logprobs": "that API gives no log-probabilities; leave it out",
+            "send_seed": "that API takes no seed; leave it out",
+            "max_tokens_parameter": "that API has one name for it; leave it out",
+            "schema_bounds": "what that API refuses is left out anyway; leave it out",
+        },
+        # Newer models refuse a temperature, and the package's types no longer know it.
+        send_temperature=False,
+    ),
+    "gemini": Capabilities(
+        (Structured.JSON_SCHEMA, Structured.JSON_OBJECT, Structured.TOOL, Structured.NONE),
+        ("x-goog-api-key", "bearer"),
+        refused={
+            "organization": "a key belongs to its project there; leave it out",
+            "project": "a key belongs to its project there; leave it out",
+            "max_tokens_parameter": "that API has one name for it; leave it out",
+            "schema_bounds": "that API takes them; leave it out",
+        },
+        model_name=(
+            r"([A-Za-z]{1,40}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,199}",
+            "the provider's name of the model: letters, digits and . _ -, after tunedModels/ say",
+        ),
+    ),
+    FAKE: Capabilities(
+        (Structured.JSON_SCHEMA, Structured.NONE),
+        ("",),
+        refused=dict.fromkeys(_NOT_SENT, "nothing is sent; leave it out"),
+    ),
+}
+"""By the names of the dialects. How they spell requests and replies is in `providers`."""
+
 
 _MAX_KEY_BYTES = 16 << 10
 _HINTS = dict.fromkeys(

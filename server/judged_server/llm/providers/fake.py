@@ -32,9 +32,7 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.configured import Structured
 from judged_server.llm.config.file_tables import STRICT, read
-from judged_server.llm.providers.reading import Capabilities
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 
@@ -45,20 +43,6 @@ _BLOCK = re.compile(r'<data-(\w+) name="(\w+)">\n(.*)\n</data-\1>')
 """A text in a prompt, as `question` writes it: its name, and itself as JSON."""
 
 _CHARACTERS_A_TOKEN = 4
-
-_OF_A_NETWORK = (
-    "allow_http", "allow_private", "auth", "base_url", "ca_file", "key_env", "key_file",
-    "logprobs", "max_concurrency", "max_tokens_parameter", "organization",
-    "project", "requests_per_minute", "schema_bounds", "send_seed", "send_temperature", "timeout_s",
-    "tokens_per_minute",
-)  # fmt: skip
-
-CAPABILITIES = Capabilities(
-    structured=(Structured.JSON_SCHEMA, Structured.NONE),
-    auth=("",),
-    refused=dict.fromkeys(_OF_A_NETWORK, "nothing is sent; leave it out"),
-)
-
 
 _Texts = str | list[str]
 

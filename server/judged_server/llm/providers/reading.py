@@ -1,4 +1,4 @@
-"""What a dialect is, and reading a provider's JSON for all: strictly what the text of a reply is.
+"""Reading a provider's JSON, whatever its dialect: strictly what the text of a reply is.
 
 What stands beside the text decides nothing: where it can't be what its name says, it is left out
 and told (`odd`). Messages name fields and never show what stood in them.
@@ -9,68 +9,25 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from types import NoneType
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import SecretStr
 
 from judged_server.llm.chat import (
     ChatReply,
-    ChatRequest,
     FinishReason,
     ProviderFault,
     Reason,
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.config.configured import (
-    ModelConfiguration,
-    ProviderConfiguration,
-    Structured,
-)
 
-TOO_LONG = "the texts are longer than the model's window; send shorter ones"
-NO_MONEY = "the account has no money or quota left"
-BAD_KEY = "it refuses the key; check key_env or key_file of the provider"
+_BAD_KEY = "it refuses the key; check key_env or key_file of the provider"
+_CODES = ("code", "type", "reason", "error_code")
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What an API has, for the checks of the configuration.
-
-    `structured` and `auth` are the means it knows, the default first. `refused` says of keys of the
-    configuration why they make no sense here. `send_temperature` is that key's default.
-    `model_name` is a regular expression, and the rule in words.
-    """
-
-    structured: tuple[Structured, ...]
-    auth: tuple[str, ...]
-    refused: Mapping[str, str] = field(default_factory=dict)
-    send_temperature: bool = True
-    model_name: tuple[str, str] = (
-        r"[!-~]([ -~]{0,198}[!-~])?",
-        "the provider's name of the model",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """One API, as pure functions.
-
-    `path` is what follows the base URL. `headers` are those of every request, the key among them.
-    `read_reply` takes a status and a body, and raises ProviderFault whatever they are.
-    """
-
-    path: Callable[[ModelConfiguration], str]
-    headers: Callable[[ProviderConfiguration, SecretStr | None], dict[str, str]]
-    write_request: Callable[[ModelConfiguration, ChatRequest], dict[str, Any]]
-    read_reply: Callable[[int, bytes], ChatReply]
-    capabilities: Capabilities
 
 
 def parse(body: bytes) -> object:
@@ -95,34 +52,7 @@ def _no_number(name: str) -> str | None:
     return None if name == "-Infinity" else name
 
 
-def with_key(
-    fields: dict[str, str], provider: ProviderConfiguration, key: SecretStr | None
-) -> dict[str, str]:
-    """Return headers of a request for JSON with the key in that which `provider.auth` names."""
-    fields = {"Content-Type": "application/json", "Accept": "application/json", **fields}
-    if key is not None and provider.auth == "bearer":
-        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
-    elif key is not None:
-        fields[provider.auth] = key.get_secret_value()
-    return fields
-
-
-def pruned(schema: Mapping[str, Any], keeps: Callable[[str, object], bool]) -> dict[str, Any]:
-    """Return a JSON schema with those of its rules that are kept, by their keys and values."""
-    kept: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in {"properties", "$defs"}:
-            kept[key] = {name: pruned(inner, keeps) for name, inner in value.items()}
-        elif key == "items":
-            kept[key] = pruned(value, keeps)
-        elif key in {"anyOf", "allOf"}:
-            kept[key] = [pruned(inner, keeps) for inner in value]
-        elif keeps(key, value):
-            kept[key] = value
-    return kept
-
-
-def reply_object(body: bytes) -> dict[str, Any]:
+def _reply_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a reply. Raises ProviderFault, and UnreadableReply."""
     reply = parse(body)
     if not isinstance(reply, dict):
@@ -165,14 +95,13 @@ def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFau
     return fault
 
 
-def error_object(body: bytes) -> dict[str, Any]:
-    """Return the error that a body describes, {} when it describes none.
+def _error_of(body: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return the error that a body describes, None when it describes none.
 
     Its words are compared, never shown: they may quote the prompt or the key.
     """
     reply = parse(body)
-    error = reply.get("error") if isinstance(reply, dict) else None
-    return error if isinstance(error, dict) else {}
+    return reply.get("error") if isinstance(reply, dict) else None
 
 
 def rewrite(value: object, body: bytes) -> str:
@@ -205,22 +134,30 @@ def broken(what: str) -> UnreadableReply:
     return UnreadableReply(f"its reply {what}")
 
 
-def whole_reply(
+def read_reply(
+    status: int,
     body: bytes,
     counted_in: str,
     counts: tuple[tuple[str, ...], tuple[str, ...]],
     read: Callable[[dict[str, Any], bytes, TokenUsage, list[str]], ChatReply],
 ) -> ChatReply:
-    """Return what `read` makes of a reply with the status 200. Raises ProviderFault.
+    """Return the reply in the body of a response. Raises ProviderFault, whatever the body is.
 
-    The object under `counted_in` has counts of input and of output tokens. They count too where the
-    reply can't be read: it is paid for all the same.
+    `read` reads the object of a reply. The object under `counted_in` has counts of input and of
+    output tokens. They count too where the reply can't be read: it is paid for all the same.
+
+    A filter that stopped the prompt, which Azure and OpenRouter report as an error, is a reply with
+    the finish reason SAFETY.
     """
     usage, odd = TokenUsage(), list[str]()
+    if status != 200:
+        if _is_filtered(status, _error_of(body)):
+            return ChatReply("", FinishReason.SAFETY, usage, "")
+        raise fault_of(status, body)
     try:
-        reply = reply_object(body)
+        reply = _reply_object(body)
         told = optional(reply, counted_in, dict, odd)
-        put_in, put_out = (tokens(told, *keys, odd=odd) for keys in counts)
+        put_in, put_out = (_tokens(told, keys, odd) for keys in counts)
         usage = TokenUsage(put_in, put_out)
         found = read(reply, body, usage, odd)
     except UnreadableReply as broken_reply:
@@ -228,9 +165,17 @@ def whole_reply(
     return found._replace(left_out=tuple(odd))
 
 
-def permanent(reason: Reason, status: int, meaning: str) -> ProviderFault:
-    """Return the fault of an error that another try won't change."""
-    return ProviderFault(reason, f"it answered {status}: {meaning}", retryable=False, status=status)
+def _is_filtered(status: int, error: Any) -> bool:  # noqa: ANN401 - whatever stands there
+    if not isinstance(error, dict):
+        return False
+    metadata = error.get("metadata")
+    flagged = isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
+    blocked = "content_filter" in (error.get("code"), error.get("type"))
+    return (status == 400 and blocked) or (status == 403 and flagged)
+
+
+_FLAGGED = frozenset({"flagged_input", "reasons"})
+"""What OpenRouter's moderation tells of a prompt, see https://openrouter.ai/docs/api/reference/errors-and-debugging."""
 
 
 def first(items: list[Any]) -> dict[str, Any]:
@@ -263,19 +208,17 @@ def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
     return kind()
 
 
-def tokens(table: dict[str, Any], *keys: str, odd: list[str]) -> int:
+def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int:
     """Return the sum of some counts of tokens; 0 where none is told, or one can't be a count."""
     total = 0
     for key in keys:
         count = table.get(key)
-        if count is None:
-            continue
         if isinstance(count, float) and count.is_integer():
             count = int(count)
-        if type(count) is not int or count < 0:
+        if count is not None and (type(count) is not int or count < 0):
             odd.append(f"{key} is no count of tokens")
             return 0
-        total += count
+        total += count or 0
     return total
 
 
@@ -387,23 +330,67 @@ _NEXT_STEPS = {
 }
 
 
+_HOPELESS = (
+    (
+        Reason.RATE_LIMITED,
+        "the account has no money or quota left",
+        re.compile("insufficient_quota|billing_error|.*spend_limit_reached"),
+        re.compile("credit balance is too low"),
+    ),
+    (
+        Reason.PROVIDER_ERROR,
+        "the texts are longer than the model's window; send shorter ones",
+        re.compile("context_length_exceeded|exceed_context_size_error"),  # the second: llama.cpp's
+        re.compile("prompt is too long|exceed context limit|exceeds the maximum number of tokens"),
+    ),
+    (Reason.PROVIDER_REFUSED_KEY, _BAD_KEY, re.compile("API_KEY_INVALID"), re.compile("(?!)")),
+)
+"""What another try won't change: the codes that providers have for it, and words of a message."""
+
+
 def fault_of(status: int, body: bytes) -> ProviderFault:
-    """Return the fault of a status other than 200."""
-    says = f"it answered {status}"
-    reply = parse(body)
-    if status == 403 and not (isinstance(reply, dict) and reply.get("error")):
+    """Return the fault of a status other than 200, in whatever dialect its body tells of it."""
+
+    def fault(reason: Reason, meaning: str, *, retryable: bool = False) -> ProviderFault:
+        says = f"it answered {status}{meaning}"
+        return ProviderFault(reason, says, retryable=retryable, status=status)
+
+    told = _error_of(body)
+    error: dict[str, Any] = told if isinstance(told, dict) else {}
+    details = error.get("details")
+    listed = [error, *(details if isinstance(details, list) else [details])]
+    tables = [each for each in listed if isinstance(each, dict)]
+    codes = [str(each.get(key)) for each in tables for key in _CODES]
+    message = str(error.get("message")).lower() if status == 400 else ""
+    for reason, meaning, code, words in _HOPELESS:
+        if any(map(code.fullmatch, codes)) or words.search(message):
+            return fault(reason, f": {meaning}")
+    if status == 403 and not told:
         return answered_before(status, body, retryable=False)
     if status in {401, 403}:
-        return permanent(Reason.PROVIDER_REFUSED_KEY, status, BAD_KEY)
+        return fault(Reason.PROVIDER_REFUSED_KEY, f": {_BAD_KEY}")
     if status == 402:
-        return permanent(Reason.RATE_LIMITED, status, NO_MONEY)
+        return fault(Reason.RATE_LIMITED, f": {_HOPELESS[0][1]}")
+    passes = status in {408, 409, 429} or status >= 500
     if status == 429:
-        return ProviderFault(
-            Reason.RATE_LIMITED, f"{says}: too many requests", retryable=True, status=status
+        found = fault(Reason.RATE_LIMITED, ": too many requests", retryable=True)
+    elif 300 <= status < 400:
+        found = fault(
+            Reason.PROVIDER_ERROR,
+            ", a redirect, which is not followed; put the final address in base_url",
         )
-    if 300 <= status < 400:
-        message = f"{says}, a redirect, which is not followed; put the final address in base_url"
     else:
-        message = f"{says}; {_NEXT_STEPS[status]}" if status in _NEXT_STEPS else says
-    passes = status in {408, 409} or status >= 500
-    return ProviderFault(Reason.PROVIDER_ERROR, message, retryable=passes, status=status)
+        meaning = f"; {_NEXT_STEPS[status]}" if status in _NEXT_STEPS else ""
+        found = fault(Reason.PROVIDER_ERROR, meaning, retryable=passes)
+    if passes:
+        found.retry_after_s = _delay_s(tables)
+    return found
+
+
+def _delay_s(tables: list[dict[str, Any]]) -> float | None:
+    """Return the seconds of a RetryInfo, "34.5s" say, which Gemini has for a Retry-After."""
+    for each in tables:
+        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", str(each.get("retryDelay")))
+        if found:
+            return float(found[1])
+    return None

@@ -25,7 +25,7 @@ from random import Random
 from typing import NamedTuple
 
 from judged_server.llm.chat import ChatReply, ProviderFault, Reason, Receipt
-from judged_server.llm.config.configured import ProviderConfiguration
+from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
 from judged_server.llm.transport.limits import Breaker, Permit, Rate, Window, retry_after_s

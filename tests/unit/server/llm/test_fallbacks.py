@@ -19,8 +19,7 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import chain_of
-from judged_server.llm.config.configured import ModelConfiguration
+from judged_server.llm.config.configuration import ModelConfiguration, chain_of
 from judged_server.llm.models import FallbackModel, with_chain
 
 from tests.fakes.still_clock import StillClock

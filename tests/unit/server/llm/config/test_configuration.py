@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.config.configuration import parse_configuration, read_configuration
-from judged_server.llm.providers import CAPABILITIES
+from judged_server.llm.config.configuration import (
+    CAPABILITIES,
+    parse_configuration,
+    read_configuration,
+)
 from judged_server.settings import SettingsError
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from judged_server.llm.chat import Prices
-from judged_server.llm.config.configuration import parse_configuration, read_configuration
-from judged_server.llm.config.configured import (
+from judged_server.llm.config.configuration import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
+    parse_configuration,
+    read_configuration,
 )
 from judged_server.settings import SettingsError
 

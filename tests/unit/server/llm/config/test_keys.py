@@ -3,8 +3,7 @@ from __future__ import annotations
 import traceback
 
 import pytest
-from judged_server.llm.config.configuration import KeyMissing, key_of
-from judged_server.llm.config.configured import ProviderConfiguration
+from judged_server.llm.config.configuration import KeyMissing, ProviderConfiguration, key_of
 
 CANARY = "sk-canary-77"
 BY_VARIABLE = ProviderConfiguration("p", key_env="K")

@@ -11,7 +11,7 @@ from anthropic.types.shared import ErrorResponse
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.providers import DIALECTS
+from judged_server.llm.providers.dialects import DIALECTS
 
 FIELDS = {
     "openai": (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.config.configured import ProviderConfiguration
-from judged_server.llm.providers.openai import read_reply
+from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.transport.endpoint import (
     LONGEST_BACKOFF_S,
     MAX_TRIES_BEFORE_FALLBACK,
@@ -22,7 +22,7 @@ from judged_server.llm.transport.http import HttpReply, HttpTransport
 from tests.fakes.providers.faulty_http import completion
 from tests.fakes.still_clock import StillClock
 
-CALL = Call("/x", {}, b"{}", read_reply, 100)
+CALL = Call("/x", {}, b"{}", DIALECTS["openai"].read_reply, 100)
 GOOD = HttpReply(200, completion(), None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aiohttp
-from judged_server.llm.config.configured import ProviderConfiguration
+from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.http import HttpTransport
 
 from tests.fakes.providers.faulty_http import always, faulty_http, reply

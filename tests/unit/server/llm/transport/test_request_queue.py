@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.config.configured import ProviderConfiguration
+from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.endpoint import (
     REQUEST_TOKENS,
     TURN_TOKENS,
