@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ class RawProvider:
     url: str = ""
     status: int = 200
     body: bytes = b""
-    content_type: str = "application/json"
     asked: list[Any] = field(default_factory=list)
 
     def says(self, body: object, status: int = 200) -> None:
@@ -53,20 +53,20 @@ def _model(name: str, provider: str, lines: str) -> str:
 
 
 @contextmanager
-def raw_provider() -> Iterator[RawProvider]:
-    """Yield the provider on a port of its own, for as long as the block runs."""
-    running = RawProvider()
+def json_server(answer: Callable[[str, Message, Any], tuple[int, bytes]]) -> Iterator[str]:
+    """Yield the address of a server that answers a path, headers and JSON from a function."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            running.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(running.status)
-            self.send_header("Content-Type", running.content_type)
-            self.send_header("Content-Length", str(len(running.body)))
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, body = answer(self.path, self.headers, asked)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(running.body)
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -75,13 +75,25 @@ def raw_provider() -> Iterator[RawProvider]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    running.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        yield running
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def raw_provider() -> Iterator[RawProvider]:
+    """Yield the provider on a port of its own, for as long as the block runs."""
+    running = RawProvider()
+
+    def answer(_: str, __: Message, asked: Any) -> tuple[int, bytes]:
+        running.asked.append(asked)
+        return running.status, running.body
+
+    with json_server(answer) as running.url:
+        yield running
 
 
 def openai(content: object = "YES", finish: object = "stop", **more: Any) -> dict[str, Any]:

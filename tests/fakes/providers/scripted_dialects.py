@@ -8,16 +8,15 @@ of the tool that was asked for. The script sees the same `Heard`, whatever the d
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from judged_server.llm.config.configuration import Structured
 
+from tests.fakes.providers.raw_provider import json_server
 from tests.fakes.providers.scripted_provider import Answer, Asked, completion
 from tests.fakes.providers.scripted_provider import _problem as openai_problem
 
@@ -210,15 +209,16 @@ class DialectServer:
     def base_url(self, dialect: str) -> str:
         return self.url + SHAPES[dialect].path
 
-    def answer(self, path: str, headers: Message, raw: bytes) -> tuple[int, Json]:
+    def answer(self, path: str, headers: Message, asked: Json) -> tuple[int, bytes]:
         try:
             shape = shape_at(path, headers)
-            heard = shape.hear(path, json.loads(raw))
+            heard = shape.hear(path, asked)
         except Refused as refusal:
             self.refused.append(str(refusal))
-            return refusal.status, {"error": {"message": str(refusal), "type": "invalid"}}
+            said = {"error": {"message": str(refusal), "type": "invalid"}}
+            return refusal.status, json.dumps(said).encode()
         self.heard.append(heard)
-        return 200, shape.say(heard, self.script(heard))
+        return 200, json.dumps(shape.say(heard, self.script(heard))).encode()
 
 
 def shape_at(path: str, headers: Message) -> Shape:
@@ -238,31 +238,5 @@ def shape_at(path: str, headers: Message) -> Shape:
 def dialect_server(script: Callable[[Heard], str]) -> Iterator[DialectServer]:
     """Yield the provider on a port of its own, for as long as the block runs."""
     running = DialectServer(script)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers["Content-Length"]))
-            status, reply = running.answer(self.path, self.headers, raw)
-            body = json.dumps(reply).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    running.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with json_server(running.answer) as running.url:
         yield running
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

