@@ -184,7 +184,7 @@ class App:
             "tls": self._certificates is not None,
             "tenants": None if self._directory is None else len(self._directory.tenants.by_name),
             "embedding_model": embedding,
-            "language_models": [each.card.name for each in chat if not each.problem],
+            "language_models": [each.card.name for each in chat if not each.unavailable],
             "changed_settings": self._settings.changed(),
         }
 

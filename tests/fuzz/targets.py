@@ -38,7 +38,7 @@ from judged_server.llm.question import write
 from judged_server.llm.reply_cache import from_payload, to_payload
 from judged_server.llm.rubrics.loading import load_builtin, parse
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.llm.transport.limits import retry_after_s
+from judged_server.llm.transport.endpoint import retry_after_s
 from judged_server.settings import SettingsError
 
 from tests.fakes.limits import limits

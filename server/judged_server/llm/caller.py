@@ -7,7 +7,7 @@ The way of a question goes down this file, and on from there:
     _ask_and_keep        what comes is kept
     _ask_model           asks, within the budgets (`budget.budgets`), until a reply is in form
     models               writes the request and reads the reply in the provider's dialect
-    transport.endpoint   waits for a turn (`limits`), sends it (`http`), tries again
+    transport.endpoint   waits for a turn, sends it (`http`), tries again
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from judged_server.llm.chat import (
     Prices,
     ProviderFault,
     Reason,
+    abstained,
+    failed,
     missing_key_fault,
 )
 from judged_server.llm.parsing.reply import read, weighed
@@ -256,10 +258,9 @@ class ModelCaller:
             except ModelFault as fault:
                 _trace(card, question, request, now() - began, fault)
                 if reply is None:  # else what is wrong with the reply says more
-                    parsed = ParsedReply(
-                        Status.ERROR,
-                        reason=fault.reason,
-                        message=fault.message,
+                    parsed = failed(
+                        fault.reason,
+                        fault.message,
                         retryable=fault.retryable,
                     )
                 usage += _without_reply(fault, card.prices, now() - began)
@@ -335,35 +336,30 @@ def nothing(prices: Prices | None) -> Usage:
     return _NOTHING_UNPRICED if prices is None else _NOTHING
 
 
-_NOT_CACHED = ParsedReply(
-    Status.ERROR,
-    reason=Reason.NOT_CACHED,
-    message="the verdict cache has no reply to this, and the request lets no model be asked; "
+_NOT_CACHED = failed(
+    Reason.NOT_CACHED,
+    "the verdict cache has no reply to this, and the request lets no model be asked; "
     f"ask once with {full_name(CacheMode.USE)} to fill it",
 )
-_NOT_KEPT = ParsedReply(
-    Status.ERROR,
-    reason=Reason.NOT_CACHED,
-    message="this server keeps no replies, and the request lets no model be asked; "
+_NOT_KEPT = failed(
+    Reason.NOT_CACHED,
+    "this server keeps no replies, and the request lets no model be asked; "
     f"start it with --llm-cache disk or memory, or ask with {full_name(CacheMode.USE)}",
 )
-_MARKER_REPEATED = ParsedReply(
-    Status.ABSTAINED,
-    reason=Reason.MARKER_REPEATED,
-    message="the model's reply repeats the secret marker of its prompt: it copied the prompt, or "
+_MARKER_REPEATED = abstained(
+    Reason.MARKER_REPEATED,
+    "the model's reply repeats the secret marker of its prompt: it copied the prompt, or "
     "one of the texts made it do so",
 )
-_UNWRITTEN = ParsedReply(
-    Status.ERROR,
-    reason=Reason.BUDGET,
-    message="the model has answered, but what that cost could not be written down in the call's "
+_UNWRITTEN = failed(
+    Reason.BUDGET,
+    "the model has answered, but what that cost could not be written down in the call's "
     "time; send it again, and it costs nothing more; the operator finds the cause in the log",
     retryable=True,
 )
-_NO_TIME = ParsedReply(
-    Status.ERROR,
-    reason=Reason.TIMEOUT,
-    message="the call's time was used up before the model could be asked; allow more, or send less",
+_NO_TIME = failed(
+    Reason.TIMEOUT,
+    "the call's time was used up before the model could be asked; allow more, or send less",
     retryable=True,
 )
 
@@ -371,7 +367,7 @@ _NO_TIME = ParsedReply(
 def _parsed_reply(reply: ChatReply, question: Question, card: ChatModelCard) -> ParsedReply:
     """Return what a reply says, whether it came just now or was kept."""
     if reply.unreadable:
-        return ParsedReply(Status.ERROR, reason=Reason.PROVIDER_ERROR, message=reply.unreadable)
+        return failed(Reason.PROVIDER_ERROR, reply.unreadable)
     parsed = read(reply, question.rubric, structured=card.structured)
     return weighed(parsed, reply) if question.logprobs else parsed
 

@@ -222,9 +222,17 @@ class ParsedReply(NamedTuple):
     content: Dimensions | Claims | ClaimCheck | None = None
 
 
-REFUSED = ParsedReply(
-    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
-)
+def abstained(reason: Reason, message: str) -> ParsedReply:
+    """Return a reply that is no verdict."""
+    return ParsedReply(Status.ABSTAINED, reason=reason, message=message)
+
+
+def failed(reason: Reason, message: str, *, retryable: bool = False) -> ParsedReply:
+    """Return a reply in a form that does not count, or none at all."""
+    return ParsedReply(Status.ERROR, reason=reason, message=message, retryable=retryable)
+
+
+REFUSED = abstained(Reason.REFUSED, "the model refused to answer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from pydantic import SecretStr
 
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import (
-    ChatModel,
     ChatModelCard,
     ChatRequest,
     Completed,
@@ -71,10 +70,9 @@ _log = logger("llm")
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """A model of the configuration; implements chat.ChatModel.
+    """A model of the configuration, alone.
 
-    One whose key is missing has a `problem`, and stands for its kept replies. One that does not
-    wait while its provider is unhealthy has another one behind it.
+    One whose key is missing has a `problem`, and stands for its kept replies.
     """
 
     card: ChatModelCard
@@ -84,17 +82,14 @@ class ConfiguredModel:
     endpoint: Endpoint
     clock: Clock
     problem: str = ""
-    waits: bool = True
 
-    @property
-    def cards(self) -> tuple[ChatModelCard, ...]:
-        """Its own card."""
-        return (self.card,)
-
-    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+    async def complete(
+        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
+    ) -> Completed:
         """Return the reply within `timeout_s` seconds, retries included.
 
-        Raises ProviderFault, and ModelNotConfigured where the key is missing.
+        Raises ProviderFault, and ModelNotConfigured where the key is missing. Where another model
+        stands behind it, it does not wait (`waits` is false) while its provider is unhealthy.
         """
         if self.problem:
             raise ModelNotConfigured(self.card.name, self.problem)
@@ -108,7 +103,7 @@ class ConfiguredModel:
             len(body) // BYTES_A_TOKEN + request.max_tokens,
             request.receipt,
         )
-        reply, attempts = await self.endpoint.ask(call, timeout_s, waits=self.waits)
+        reply, attempts = await self.endpoint.ask(call, timeout_s, waits=waits)
         usage = reply.usage
         most_output = request.max_tokens * MOST_OUTPUT_SHARE + MOST_HIDDEN_TOKENS
         if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:
@@ -120,16 +115,25 @@ class ConfiguredModel:
         return Completed(reply, attempts, self.clock.now() - began)
 
 
-class FallbackModel:
-    """A model with others behind it, in order; implements chat.ChatModel."""
+class ModelChain:
+    """A model and those behind it, in order; implements chat.ChatModel."""
 
-    def __init__(self, card: ChatModelCard, models: Sequence[ChatModel], clock: Clock) -> None:
+    def __init__(
+        self, card: ChatModelCard, models: Sequence[ConfiguredModel | FakeModel], clock: Clock
+    ) -> None:
         """Ask the first of `models` first; `card` is its card, with the chain in its conditions."""
         self.card = card
         self.cards = tuple(model.card for model in models)
-        self.problem = ""
+        self.problem = models[0].problem
         self._models = models
         self._clock = clock
+
+    @property
+    def unavailable(self) -> str:
+        """What to do before it can be asked now; "" when it can, or others may answer."""
+        first, *others = self._models
+        refused = first.endpoint.problem if isinstance(first, ConfiguredModel) else ""
+        return self.problem or ("" if others else refused)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the first reply within `timeout_s` seconds, of which each model leaves a share.
@@ -142,7 +146,7 @@ class FallbackModel:
         fault: ProviderFault | None = None
         first, *others = self._models
         chain = [first, *(m for m in others if m.card.logprobs or not request.logprobs)]
-        for place, model in enumerate(chain):
+        for model in chain:
             left_s = timeout_s - (self._clock.now() - began)
             if fault is not None:
                 if left_s <= 0:
@@ -153,21 +157,21 @@ class FallbackModel:
                     fallback=model.card.name,
                     reason=str(fault.reason),
                 )
-            if place < len(chain) - 1:
-                left_s *= OWN_SHARE
+            last = model is chain[-1]
             try:
-                done = await model.complete(request, left_s)
+                done = await model.complete(
+                    request, left_s if last else left_s * OWN_SHARE, waits=last
+                )
             except ProviderFault as failed:
                 attempts += failed.attempts
                 fault = fault or failed
                 if not passes_on(failed):
                     break
                 continue
-            return Completed(
-                done.reply,
-                attempts + done.attempts,
-                self._clock.now() - began,
-                None if fault is None else model.card,
+            return done._replace(
+                attempts=attempts + done.attempts,
+                latency_s=self._clock.now() - began,
+                answered_by=None if fault is None else model.card,
             )
         if fault is None:
             raise RuntimeError("a chain holds one model at least")
@@ -192,14 +196,6 @@ def with_chain(card: ChatModelCard, chain: Sequence[ChatModelCard]) -> ChatModel
         for other in chain
     ]
     return replace(card, conditions=orjson.dumps([card.conditions, behind]).decode())
-
-
-@dataclass(frozen=True, slots=True)
-class ListedModel:
-    """A model as the server lists it: `problem` is "" when it can be asked, else what to do."""
-
-    card: ChatModelCard
-    problem: str
 
 
 class ChatModels:
@@ -244,43 +240,28 @@ class ChatModels:
             alone[model.name] = ConfiguredModel(
                 card, model, dialect, headers, endpoint, clock, problem
             )
-        self._models: dict[str, ChatModel] = {}
+        self._models: dict[str, ModelChain] = {}
         for name, own in alone.items():
             chain = [alone[other] for other in chain_of(name, named)]
-            card = with_chain(own.card, [other.card for other in chain])
             # Those behind it whose key is missing are left out; that was logged.
-            able = [own, *(other for other in chain if not other.problem)]
-            if isinstance(own, ConfiguredModel) and (own.problem or not chain):
-                self._models[name] = replace(own, card=card)
-            elif not chain:
-                self._models[name] = own
-            else:
-                hasty = [
-                    replace(each, waits=False) if isinstance(each, ConfiguredModel) else each
-                    for each in able[:-1]
-                ]
-                self._models[name] = FallbackModel(card, [*hasty, able[-1]], clock)
+            able = [] if own.problem else [other for other in chain if not other.problem]
+            card = with_chain(own.card, [other.card for other in chain])
+            self._models[name] = ModelChain(card, [own, *able], clock)
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
         """Return the models of a file. Raises SettingsError, which names the file and the place."""
         return cls(read_configuration(path), environ)
 
-    def listed(self) -> tuple[ListedModel, ...]:
-        """Return the models as they are now, the default first, those that can't be asked too."""
-        listed = []
-        for model in self._models.values():
-            problem = model.problem
-            if isinstance(model, ConfiguredModel):  # of another one a fallback may answer
-                problem = problem or model.endpoint.problem
-            listed.append(ListedModel(model.card, problem))
-        return tuple(listed)
+    def listed(self) -> tuple[ModelChain, ...]:
+        """Return the models, the default first, those that can't be asked too."""
+        return tuple(self._models.values())
 
     def open_breakers(self) -> dict[str, float]:
         """Return 1 for each provider that is not asked until it answers again, 0 for the others."""
         return {name: float(each.is_unhealthy) for name, each in self._endpoints.items()}
 
-    def get(self, name: str) -> ChatModel:
+    def get(self, name: str) -> ModelChain:
         """Return a model by name, "" for the default; one without its key has a `problem`.
 
         Raises ModelNotConfigured with the next step when there is none.

@@ -30,7 +30,7 @@ from judged_server.tenant import EVERYTHING, Allowed, Tenant
 from judged_server.usecases.score_answers import Scoring
 
 if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
-    from judged_server.llm.models import ChatModels, ListedModel
+    from judged_server.llm.models import ChatModels, ModelChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Offering:
     catalog: JudgeCatalog
     scoring: Scoring
     rubrics: Sequence[Rubric]
-    chat_models: Callable[[], Sequence[ListedModel]]
+    chat_models: Callable[[], Sequence[ModelChain]]
     embedders: Embedders
 
     def offers(self) -> list[Offer]:
@@ -110,7 +110,7 @@ class Offerings(dict[Allowed, Offering]):
         embedders: Embedders = self._embedders
         chat_models = self._chat_models
         asked: _AllowedChatModels | ChatModels | None = chat_models
-        listed: Callable[[], Sequence[ListedModel]] = tuple
+        listed: Callable[[], Sequence[ModelChain]] = tuple
         if chat_models is not None:
             listed = chat_models.listed
             if allowed.models is not None:
@@ -157,7 +157,7 @@ class _AllowedChatModels:
         self._models = models
         self._names = names
 
-    def listed(self) -> tuple[ListedModel, ...]:
+    def listed(self) -> tuple[ModelChain, ...]:
         """Return them as they are now, the default first."""
         return tuple(each for each in self._models.listed() if each.card.name in self._names)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from judged.values.server_info import BudgetLeft, TenantUsage, UsageRow
+from judged.values.server_info import TenantUsage, UsageRow
 
 from judged_server.domain.usage import to_amount
 from judged_server.errors import Overloaded
@@ -49,21 +49,5 @@ async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) 
             )
             for row in used or ()
         ],
-        [
-            BudgetLeft(
-                each.name,
-                to_amount(each.limit),
-                to_amount(each.left),
-                budgets.currency,
-                _renewed(each.period, today.year, today.month, today.day),
-            )
-            for each in left
-        ],
+        left,
     )
-
-
-def _renewed(period: Period, year: int, month: int, day: int) -> datetime:
-    """Return when the day or the month after this one begins."""
-    if period is Period.DAY:
-        return datetime(year, month, day, tzinfo=UTC) + timedelta(days=1)
-    return datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)

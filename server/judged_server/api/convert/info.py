@@ -54,7 +54,7 @@ def write_info(
                 judge_service_pb2.ChatModelInfo,
                 model.card,
                 is_default=index == 0,
-                unavailable=model.problem,
+                unavailable=model.unavailable,
             )
             for index, model in enumerate(offering.chat_models())
         ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -75,6 +75,19 @@ class BudgetAccount:
         self._day = clock.date().toordinal()
         self._now = self._account()
         self._drawing = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """What the budget is called in errors."""
+        name = "per_month" if self.period is Period.MONTH else "per_day"
+        return f"tenant_{name}" if self.owner else name
+
+    def renewed_at(self) -> datetime:
+        """Return when the next day or month begins, in UTC."""
+        now = self._clock.date()
+        if self.period is Period.DAY:
+            return datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
+        return datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
 
     @property
     def held(self) -> int:

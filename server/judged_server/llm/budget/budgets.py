@@ -13,8 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 import orjson
+from judged.values.server_info import BudgetLeft
 
 from judged_server.domain.usage import CostTracker, nano_covering, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
@@ -29,7 +31,7 @@ from judged_server.llm.chat import (
     TokenUsage,
     prices_of,
 )
-from judged_server.llm.question import PlannedCall, Question, new_nonce, request_for
+from judged_server.llm.question import PlannedCall, new_nonce, request_for
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import AGAIN_S, Account, Ledger, LedgerFault, Used
 from judged_server.tenant import TENANT
@@ -44,16 +46,6 @@ class Reservation:
 
     amount: int
     taken: tuple[tuple[BudgetAccount, Account], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetLeft:
-    """A budget by its name in errors, for how long it is; limit and what is left in nano-units."""
-
-    name: str
-    period: Period
-    limit: int
-    left: int
 
 
 Accounts = Sequence[BudgetAccount]
@@ -212,11 +204,16 @@ class Budgets:
 
         Raises LedgerFault.
         """
-        found = [
-            BudgetLeft(_name(account), account.period, account.limit, await account.look())
-            for account in self._own()
+        return [
+            BudgetLeft(
+                each.name,
+                to_amount(each.limit),
+                to_amount(await each.look()),
+                self.currency,
+                each.renewed_at(),
+            )
+            for each in reversed(self._own())
         ]
-        return sorted(found, key=lambda each: each.period is not Period.DAY)
 
     async def used_by_tenant(self, since: str) -> list[Used] | None:
         """Return what the tenant of the call in work used from a day on; None: nobody knows.
@@ -255,10 +252,9 @@ class Budgets:
                 return None
             if account.ended != ended:
                 continue  # what they left was not in the file yet
-            name = _name(account)
             cost_tracker.refused_by_day += 1
-            cost_tracker.refusing_budget = name
-            raise self._refusal(name, amount, account.limit, account.left())
+            cost_tracker.refusing_budget = account.name
+            raise self._refusal(account.name, amount, account.limit, account.left())
         return None
 
     def _fits(self, cost_tracker: CostTracker, amount: int) -> bool:
@@ -366,12 +362,6 @@ _NEXT = {
 }
 
 
-def _name(account: BudgetAccount) -> str:
-    """Return what a budget is called in errors."""
-    name = "per_month" if account.period is Period.MONTH else "per_day"
-    return f"tenant_{name}" if account.owner else name
-
-
 def _unpriced_fault(model: ChatModel) -> ModelFault:
     return ModelFault(
         Reason.BUDGET,
@@ -470,8 +460,7 @@ def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:
     return max(cost_of(each, tokens, request.max_tokens) for each in prices)
 
 
-@dataclass(frozen=True, slots=True)
-class CallEstimate:
+class CallEstimate(NamedTuple):
     """What one call takes at most: tokens, and nano-units of money; None without a price."""
 
     input_tokens: int
@@ -479,24 +468,18 @@ class CallEstimate:
     cost: int | None
 
 
-def estimate_call(model: ChatModel, question: Question) -> CallEstimate:
-    """Return what it takes at most to put a question once."""
-    request = request_for(model.card, question, new_nonce())
-    prices = prices_of(model)
-    cost = most_of(prices, request) if prices else None
-    return CallEstimate(request_tokens(request), request.max_tokens, cost)
-
-
 def estimate_calls(
     planned_calls: Iterable[PlannedCall],
 ) -> Iterator[tuple[PlannedCall, CallEstimate]]:
     """Yield each planned call with what it takes at most to put its question once."""
-    last: tuple[object, object] | None = None
+    last: tuple[object, object] = (None, None)
     weight = CallEstimate(0, 0, 0)
     for planned in planned_calls:
-        question = planned.question
+        model, question = planned.model, planned.question
         # The samples of one matter follow each other, and weigh the same.
-        if last is None or last[0] is not question.fields or last[1] is not question.rubric:
-            weight = estimate_call(planned.model, question)
-            last = (question.fields, question.rubric)
+        if last[0] is not question.fields or last[1] is not question.rubric:
+            request, prices = request_for(model.card, question, new_nonce()), prices_of(model)
+            cost = most_of(prices, request) if prices else None
+            weight = CallEstimate(request_tokens(request), request.max_tokens, cost)
+            last = question.fields, question.rubric
         yield planned, weight

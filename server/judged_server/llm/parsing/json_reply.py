@@ -10,20 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from judged.values.choices import ClaimVerdict, Status
 
-from judged_server.llm.chat import (
-    ClaimCheck,
-    Claims,
-    Dimensions,
-    ParsedReply,
-    Reason,
-)
-from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
+from judged_server.llm.chat import ClaimCheck, Claims, Dimensions, ParsedReply, Reason, failed
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
 
 MAX_CLAIM_CHARACTERS = 2000
 """A longer claim is no single statement."""
@@ -47,70 +41,83 @@ def read(text: str, rubric: Rubric) -> ParsedReply:
         reply = _DECODER.decode(text)
         if isinstance(reply, dict) and reply.keys() == {rubric.id} - rubric.properties.keys():
             reply = reply[rubric.id]
-        return _READERS[rubric.form](_object_with(rubric.properties, reply), rubric)
+        return _parsed(_values(reply, rubric), rubric)
     except _BreaksRule as broken:
         problem = str(broken)
     except RecursionError:
         problem = "it is nested too deeply"
     except ValueError:  # not JSON, or an integer of thousands of digits
         problem = "it is not one JSON object"
-    return ParsedReply(
-        Status.ERROR,
-        reason=Reason.SCHEMA,
-        message=f"the model's reply breaks its schema: {problem}",
-    )
+    return failed(Reason.SCHEMA, f"the model's reply breaks its schema: {problem}")
 
 
-def _object_with(keys: Mapping[str, object], reply: object) -> dict[str, Any]:
-    """Return a reply that is an object with these keys and no others."""
+def _parsed(said: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
+    """Return what the values of a reply come to, by the rubric's form."""
+    reasoning = said.get("reasoning", "")
+    content: Dimensions | Claims | ClaimCheck | None = None
+    yes, score = False, said.get("score", 0.0)
+    if rubric.form == "verdict":
+        yes = said["verdict"] == "yes"
+        score = score if rubric.scored else float(yes)
+    elif rubric.form == "dimensions":
+        scores = tuple((name, said[name]) for name, _ in rubric.dimensions)
+        content = Dimensions(scores, said["overall"])
+    elif rubric.form == "extraction":
+        content = Claims(said["claims"])
+    elif rubric.form == "verification":
+        content = ClaimCheck(ClaimVerdict[said["verdict"]], said["evidence"])
+    else:
+        if rubric.form == "grade":
+            score = rubric.grades.index(said["grade"]) / rubric.max_grade
+        yes = rubric.passes(score)
+    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=reasoning, content=content)
+
+
+def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
+    """Return what a reply holds under each key of the rubric's schema, and no others."""
+    rules = rubric.properties
     if not isinstance(reply, dict):
         raise _BreaksRule("it is not an object")
-    if reply.keys() == keys.keys():
-        return reply
-    for key in sorted(keys):
+    for key in sorted(rules):
         if key not in reply:
             raise _BreaksRule(f"{key} is missing")
-    raise _BreaksRule("it has more keys than " + ", ".join(sorted(keys)))
+    if len(reply) > len(rules):
+        raise _BreaksRule("it has more keys than " + ", ".join(sorted(rules)))
+    return {key: _value(key, reply[key], rule, rubric) for key, rule in rules.items()}
 
 
-def _scored(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
-    """Read a verdict, a score or a grade."""
-    if rubric.form == "verdict":
-        yes = _word(reply["verdict"], ("no", "yes"), 'verdict is not "yes" or "no"') == 1
-        reasoning = _text(reply, "reasoning")
-        score = _share(reply, "score") if rubric.scored else float(yes)
-        return ParsedReply(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
-    reasoning = _text(reply, "reasoning")
-    if rubric.form == "score":
-        score = _share(reply, "score")
-    else:
-        grade = reply["grade"]
-        if isinstance(grade, int) and not isinstance(grade, bool):  # without a schema: 2, not "2"
-            grade = str(grade) if abs(grade) <= MAX_WHOLE_GRADE else ""
-        rule = "grade is none of " + ", ".join(rubric.grades)
-        score = _word(grade, rubric.grades, rule) / rubric.max_grade
-    yes = rubric.passes(score)
-    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
+def _value(key: str, value: object, rule: Mapping[str, Any], rubric: Rubric) -> object:
+    """Return what stands under a key as its rule has it."""
+    if rule["type"] == "array":
+        return _claims(value)
+    if rule["type"] == "number":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _BreaksRule(f"{key} is not a number")
+        if not 0 <= value <= 1:  # NaN fails too
+            raise _BreaksRule(f"{key} is outside of 0 to 1")
+        return abs(float(value))  # no -0.0
+    if "enum" in rule:
+        return _word(key, value, rule["enum"], exact=rubric.form == "verification")
+    if not isinstance(value, str):
+        raise _BreaksRule(f"{key} is not a string")
+    if not _is_unicode(value):
+        raise _BreaksRule(f"{key} holds a lone surrogate")
+    return shortened(value)
 
 
-def _word(said: object, words: Sequence[str], rule: str) -> int:
-    """Return the place of what is said among some words."""
-    word = _TRIMMED.sub("", said).lower() if isinstance(said, str) else ""
-    known = [word.lower() for word in words]
-    if word not in known:
-        raise _BreaksRule(rule)
-    return known.index(word)
+def _word(key: str, said: object, words: Sequence[str], *, exact: bool) -> str:
+    """Return the one that is said of some words."""
+    if isinstance(said, int) and not isinstance(said, bool) and abs(said) <= MAX_WHOLE_GRADE:
+        said = str(said)  # without a schema: 2, not "2"
+    if isinstance(said, str) and not exact:
+        word = _TRIMMED.sub("", said).lower()
+        said = next((each for each in words if each.lower() == word), "")
+    if said not in words:
+        raise _BreaksRule(f"{key} is none of " + ", ".join(words))
+    return str(said)
 
 
-def _dimensions(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
-    reasoning = _text(reply, "reasoning")
-    scores = tuple((name, _share(reply, name)) for name, _ in rubric.dimensions)
-    content = Dimensions(scores, _share(reply, "overall"))
-    return ParsedReply(Status.OK, reasoning=shortened(reasoning), content=content)
-
-
-def _claims(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
-    claims = reply["claims"]
+def _claims(claims: object) -> tuple[str, ...]:
     if not isinstance(claims, list):
         raise _BreaksRule("claims is not a list")
     if len(claims) > MAX_CLAIMS:
@@ -124,43 +131,7 @@ def _claims(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
             raise _BreaksRule(f"a claim has more than {MAX_CLAIM_CHARACTERS} characters")
         if not _is_unicode(claim):
             raise _BreaksRule("a claim holds a lone surrogate")
-    return ParsedReply(Status.OK, content=Claims(tuple(claims)))
-
-
-def _check(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
-    verdict, evidence = reply["verdict"], _text(reply, "evidence")
-    if not isinstance(verdict, str) or verdict not in ClaimVerdict.__members__:
-        raise _BreaksRule("verdict is none of " + ", ".join(ClaimVerdict.__members__))
-    check = ClaimCheck(ClaimVerdict[verdict], shortened(evidence))
-    return ParsedReply(Status.OK, content=check)
-
-
-_READERS: dict[Form, Callable[[dict[str, Any], Rubric], ParsedReply]] = {
-    "verdict": _scored,
-    "score": _scored,
-    "grade": _scored,
-    "dimensions": _dimensions,
-    "extraction": _claims,
-    "verification": _check,
-}
-
-
-def _text(reply: Mapping[str, Any], key: str) -> str:
-    value = reply[key]
-    if not isinstance(value, str):
-        raise _BreaksRule(f"{key} is not a string")
-    if not _is_unicode(value):
-        raise _BreaksRule(f"{key} holds a lone surrogate")
-    return value
-
-
-def _share(reply: Mapping[str, Any], key: str) -> float:
-    value = reply[key]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _BreaksRule(f"{key} is not a number")
-    if not 0 <= value <= 1:  # NaN fails too
-        raise _BreaksRule(f"{key} is outside of 0 to 1")
-    return abs(float(value))  # no -0.0
+    return tuple(claims)
 
 
 def _is_unicode(text: str) -> bool:

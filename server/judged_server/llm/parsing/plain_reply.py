@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from judged.values.choices import Status
 
-from judged_server.llm.chat import REFUSED, ParsedReply, Reason
+from judged_server.llm.chat import REFUSED, ParsedReply, Reason, abstained, failed
 from judged_server.llm.parsing.json_reply import has_tags, shortened
 from judged_server.llm.rubrics.rubric import Rubric
 
@@ -135,10 +135,9 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
     if refuses(text):
         return REFUSED
     if cut:
-        return ParsedReply(
-            Status.ERROR,
-            reason=Reason.REPLY_TRUNCATED,
-            message=f"the model's reply was cut off before its {rubric.form}; raise max_tokens",
+        return failed(
+            Reason.REPLY_TRUNCATED,
+            f"the model's reply was cut off before its {rubric.form}; raise max_tokens",
         )
     score = None
     lines = _lines(text) if len(text) <= MAX_CHARACTERS and not has_tags(text) else []
@@ -149,10 +148,9 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
         line, lower = _own_last(lines, text).lower(), text.lower()
         score = _score(line, lower) if rubric.form == "score" else _grade(line, lower, rubric)
     if score is None:
-        return ParsedReply(
-            Status.ABSTAINED,
-            reason=Reason.UNPARSABLE,
-            message=f"the model's reply is not {_WANTED[rubric.form]}",
+        return abstained(
+            Reason.UNPARSABLE,
+            f"the model's reply is not {_WANTED[rubric.form]}",
         )
     yes = rubric.passes(score) if rubric.form != "verdict" else score == 1
     reasoning = shortened(text) if len(lines) > 1 else ""

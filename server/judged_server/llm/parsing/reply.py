@@ -24,6 +24,8 @@ from judged_server.llm.chat import (
     ParsedReply,
     Reason,
     TokenLogprob,
+    abstained,
+    failed,
 )
 from judged_server.llm.parsing import json_reply, plain_reply
 from judged_server.llm.parsing.json_reply import only_object, unwrapped
@@ -36,38 +38,29 @@ PARSER_VERSION = 6
 # A word in brackets is decoration: [YES].
 _JSON = re.compile(r"\{|\[(?!\s*\w)")
 
-_STOPPED = ParsedReply(
-    Status.ABSTAINED,
-    reason=Reason.REFUSED,
-    message="the provider's safety filter stopped the answer",
+_STOPPED = abstained(
+    Reason.REFUSED,
+    "the provider's safety filter stopped the answer",
 )
-_EMPTY = ParsedReply(
-    Status.ABSTAINED, reason=Reason.UNPARSABLE, message="the model's reply holds no answer"
-)
-_NO_JSON = ParsedReply(
-    Status.ERROR, reason=Reason.SCHEMA, message="the model's reply holds no JSON object"
-)
-_PROSE = ParsedReply(
-    Status.ABSTAINED,
-    reason=Reason.UNPARSABLE,
-    message="the model answered in prose where JSON was asked for; if it takes no schema, "
+_EMPTY = abstained(Reason.UNPARSABLE, "the model's reply holds no answer")
+_NO_JSON = failed(Reason.SCHEMA, "the model's reply holds no JSON object")
+_PROSE = abstained(
+    Reason.UNPARSABLE,
+    "the model answered in prose where JSON was asked for; if it takes no schema, "
     'the server\'s operator should set structured = "none" for it',
 )
-_NO_OBJECT = ParsedReply(
-    Status.ABSTAINED,
-    reason=Reason.UNPARSABLE,
-    message="the model answered in prose where the rubric asks for JSON; choose another "
+_NO_OBJECT = abstained(
+    Reason.UNPARSABLE,
+    "the model answered in prose where the rubric asks for JSON; choose another "
     "model for this rubric",
 )
-_CUT = ParsedReply(
-    Status.ERROR,
-    reason=Reason.REPLY_TRUNCATED,
-    message="the model's reply was cut off; raise max_tokens",
+_CUT = failed(
+    Reason.REPLY_TRUNCATED,
+    "the model's reply was cut off; raise max_tokens",
 )
-_NO_END = ParsedReply(
-    Status.ERROR,
-    reason=Reason.REPLY_TRUNCATED,
-    message="the provider ended the model's reply with a word that says neither that it is whole "
+_NO_END = failed(
+    Reason.REPLY_TRUNCATED,
+    "the provider ended the model's reply with a word that says neither that it is whole "
     "nor that it was cut off, so it may have been; raise max_tokens",
 )
 
@@ -113,10 +106,9 @@ _IN_JSON = re.compile(r'(?<!\\)"verdict"\s*:\s*"(yes|no)"')
 _DECORATION = " \t\r\n*_`#>\"'“”„‘’([{"  # noqa: RUF001 - quotes are what it is about
 _ANSWERS = ("yes", "no")
 
-_MISSING = ParsedReply(
-    Status.ABSTAINED,
-    reason=Reason.UNPARSABLE,
-    message="the model's reply came without log-probabilities of its yes or no; "
+_MISSING = abstained(
+    Reason.UNPARSABLE,
+    "the model's reply came without log-probabilities of its yes or no; "
     'score by votes, or see "Scores by log-probabilities" in the documentation',
 )
 

@@ -104,17 +104,20 @@ class Script:
 
 
 class FakeModel:
-    """A model that answers from a script; implements chat.ChatModel."""
+    """A model that answers from a script."""
+
+    problem = ""
 
     def __init__(self, card: ChatModelCard, script: Script, clock: Clock) -> None:
         self.card = card
-        self.cards = (card,)
-        self.problem = ""
         self._script = script
         self._clock = clock
 
-    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+    async def complete(
+        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
+    ) -> Completed:
         """Return the reply of the first line that answers. Raises ProviderFault as it says."""
+        del waits
         began = self._clock.now()
         texts = texts_of(request.user)
         rubric = "" if request.schema is None else request.schema.name

@@ -12,7 +12,6 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -136,7 +135,7 @@ class HttpTransport:
                     raise
                 return HttpReply(
                     response.status,
-                    self._decoded(raw, response.headers.get("Content-Encoding", "")),
+                    raw,
                     response.headers.get("Retry-After"),
                 )
         except TimeoutError:
@@ -166,15 +165,13 @@ class HttpTransport:
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,
-                # Bodies are decoded here, up to a limit.
-                auto_decompress=False,
                 headers={"Accept-Encoding": "gzip", "User-Agent": "judged"},
                 trust_env=False,
             )
         return self._session
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return the body as it was sent, at most MAX_BODY_BYTES of it."""
+        """Return the body, decoded, at most MAX_BODY_BYTES of it."""
         fields = response.headers
         chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
         if response.status == 200 and not chunked and "Content-Length" not in fields:
@@ -187,29 +184,9 @@ class HttpTransport:
             parts.append(part)
             size += len(part)
             if size > MAX_BODY_BYTES:
-                raise self._too_large()
+                what = f"its reply is larger than {MAX_BODY_BYTES} bytes"
+                raise self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
         return b"".join(parts)
-
-    def _decoded(self, raw: bytes, encoding: str) -> bytes:
-        encoding = encoding.strip().lower()
-        if encoding in {"", "identity"}:
-            return raw
-        if encoding != "gzip":
-            raise self._fault(
-                "its reply has an encoding it wasn't asked for",
-                Reason.PROVIDER_ERROR,
-                retryable=False,
-            )
-        reader = zlib.decompressobj(wbits=31)
-        try:
-            body = reader.decompress(raw, MAX_BODY_BYTES + 1)
-        except zlib.error:
-            raise self._broken_gzip("broken") from None
-        if len(body) > MAX_BODY_BYTES:
-            raise self._too_large()
-        if not reader.eof:
-            raise self._broken_gzip("cut")
-        return body
 
     def _classify(self, error: Exception) -> ProviderFault:
         """Return the fault of what aiohttp raised, without its words, which may quote the peer."""
@@ -225,20 +202,12 @@ class HttpTransport:
             return self._fault("it answered with something that isn't HTTP", Reason.PROVIDER_ERROR)
         what = next(
             (words for kind, words in _UNREACHABLE.items() if isinstance(error, kind)),
-            "it closed the connection before its reply was complete",
+            "it closed the connection before its reply was complete, or sent what can't be decoded",
         )
         distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
         fault = self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
         fault.unsent = isinstance(error, tuple(_UNREACHABLE))
         return fault
-
-    def _broken_gzip(self, how: str) -> ProviderFault:
-        # It came whole, and so was paid for.
-        return self._fault(f"its reply is {how} gzip", Reason.PROVIDER_ERROR, retryable=False)
-
-    def _too_large(self) -> ProviderFault:
-        what = f"its reply is larger than {MAX_BODY_BYTES} bytes"
-        return self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
 
     def _fault(self, what: str, reason: Reason, *, retryable: bool = True) -> ProviderFault:
         return ProviderFault(reason, f"{self._says}: {what}", retryable=retryable)

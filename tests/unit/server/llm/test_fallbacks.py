@@ -20,7 +20,7 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.config.configuration import ModelConfiguration, chain_of
-from judged_server.llm.models import FallbackModel, with_chain
+from judged_server.llm.models import ModelChain, with_chain
 
 from tests.fakes.still_clock import StillClock
 
@@ -55,7 +55,9 @@ class Scripted:
         self._takes_s = takes_s
         self.left_s: list[float] = []
 
-    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+    async def complete(
+        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
+    ) -> Completed:
         self.left_s.append(timeout_s)
         await self._clock.sleep(self._takes_s)
         if isinstance(self._outcome, ProviderFault):
@@ -64,8 +66,8 @@ class Scripted:
         return Completed(reply, 2, self._takes_s)
 
 
-def chain(clock: StillClock, *models: Scripted) -> FallbackModel:
-    return FallbackModel(models[0].card, models, clock)
+def chain(clock: StillClock, *models: Scripted) -> ModelChain:
+    return ModelChain(models[0].card, models, clock)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,9 @@ async def test_the_next_answers_in_the_time_that_is_left(reason):
 class Hanging(Scripted):
     """A model that takes all the time it gets."""
 
-    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+    async def complete(
+        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
+    ) -> Completed:
         self._takes_s = timeout_s
         return await super().complete(request, timeout_s)
 
@@ -144,7 +148,7 @@ async def test_log_probabilities_come_only_from_models_that_have_them():
 async def test_a_cancel_is_not_passed_on():
     clock = StillClock()
     hangs = Scripted("a", clock, "yes")
-    hangs.complete = lambda *_: asyncio.sleep(60)
+    hangs.complete = lambda *_, **__: asyncio.sleep(60)
     second = Scripted("b", clock, "no")
     call = asyncio.create_task(chain(clock, hangs, second).complete(QUESTION, 10.0))
     await asyncio.sleep(0)

@@ -36,12 +36,12 @@ async def test_a_model_whose_key_is_refused_is_listed_as_such_unless_others_stan
         [own] = document["models"]
         document["models"].append({**own, "name": "covered", "fallback": [own["name"]]})
         models = ChatModels(parse_configuration(document, "f"), {})
-        assert [listed.problem for listed in models.listed()] == ["", ""]
+        assert [listed.unavailable for listed in models.listed()] == ["", ""]
         with pytest.raises(ProviderFault, match="refuses the key"):
             await models.get("").complete(question(), 10.0)
         alone, covered = models.listed()
-        assert "key_env or key_file" in alone.problem
-        assert covered.problem == ""
+        assert "key_env or key_file" in alone.unavailable
+        assert covered.unavailable == ""
         await models.close()
 
 
@@ -54,7 +54,7 @@ async def test_models_are_listed_the_default_first_and_found_by_name():
     ]
     document = {"providers": [provider, locked], "models": named}
     models = ChatModels(parse_configuration(document, "f"), {})
-    assert [(listed.card.name, bool(listed.problem)) for listed in models.listed()] == [
+    assert [(listed.card.name, bool(listed.unavailable)) for listed in models.listed()] == [
         ("b", False),
         ("a", True),
     ]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Flag, Status
 from judged.values.judges import Usage
 from judged_server.domain import QueryGroup, Verdicts
-from judged_server.judges.llm.contexts import (
+from judged_server.judges.llm.judge import (
     ContextVotes,
     TextContext,
     flags_of,

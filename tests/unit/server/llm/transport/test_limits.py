@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.transport.limits import (
+from judged_server.llm.transport.endpoint import (
     FIRST_COOL_DOWN_S,
     LEAST_COOL_DOWN_S,
     LONGEST_COOL_DOWN_S,

@@ -9,12 +9,12 @@ import pytest
 from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.endpoint import (
+    FAILED_OF_WINDOW,
     REQUEST_TOKENS,
     TURN_TOKENS,
     RequestQueue,
     Turn,
 )
-from judged_server.llm.transport.limits import FAILED_OF_WINDOW
 from judged_server.tenant import SENDER, Sender
 
 from tests.fakes.still_clock import StillClock
@@ -86,7 +86,7 @@ async def test_a_turn_that_comes_with_a_cancel_goes_to_the_next():
     with pytest.raises(asyncio.CancelledError):
         await first
     assert isinstance(await second, Turn)
-    assert asked.in_flight == 1
+    assert asked.window.in_flight == 1
 
 
 async def test_one_whose_time_ends_while_it_waits_for_room_says_so():
@@ -117,5 +117,5 @@ async def test_what_was_not_sent_frees_its_place_and_its_rate():
     clock.seconds += 60
     for _ in range(20):
         asked.dropped(await asked.turn(0, FAR), was_sent=False)
-    assert asked.in_flight == 0
+    assert asked.window.in_flight == 0
     assert clock.seconds < 1075
