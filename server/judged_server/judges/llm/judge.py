@@ -22,24 +22,21 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
     VerdictDetail,
-    VerdictFault,
 )
 from judged_server.errors import InvalidField, ModelNotConfigured
 from judged_server.judges.base import Caller, Judge, JudgeKind, Profile, size_of
 from judged_server.judges.llm.scoring import (
-    NO_QUORUM,
     Answers,
     AskedRubric,
-    Vote,
-    count,
+    SampleResult,
     raw_text,
+    voted,
 )
 from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import (
     ChatModel,
     ParsedReply,
-    Reason,
     check_api_keys,
     missing_key_fault,
 )
@@ -293,29 +290,26 @@ class ContextVotes(Answers):
             raise RuntimeError("a sample is missing")
         return parsed_replies
 
-    def detail(self, index: int, vote: Vote) -> VerdictDetail | None:
-        """Return how the verdict at `index` came about; None unless replies were kept."""
-        if not self.keeps:
-            return None
-        parsed_replies = self.parsed_replies
-        decisive = vote.status is Status.OK and vote.decisive is not None
-        in_order = (self.replies.get(number) for number in range(len(parsed_replies)))
-        answered = next((reply for reply in in_order if reply is not None), None)
+    def detail(self, index: int, vote: SampleResult) -> VerdictDetail:
+        """Return how the verdict at `index` came about."""
+        samples = tuple(
+            VerdictSample(
+                parsed.status,
+                parsed.yes,
+                parsed.score,
+                parsed.reason or "",
+                parsed.reasoning,
+                raw_text(self.replies.get(number)),
+                fallback=self.fallbacks.get(number, ""),
+            )
+            for number, parsed in enumerate(self.parsed_replies)
+        )
+        replies = (reply for _, reply in sorted(self.replies.items()) if reply is not None)
+        answered = next(replies, None)
         return VerdictDetail(
             index,
-            parsed_replies[vote.decisive or 0].reasoning if decisive else "",
-            tuple(
-                VerdictSample(
-                    parsed.status,
-                    parsed.yes,
-                    parsed.score,
-                    parsed.reason or "",
-                    parsed.reasoning,
-                    raw_text(self.replies.get(number)),
-                    fallback=self.fallbacks.get(number, ""),
-                )
-                for number, parsed in enumerate(parsed_replies)
-            ),
+            vote.reasoning,
+            samples,
             self.usage,
             answered.model if answered else "",
             answered.system_fingerprint if answered else "",
@@ -360,7 +354,7 @@ def to_columns(all_votes: Sequence[ContextVotes], places: IntArray, nothing: Usa
 
     `nothing` is the usage of no call at all: with a cost, or without when there is no price.
     """
-    votes = [count(context_votes.parsed_replies) for context_votes in all_votes]
+    votes = [voted(context_votes.parsed_replies) for context_votes in all_votes]
     numbers = places.tolist()
     failed = [index for index, number in enumerate(numbers) if votes[number].status != Status.OK]
     sources = [context_votes.source for context_votes in all_votes]
@@ -376,25 +370,16 @@ def to_columns(all_votes: Sequence[ContextVotes], places: IntArray, nothing: Usa
         column([vote.score for vote in votes], np.float64),
         column([vote.status for vote in votes], np.uint8) if failed else None,
         faults=tuple(
-            _fault(index, votes[number], all_votes[number])
+            replace(why, index=index)
             for index in failed
-            for number in [numbers[index]]
+            if (why := votes[numbers[index]].fault) is not None
         ),
         majorities=column([vote.yes for vote in votes], np.bool_),
         agreements=column([vote.agreement for vote in votes], np.float64),
         details=tuple(
-            detail
+            all_votes[number].detail(index, votes[number])
             for index, number in enumerate(numbers if keeps else ())
-            if (detail := all_votes[number].detail(index, votes[number])) is not None
         ),
         usage=sum((context_votes.usage for context_votes in all_votes), nothing),
         sources=column(sources, np.uint8) if found else None,
     )
-
-
-def _fault(index: int, vote: Vote, context_votes: ContextVotes) -> VerdictFault:
-    reason = vote.reason or Reason.NO_QUORUM
-    if vote.decisive is None:
-        return VerdictFault(index, reason, NO_QUORUM)
-    parsed = context_votes.parsed_replies[vote.decisive]
-    return VerdictFault(index, reason, parsed.message, parsed.retryable)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import NamedTuple
 
 from judged.values.choices import ClaimVerdict, Source, Status
 from judged.values.judges import Usage
@@ -43,7 +42,6 @@ MAX_RAW_REPLY_BYTES = 64 << 10
 
 CHECKED_AT_ONCE = 8
 """Checks of one score that are under way at once."""
-NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"
 
 _CLAIM_LETTERS_A_TOKEN = 8
 """Letters that weigh as much as a token of a reply can: two letters count as one token, and a token
@@ -187,74 +185,19 @@ def raw_text(reply: ChatReply | None) -> str:
     return raw[:MAX_RAW_REPLY_BYTES].decode(errors="ignore")
 
 
-class Vote(NamedTuple):
-    """What all samples say together.
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """What all samples of a question, or all questions of a score, come to.
 
     `score`, `agreement` (both in [0, 1]) and `yes` (a strict majority) mean something only when
-    `status` is OK. `decisive` is the place of the sample whose reasoning, or whose failure, stands
-    for the vote; None when no single one does.
+    `status` is OK; `fault` is set when it is not. `reasoning` is that of the first sample that says
+    what the majority does.
     """
 
     status: Status
     score: float = 0.0
     yes: bool = False
     agreement: float = 0.0
-    reason: Reason | None = None
-    decisive: int | None = None
-
-
-def count(parsed_replies: Sequence[ParsedReply]) -> Vote:
-    """Return the vote of all samples that were asked for, of which there is at least one.
-
-    Without a valid sample the first failure counts; if nothing failed, the first abstention.
-    Raises ValueError when there are no samples.
-    """
-    if not parsed_replies:
-        raise ValueError("a vote needs at least one sample")
-    first = parsed_replies[0]
-    if len(parsed_replies) == 1 and first.status is Status.OK:  # the usual case
-        return Vote(Status.OK, first.score, first.yes, 1.0, decisive=0)
-    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
-    if len(valid) < len(parsed_replies):
-        for place, parsed in enumerate(parsed_replies):
-            if parsed.reason is Reason.NOT_CACHED:
-                return Vote(Status.ERROR, reason=parsed.reason, decisive=place)
-    if not valid:
-        return _without_votes(parsed_replies)
-    yes_votes = sum(parsed.yes for parsed in valid)
-    noes = len(valid) - yes_votes
-    if yes_votes == noes or 2 * len(valid) < len(parsed_replies):
-        return Vote(Status.ABSTAINED, reason=Reason.NO_QUORUM)
-    yes = yes_votes > noes
-    return Vote(
-        Status.OK,
-        score=sum(parsed.score for parsed in valid) / len(valid),
-        yes=yes,
-        agreement=max(yes_votes, noes) / len(valid),
-        decisive=next(
-            place
-            for place, parsed in enumerate(parsed_replies)
-            if parsed.status is Status.OK and parsed.yes == yes
-        ),
-    )
-
-
-def _without_votes(parsed_replies: Sequence[ParsedReply]) -> Vote:
-    for status in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE):
-        for place, parsed in enumerate(parsed_replies):
-            if parsed.status is status:
-                return Vote(status, reason=parsed.reason, decisive=place)
-    raise ValueError("a sample that is not OK has the status ERROR, ABSTAINED or NOT_ASSESSABLE")
-
-
-@dataclass(frozen=True, slots=True)
-class SampleResult:
-    """What is known once all questions of a score are answered; `yes` is the majority's word."""
-
-    status: Status
-    score: float = 0.0
-    yes: bool = True
-    agreement: float = 1.0
     reasoning: str = ""
     fault: VerdictFault | None = None
     dimensions: tuple[DimensionScore, ...] = ()
@@ -268,10 +211,60 @@ def fault(reason: Reason, message: str, *, retryable: bool = False) -> VerdictFa
     return VerdictFault(0, reason, message, retryable)
 
 
-def fault_of(parsed: ParsedReply) -> VerdictFault:
-    """Return why a parsed reply that is not OK makes a score missing."""
+_NO_QUORUM = SampleResult(
+    Status.ABSTAINED,
+    fault=fault(
+        Reason.NO_QUORUM,
+        "the samples tie, or fewer than half of them are votes; ask for more, or an odd number",
+    ),
+)
+
+
+def voted(parsed_replies: Sequence[ParsedReply]) -> SampleResult:
+    """Return the vote of all samples that were asked for, of which there is at least one.
+
+    Without a valid sample the first failure counts; if nothing failed, the first abstention.
+    """
+    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
+    if (missing := _missing(parsed_replies, valid)) is not None:
+        return missing
+    yes_votes = sum(parsed.yes for parsed in valid)
+    noes = len(valid) - yes_votes
+    if yes_votes == noes or 2 * len(valid) < len(parsed_replies):
+        return _NO_QUORUM
+    yes = yes_votes > noes
+    return SampleResult(
+        Status.OK,
+        sum(parsed.score for parsed in valid) / len(valid),
+        yes,
+        max(yes_votes, noes) / len(valid),
+        next(parsed.reasoning for parsed in valid if parsed.yes == yes),
+    )
+
+
+def _missing(
+    parsed_replies: Sequence[ParsedReply], valid: Sequence[ParsedReply]
+) -> SampleResult | None:
+    """Return why samples have no outcome; None where they may have one.
+
+    With a sample that the cache lacks the vote might have gone the other way.
+    """
+    if len(valid) == len(parsed_replies):
+        return None
+    for parsed in parsed_replies:
+        if parsed.reason is Reason.NOT_CACHED:
+            return _missing_for(parsed)
+    if valid:
+        return None
+    errors = [parsed for parsed in parsed_replies if parsed.status is Status.ERROR]
+    return _missing_for((errors or parsed_replies)[0])
+
+
+def _missing_for(parsed: ParsedReply) -> SampleResult:
+    """Return what a parsed reply that is not OK makes of a score."""
     reason = parsed.reason or Reason.UNPARSABLE
-    return fault(reason, parsed.message, retryable=parsed.retryable)
+    why = fault(reason, parsed.message, retryable=parsed.retryable)
+    return SampleResult(parsed.status, fault=why)
 
 
 async def find_by_vote(
@@ -297,48 +290,22 @@ async def ask_samples(
     async def ask(number: int) -> None:
         parsed_replies[number] = await session.ask(rubric, fields, number, place=number)
 
-    if samples == 1:
-        await ask(0)
-    else:
-        await fan_out(ask, range(samples), samples)
+    await fan_out(ask, range(samples), samples)
     return [parsed_replies[number] for number in range(samples)]
 
 
 def by_threshold(
-    parsed_replies: list[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
+    parsed_replies: Sequence[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
 ) -> list[ParsedReply]:
     """Return the parsed replies scored by `score`, with a yes where that meets the threshold."""
-    return [
-        _by_threshold(parsed, min_score, score(parsed)) if parsed.status is Status.OK else parsed
-        for parsed in parsed_replies
-    ]
 
+    def scored(parsed: ParsedReply) -> ParsedReply:
+        if parsed.status is not Status.OK:
+            return parsed
+        found = score(parsed)
+        return parsed._replace(score=found, yes=found + TIE_TOLERANCE >= min_score)
 
-def _by_threshold(parsed: ParsedReply, min_score: float, score: float) -> ParsedReply:
-    return parsed._replace(score=score, yes=score + TIE_TOLERANCE >= min_score)
-
-
-def voted(parsed_replies: list[ParsedReply]) -> SampleResult:
-    """Return what the parsed replies come to together."""
-    vote = count(parsed_replies)
-    if vote.status is not Status.OK:
-        reason = vote.reason or Reason.NO_QUORUM
-        missing = fault(reason, NO_QUORUM)
-        if vote.decisive is not None:
-            missing = fault_of(parsed_replies[vote.decisive])
-        return SampleResult(vote.status, fault=missing)
-    reasoning = "" if vote.decisive is None else parsed_replies[vote.decisive].reasoning
-    return SampleResult(Status.OK, vote.score, vote.yes, vote.agreement, reasoning)
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """What the samples of one claim's check come to; `fault` is set unless the status is OK."""
-
-    status: Status
-    claim: VerifiedClaim | None = None
-    agreement: float = 0.0
-    fault: VerdictFault | None = None
+    return list(map(scored, parsed_replies))
 
 
 async def find_claims(
@@ -353,7 +320,7 @@ async def find_claims(
     extraction, verification = rubric.steps
     listed = await session.ask(extraction, _of(extraction, fields), 0, place=0)
     if listed.status is not Status.OK:
-        return SampleResult(listed.status, fault=fault_of(listed))
+        return _missing_for(listed)
     if not isinstance(listed.content, Claims):
         raise TypeError("a list of claims has none")
     texts = listed.content.texts
@@ -400,40 +367,33 @@ def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]
     return {name: fields[name] for name in step.fields if name in fields}
 
 
-def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> _Checked:
+def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> SampleResult:
+    """Return what the samples of one claim's check come to."""
     valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
-    lacks = next((each for each in parsed_replies if each.reason is Reason.NOT_CACHED), None)
-    if lacks is not None or not valid:
-        first = lacks or next(
-            (each for each in parsed_replies if each.status is Status.ERROR),
-            parsed_replies[0],
-        )
-        return _Checked(first.status, fault=fault_of(first))
-    checks = [parsed.content for parsed in valid]
-    tally = Counter(check.verdict for check in checks if isinstance(check, ClaimCheck))
-    if tally.total() < len(valid):
+    if (missing := _missing(parsed_replies, valid)) is not None:
+        return missing
+    checks = [parsed.content for parsed in valid if isinstance(parsed.content, ClaimCheck)]
+    if len(checks) < len(valid):
         raise TypeError("the check of a claim has no verdict")
-    verdict, votes = tally.most_common(1)[0]
+    verdict, votes = Counter(check.verdict for check in checks).most_common(1)[0]
     if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
-        return _Checked(Status.ABSTAINED, fault=fault(Reason.NO_QUORUM, NO_QUORUM))
-    evidence = next(
-        check.evidence
-        for check in checks
-        if isinstance(check, ClaimCheck) and check.verdict is verdict
-    )
-    return _Checked(Status.OK, VerifiedClaim(claim, verdict, evidence), votes / len(valid))
+        return _NO_QUORUM
+    evidence = next(check.evidence for check in checks if check.verdict is verdict)
+    claims = (VerifiedClaim(claim, verdict, evidence),)
+    return SampleResult(Status.OK, agreement=votes / len(valid), claims=claims)
 
 
-def _together(checked: Sequence[_Checked], reasoning: str) -> SampleResult:
-    claims = tuple(each.claim for each in checked if each.claim is not None)
-    for status in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE):
+def _together(checked: Sequence[SampleResult], reasoning: str) -> SampleResult:
+    claims = tuple(claim for each in checked for claim in each.claims)
+    for status in (Status.ERROR, Status.ABSTAINED):
         for each in checked:
             if each.status is status:
-                return SampleResult(status, reasoning=reasoning, fault=each.fault, claims=claims)
+                return replace(each, reasoning=reasoning, claims=claims)
     supported = sum(claim.verdict is ClaimVerdict.SUPPORTED for claim in claims)
     return SampleResult(
         Status.OK,
-        score=supported / len(claims),
+        supported / len(claims),
+        yes=True,
         agreement=sum(each.agreement for each in checked) / len(checked),
         reasoning=reasoning,
         claims=claims,
