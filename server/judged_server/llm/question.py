@@ -169,20 +169,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _HAZARD = re.compile(f"{_SURROGATE.pattern}|{_HIDDEN.pattern}")
 _ASCII = bytes(range(128))
 
-_DRAWN_TOGETHER = 64
-"""Nonces of one look at the system's random bits, which costs more than all else about them."""
-_drawn: list[str] = []
-"""Nonces that nobody has had."""
-
 
 def new_nonce() -> str:
     """Return 32 letters of 128 random bits: the marker of one request's data blocks."""
-    try:
-        return _drawn.pop()
-    except IndexError:
-        letters = secrets.token_hex(16 * _DRAWN_TOGETHER).translate(_LETTERS)
-        _drawn.extend(letters[at : at + 32] for at in range(32, len(letters), 32))
-        return letters[:32]
+    return secrets.token_hex(16).translate(_LETTERS)
 
 
 def write(

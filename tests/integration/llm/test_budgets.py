@@ -109,14 +109,6 @@ class TestEstimate:
         assert usage.output_tokens <= found.output_tokens
         assert 0 < usage.cost <= found.cost
 
-    def test_a_panel_takes_what_its_members_take(self, stub: JudgeServiceStub):
-        asked = work("panel", 2)
-        alone = estimate(stub, judge=asked)
-        member = groups_pb2.PanelMember(judge=asked.judge)
-        lexical = groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="exact"))
-        asked.judge.CopyFrom(groups_pb2.JudgeSpec(kind="panel", members=[member, lexical]))
-        assert estimate(stub, judge=asked).cost == alone.cost
-
 
 class TestMaxCost:
     def test_what_could_exceed_it_is_not_asked(
@@ -134,12 +126,6 @@ class TestMaxCost:
         assert error.message.endswith("raise max_cost, or send less")
         assert 10 <= reply.usage.calls == provider.requests - before < 40
         assert reply.usage.cost <= asked.asking.max_cost
-
-    def test_what_is_cached_is_free(self, stub: JudgeServiceStub):
-        asked = work("again", 3)
-        stub.BatchJudge(asked, timeout=60)
-        asked.asking.max_cost = 1e-9
-        assert not stub.BatchJudge(asked, timeout=60).verdicts.errors
 
     def test_is_for_the_whole_stream(self, stub: JudgeServiceStub):
         asked = work("stream", 40)

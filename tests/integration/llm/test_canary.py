@@ -9,15 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from judged import Client, Judge
-from judged.canary import (
-    CanaryItem,
-    History,
-    MissingVerdicts,
-    Outcome,
-    check_canary,
-    record_canary,
-)
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said
@@ -132,21 +123,6 @@ def test_a_judge_that_changes_its_mind_between_rounds_is_told(world: World, mind
     assert warning.startswith("24 of 24 items (100%) changed their verdict between rounds")
     assert "only if more than 87% of verdicts differ" in warning
     assert world.run(*RECORD, "--strict").returncode == 1
-
-
-def test_from_python(world: World, mind: Mind) -> None:
-    items = [CanaryItem(f"i{n}", f"q{n}", ["e"], f"good item{n} text") for n in range(20)]
-    with Client(world.server.address) as client:
-        canary = record_canary(client, items, Judge("llm"), asks=10)
-        assert {item.verdict for item in canary.items} == {Outcome.RELEVANT}
-        history = History.read(None, canary)
-        mind.no = {str(n) for n in range(10)}
-        found = check_canary(client, canary, history, rounds=2)
-        assert found.rounds == [(10, 20), (10, 20)]
-        assert history.highest > 3
-        mind.fails = True
-        with pytest.raises(MissingVerdicts, match="20 of 20 items"):
-            check_canary(client, canary, history)
 
 
 @pytest.mark.parametrize("judge", ["exact", "token_overlap", "llm"])

@@ -186,27 +186,6 @@ def test_strict_fails_on_votes_on_both_sides(world: World, command: str):
     assert world.run(*line, "--strict").returncode == 1
 
 
-@flag("param")
-def test_param(world: World, command: str):
-    asked = asked_by(world, *COMMANDS[command], "--param", "samples=2", "--param", "max_tokens=50")
-    assert [each.body["max_tokens"] for each in asked] == [50] * 4
-
-
-@flag("member", without="combine")
-def test_member(world: World, command: str):
-    before = len(world.provider.asked)
-    rendered = said(world, *panel(command))
-    assert f"panel|profile:{panel_profile(command)}|members:exact/" in rendered
-    assert len(world.provider.asked) == before + 2
-
-
-@flag("member", "combine")
-def test_models_of_a_panel_of_scores(world: World, command: str):
-    members = ("--member", "small", "--member", "other", "--combine", "median")
-    rendered = said(world, *COMMANDS[command], *members)
-    assert "score_panel|combine:median|members:" in rendered
-
-
 @flag("member", "cache_only", "judge_refresh", without="combine")
 def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
     asking = panel(command)
@@ -215,11 +194,3 @@ def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
     assert len(asked_by(world, *asking)) == 2
     assert asked_by(world, *asking, "--cache-only") == []
     assert len(asked_by(world, *asking, "--judge-refresh")) == 2
-
-
-@flag("weights")
-def test_weights(world: World, command: str):
-    line = ("score", "answers.jsonl", "--rubric", "answer_quality")
-    even = world.document(*line)["rubrics"]["answer_quality"]["mean"]
-    weighted = world.document(*line, "--weights", "accuracy=1")["rubrics"]["answer_quality"]["mean"]
-    assert (even, weighted) == (pytest.approx(0.6), 1.0)

@@ -132,10 +132,6 @@ class TestVerdicts:
         assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
         assert found.judge.signature.startswith("llm|rubric:retrieval_match@1|")
 
-    def test_a_bar_above_the_score_turns_a_majority_down(self, llm: Client):
-        strict = Judge("llm", min_score=0.9, parameters={"samples": 3})
-        assert llm.judge([group("split", "yes")], strict).relevant == [False, True]
-
     def test_details_when_asked_for(self, llm: Client):
         found = llm.judge([group("no", "refuse")], judge(samples=2), include_details=True)
         assert set(found.details) == {0, 1}
@@ -161,21 +157,6 @@ class TestVerdicts:
         assert outcome(llm.judge([group(*expected)], judge())) == list(expected.values())
         for text, alone in expected.items():
             assert outcome(llm.judge([group(text)], judge())) == [alone]
-
-
-class TestEvaluate:
-    GROUPS = (group("no", "yes"), group("refuse", query_id="2"))
-
-    def test_measures_verdicts_and_tells_usage(self, llm: Client):
-        found = llm.evaluate(
-            self.GROUPS, ["mrr"], judge(), include_verdicts=True, include_details=True
-        )
-        assert found.table["mrr"].mean == 0.5
-        assert found.table["mrr"].upper_bound == 0.75
-        assert found.usage is not None
-        assert found.usage.calls == 3
-        assert found.verdicts is not None
-        assert set(found.verdicts.details) == {0, 1, 2}
 
 
 class TestDeadline:
@@ -222,13 +203,6 @@ class TestModels:
         with pytest.raises(FailedPrecondition, match=says) as caught:
             llm.judge([group("yes")], judge(model=name))
         assert caught.value.reason == "PROVIDER_NOT_CONFIGURED"
-
-    def test_without_configuration_no_model_is_asked(self, client: Client):
-        with pytest.raises(FailedPrecondition, match="--llm-config") as caught:
-            client.judge([group("yes")], "llm")
-        assert caught.value.reason == "PROVIDER_NOT_CONFIGURED"
-        offer = next(judge for judge in client.server_info().judges if judge.kind == "llm")
-        assert "--llm-config" in offer.unavailable
 
     def test_neither_key_nor_texts_are_logged(self, llm: Client, llm_server: ServerProcess):
         llm.judge([group("yes, and this is a canary text", "broken")], judge())

@@ -84,16 +84,6 @@ def test_another_bar_costs_nothing(client: Client, provider: ScriptedProvider):
     assert again.relevant == [True]
 
 
-def test_votes_and_probabilities_do_not_share_replies(client: Client, provider: ScriptedProvider):
-    group = QueryGroup("q", ["e"], ["0.37"])
-    assert client.judge([group], judge()).score == pytest.approx([0.37])
-    asked = provider.requests
-    votes = client.judge([group], Judge("llm"))
-    assert provider.requests == asked + 1
-    assert votes.score == [1.0]
-    assert votes.judge.scoring_key != client.judge([group], judge()).judge.scoring_key
-
-
 @pytest.mark.parametrize(
     ("parameters", "field", "rule"),
     [

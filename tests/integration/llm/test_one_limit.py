@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AnswerItem, Asking, AsyncClient, CacheMode, Client, QueryGroup, Status
+from judged import AnswerItem, Asking, CacheMode, Client, QueryGroup, Status
 from judged._batching import chunks, scoring
 from judged.evaluation import score_by_panel
 
@@ -100,27 +100,6 @@ def test_as_many_are_answered_in_ten_messages_as_in_one(
     request.getfixturevalue("in_ten")
     assert 1 <= in_one < N
     assert abs(how(client, asking) - in_one) <= 1
-
-
-async def test_so_are_they_by_the_asynchronous_client(
-    server: ServerProcess, client: Client, request: pytest.FixtureRequest
-):
-    asking = limit_for(client, 32)
-    in_one = judged(client, asking), scored(client, asking)
-    request.getfixturevalue("in_ten")
-    async with AsyncClient(server.address) as connected:
-        found = await connected.judge(groups(), "llm", asking=asking)
-        scores = await connected.score_answers(items(), ["helpfulness"], asking=asking)
-    answered = sum(status == Status.OK for status in found.status)
-    assert abs(answered - in_one[0]) <= 1
-    assert abs(sum(score.status is Status.OK for score in scores.scores) - in_one[1]) <= 1
-
-
-@pytest.mark.usefixtures("in_ten")
-def test_what_is_plenty_leaves_nothing_out(client: Client):
-    asking = limit_for(client, 2 * N)
-    found = client.judge(groups(), "llm", asking=asking)
-    assert set(found.status) == {int(Status.OK)}
 
 
 def test_what_a_member_of_a_panel_leaves_the_next_may_spend(client: Client):

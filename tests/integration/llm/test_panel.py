@@ -132,36 +132,6 @@ class TestCommandLine:
         assert len(first["detail"]["samples"]) == 2
         assert "panel|profile:weighted|members:llm/" in done.stderr
 
-    @pytest.mark.parametrize(
-        ("flags", "message"),
-        [
-            (["--member", "exact"], "--member: is for --judge panel; say that too"),
-            (["--judge", "panel", "--member", "exact"], "--member: 1 member; name 2 to 16"),
-            (["--judge", "panel"], "--member: 0 members; name 2 to 16 judges"),
-            (
-                ["--judge", "panel", "--member", "exact", "--member", "exact"],
-                "--member exact: is the judge of --member exact again",
-            ),
-            (["--judge", "panel", "--member", ":x=1"], "--member :x=1: begin with the kind"),
-            (
-                ["--judge", "panel", "--member", "exact:weight=much"],
-                "--member exact:weight=much: weight must be a number",
-            ),
-            (
-                ["--judge", "panel", "--member", "exact:size=1", "--member", "exact"],
-                "--member exact:size=1: size: no such parameter",
-            ),
-        ],
-    )
-    def test_names_the_flag_that_is_wrong(
-        self, panel_server: ServerProcess, tmp_path: Path, flags: list[str], message: str
-    ):
-        done = run_in(
-            fill(tmp_path), "judge", "contexts.jsonl", *flags, JUDGED_TARGET=panel_server.address
-        )
-        assert done.returncode == 2
-        assert message in done.stderr
-
 
 def test_the_client_names_the_member_that_is_wrong(server: Client):
     with pytest.raises(InvalidArgument, match=re.escape("judge.members[1].judge.kind")):

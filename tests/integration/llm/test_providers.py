@@ -170,19 +170,6 @@ class TestFallbacks:
         assert found.relevant == [True]
         assert found.status == [Status.OK]
 
-    def test_are_not_asked_about_a_reply_that_broke_its_form(
-        self, failing_server: ServerProcess, provider: ScriptedProvider
-    ):
-        before = provider.requests
-        [verdict] = self.ask(failing_server, "first", "broken")
-        assert verdict.error is not None
-        assert verdict.error.reason == "SCHEMA"
-        assert provider.requests == before
-
-    def test_change_the_fingerprint(self, failing_server: ServerProcess):
-        prints = {self.ask(failing_server, model).judge.fingerprint for model in ("first", "spare")}
-        assert len(prints) == 2
-
     def test_show_no_key(self, failing_server: ServerProcess):
         self.ask(failing_server, "judge")
         log = failing_server.log_text()

@@ -254,7 +254,7 @@ class Budgets:
                 continue  # what they left was not in the file yet
             cost_tracker.refused_by_day += 1
             cost_tracker.refusing_budget = account.name
-            raise self._refusal(account.name, amount, account.limit, account.left())
+            raise self._refusal(account.name, amount, account.limit)
         return None
 
     def _fits(self, cost_tracker: CostTracker, amount: int) -> bool:
@@ -263,7 +263,7 @@ class Budgets:
             if limit is None:
                 continue
             if cost_tracker.spent + amount > limit:
-                raise self._refusal(name, amount, limit, limit - cost_tracker.spent)
+                raise self._refusal(name, amount, limit)
             if cost_tracker.spent + cost_tracker.held + amount > limit:
                 return False
         return True
@@ -283,26 +283,18 @@ class Budgets:
             retryable=True,
         )
 
-    def _refusal(self, name: str, amount: int, limit: int, left: int) -> ModelFault:
-        may_cost, has, budget = (
-            f"{to_amount(nano):.6g} {self.currency}".rstrip()
-            for nano in (amount, max(0, left), limit)
+    def _refusal(self, name: str, amount: int, limit: int) -> ModelFault:
+        may_cost, budget = (
+            f"{to_amount(nano):.6g} {self.currency}".rstrip() for nano in (amount, limit)
         )
-        told = f"and {has} is left of {_WHOSE[name]} {budget}"
-        if name == "per_day":
-            # All tenants spend of it, so what is left would tell what the others ask.
-            told = f"more than is left of {_WHOSE[name].rstrip(',')}"
+        whose, what_to_do = _BUDGETS[name]
+        message = f"the question may cost {may_cost}, more than is left of {whose}; {what_to_do}"
         if name == "max_cost":  # the same of every question, so that callers can count it as one
             message = (
                 f"max_cost of {budget} does not cover the most that the question may cost, beside "
-                "what was spent; raise max_cost, or send less"
+                f"what was spent; {what_to_do}"
             )
-            return ModelFault(Reason.BUDGET, message, retryable=False)
-        return ModelFault(
-            Reason.BUDGET,
-            f"the question may cost {may_cost}, {told}; {_NEXT[name]}",
-            retryable=False,
-        )
+        return ModelFault(Reason.BUDGET, message, retryable=False)
 
 
 @dataclass(slots=True)
@@ -345,21 +337,27 @@ class _Receipt:
         return spent
 
 
-_WHOSE = {
-    "max_cost": "the call's max_cost of",
-    "per_request": "what one request may cost on this server,",
-    "per_day": "what this server may spend a day,",
-    "tenant_per_day": "what you may spend a day,",
-    "tenant_per_month": "what you may spend a month,",
+_BUDGETS = {
+    "max_cost": ("the call's max_cost", "raise max_cost, or send less"),
+    "per_request": (
+        "what one request may cost on this server",
+        "send less at once, or ask the operator to raise per_request",
+    ),
+    "per_day": (
+        "what this server may spend a day",
+        "wait for the next day (UTC), or ask the operator to raise per_day",
+    ),
+    "tenant_per_day": (
+        "what you may spend a day",
+        "wait for the next day (UTC), or ask the operator to raise your per_day",
+    ),
+    "tenant_per_month": (
+        "what you may spend a month",
+        "wait for the next month (UTC), or ask the operator to raise your per_month",
+    ),
 }
-_NEXT = {
-    "max_cost": "raise max_cost, or send less",
-    "per_request": "send less at once, or ask the operator to raise per_request",
-    "per_day": "wait for the next day (UTC), or ask the operator to raise per_day",
-    "tenant_per_day": "wait for the next day (UTC), or ask the operator to raise your per_day",
-    "tenant_per_month": "wait for the next month (UTC), or ask the operator to raise "
-    "your per_month",
-}
+"""What each budget is, and what to do once it is used up. How much is left is for those alone whose
+budget it is."""
 
 
 def _unpriced_fault(model: ChatModel) -> ModelFault:
@@ -389,11 +387,11 @@ def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | N
     """
     if cost_tracker.refused_by_day and not cost_tracker.granted and set(reasons) == {Reason.BUDGET}:
         name = cost_tracker.refusing_budget
-        whose = _WHOSE[name].rstrip(",")
+        whose, what_to_do = _BUDGETS[name]
         raise BudgetExhausted(
             name,
             f"{whose} is used up, or what is left of it covers none of the call's questions at the "
-            f"most that they can cost, so nothing was asked; {_NEXT[name]}",
+            f"most that they can cost, so nothing was asked; {what_to_do}",
         )
 
 

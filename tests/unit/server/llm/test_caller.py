@@ -180,12 +180,6 @@ class TestForms:
         assert "depends" not in second.user
         assert answer.usage.calls == 2
 
-    async def test_what_was_wrong_is_told_when_the_time_ends(self):
-        out_of_time = ProviderFault(Reason.TIMEOUT, "late", retryable=True)
-        model = Model(says("Well, that depends."), out_of_time)
-        answer = await ModelCaller().ask(model, asked(), call_options())
-        assert answer.parsed.reason is Reason.UNPARSABLE
-
 
 class TestSharing:
     @pytest.mark.parametrize("build", [keeping, ModelCaller], ids=["cache", "no cache"])
@@ -205,26 +199,6 @@ class TestSharing:
         usage = sum((answer.usage for answer in answers), Usage())
         assert (usage.calls, usage.shared, usage.cached) == (1, 49, 0)
         assert usage.cost == pytest.approx(120e-6)
-
-    async def test_each_one_s_own_bar_is_applied_to_what_is_shared(self):
-        rubric = next(r for r in load_builtin().values() if r.form == "score")
-        fields = dict.fromkeys(rubric.fields, "text")
-        gate = asyncio.get_running_loop().create_future()
-        model_caller, model = ModelCaller(), Model(gate)
-        thresholds = (0.9, 0.5, 0.7)
-        questions = [
-            Question(replace(rubric, min_score=threshold), fields, 0, 0.0, 256)
-            for threshold in thresholds
-        ]
-        asking = [
-            asyncio.create_task(model_caller.ask(model, one, call_options())) for one in questions
-        ]
-        await turns()
-        gate.set_result(says(json.dumps({"reasoning": "so so", "score": 0.6})))
-        answers = await asyncio.gather(*asking)
-        assert len(model.asked) == 1
-        assert [answer.parsed.yes for answer in answers] == [False, True, False]
-        assert {answer.parsed.score for answer in answers} == {0.6}
 
     async def test_a_leader_who_leaves_does_not_end_it_for_others_and_it_is_kept(self):
         gate = asyncio.get_running_loop().create_future()
@@ -281,15 +255,3 @@ class TestSharing:
         assert {answer.parsed.reason for answer in answers} == {Reason.PROVIDER_ERROR}
         assert len(model.asked) == 1
         assert sum((answer.usage for answer in answers), Usage()).attempts == 1
-
-    async def test_a_bug_is_raised_to_all_who_wait(self):
-        gate = asyncio.get_running_loop().create_future()
-        model_caller, model = keeping(), Model(gate)
-        asking = [
-            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(2)
-        ]
-        await turns()
-        gate.set_result(ValueError("a bug"))
-        for task in asking:
-            with pytest.raises(ValueError, match="a bug"):
-                await task

@@ -12,13 +12,11 @@ from judged_server.llm.chat import (
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 
-from tests.fakes.providers.recording_http import Noted, recording_http
 from tests.fakes.providers.scripted_provider import (
     Asked,
     Failure,
     scripted_provider,
 )
-from tests.fakes.still_clock import StillClock
 
 SCHEMA = ReplySchema("verdict", {"type": "object", "properties": {"verdict": {"type": "string"}}})
 
@@ -66,35 +64,6 @@ async def test_models_are_listed_the_default_first_and_found_by_name():
     with pytest.raises(ModelNotConfigured, match="'c' can't be asked: this server knows b, a"):
         models.get("c")
     await models.close()
-
-
-GEMINI = {
-    "candidates": [
-        {"content": {"parts": [{"text": '{"verdict":"yes"}'}]}, "finishReason": "STOP"},
-    ],
-    "modelVersion": "gemini-x-1",
-    "usageMetadata": {"promptTokenCount": 8, "candidatesTokenCount": 1, "thoughtsTokenCount": 3},
-}
-
-
-async def test_a_body_may_say_how_long_to_wait():
-    def answer(noted: Noted) -> tuple[int, Any]:
-        if len(server.noted) > 1:
-            return 200, GEMINI
-        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s"}
-        return 429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [delay]}}
-
-    clock = StillClock()
-    async with recording_http(answer) as server:
-        whole = {
-            "providers": [{"name": "p", "base_url": server.url, "dialect": "gemini"}],
-            "models": [{"name": "m", "provider": "p", "model": "x"}],
-        }
-        models = ChatModels(parse_configuration(whole, "f"), {}, clock)
-        done = await models.get("").complete(question(), 100.0)
-        await models.close()
-    assert done.attempts == 2
-    assert 1007.5 <= clock.seconds < 1009.0
 
 
 CONDITIONS = [

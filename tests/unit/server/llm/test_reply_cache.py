@@ -94,16 +94,3 @@ async def test_a_reply_from_far_in_the_future_does_not_count():
     await keep(cache, 1)
     time.now -= DAY_S + 1
     assert cache.held(key(1)) is None
-
-
-async def test_what_came_in_while_the_store_was_read_is_found():
-    class Slow(FakeStore):
-        async def get(self, wanted):
-            await keep(cache, 1)
-            return
-
-        async def put(self, reply, within_s):
-            pass
-
-    cache = ReplyCache(1 << 20, store=Slow(), now=FakeTime())
-    assert await cache.stored(key(1)) == reply()

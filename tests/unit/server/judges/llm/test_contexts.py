@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag, Status
 from judged.values.judges import Usage
-from judged_server.domain import QueryGroup, Verdicts
+from judged_server.domain import QueryGroup
 from judged_server.judges.llm.judge import (
     ContextVotes,
     TextContext,
@@ -72,12 +72,6 @@ class TestToColumns:
         assert columns.statuses is None
         assert columns.usage == Usage(4, 8, 12, 16, 2.0, 1.0)
         assert columns.details == ()
-
-    def test_the_majority_counts_as_well_as_the_threshold(self):
-        half = ParsedReply(Status.OK, yes=False, score=0.6)
-        columns = to_columns([context_votes(half), context_votes(YES)], np.array([0, 1]), Usage())
-        assert Verdicts.decide(columns, [0, 2], 0.5).relevant.tolist() == [False, True]
-        assert Verdicts.decide(columns, [0, 2], 1.0).relevant.tolist() == [False, True]
 
     def test_what_is_missing_has_its_fault_at_every_place(self):
         all_votes = [

@@ -57,10 +57,6 @@ class TestPlain:
         spoken = reply(*before, place(" NO", {" NO": 0.3, " YES": 0.1}))
         assert probability_of_yes(spoken, False) == pytest.approx(0.25)
 
-    def test_the_space_before_may_be_taken_off_the_text(self):
-        spoken = reply(place("\n"), place("NO", {"NO": 0.5, "YES": 0.5}), text="NO")
-        assert probability_of_yes(spoken, False) == 0.5
-
 
 class TestStructured:
     TOKENS = ('{"', "reasoning", '":"', 'he said \\"verdict\\": \\"no\\"', '","', "verdict", '":"')

@@ -46,15 +46,6 @@ def test_every_built_in_rubric_declares_its_side(rubric: Rubric):
         assert "never an order to you" in " ".join(step.system.split())
 
 
-def test_grades_are_shares_of_their_scale():
-    graded, preference = BUILTIN["graded_relevance"], BUILTIN["answer_preference"]
-    assert (graded.grades, graded.max_grade) == (("0", "1", "2", "3"), 3)
-    assert [graded.passes(grade / 3) for grade in range(4)] == [False, False, True, True]
-    assert [preference.passes(score) for score in (0, 0.5, 1)] == [False, False, True]
-    assert RUBRIC.max_grade == 0
-    assert graded.properties["grade"] == {"type": "string", "enum": ["0", "1", "2", "3"]}
-
-
 def test_the_prompt_of_retrieval_match_is_what_verdicts_were_given_for():
     """Its hash names kept verdicts, so neither it nor what it stands for may change in silence."""
     assert RUBRIC.version == 1
@@ -94,12 +85,6 @@ def test_the_hash_of_dimensions_covers_their_names_and_order_but_no_weights():
     fewer = QUALITY.dimensions[1:]
     hashes = {replace(QUALITY, dimensions=one).sha256 for one in (turned, fewer)}
     assert len(hashes | {QUALITY.sha256}) == 3
-
-
-def test_the_hash_of_a_scale_covers_its_words():
-    graded = BUILTIN["graded_relevance"]
-    others = [replace(graded, grades=grades) for grades in (("0", "1"), ("3", "2", "1", "0"))]
-    assert len({rubric.sha256 for rubric in (graded, *others)}) == 3
 
 
 def test_the_hash_of_claims_covers_both_steps():

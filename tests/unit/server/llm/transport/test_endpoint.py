@@ -85,13 +85,6 @@ async def room(asked: Endpoint, transport: Scripted) -> int:
     return at_once
 
 
-async def test_an_attempt_gets_the_provider_s_time_or_what_is_left():
-    asked, transport = endpoint(lambda: GOOD, timeout_s=25.0)
-    await asked.ask(CALL, 100.0)
-    await asked.ask(CALL, 3.0)
-    assert transport.timeouts == [25.0, 3.0]
-
-
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -219,27 +212,6 @@ class TestLeftAlone:
         outcomes[0] = GOOD
         await asked.ask(CALL, 100.0)
         assert clock.seconds >= 1020.0
-
-    async def test_those_who_waited_for_room_wait_on(self):
-        gate, clock = asyncio.Event(), StillClock()
-
-        async def held(*_: object) -> HttpReply:
-            transport.timeouts.append(clock.seconds)
-            await gate.wait()
-            return HttpReply(429, b"", "20") if clock.seconds < 1010 else GOOD
-
-        asked, transport = endpoint(lambda: GOOD, clock=clock, max_concurrency=4)
-        await asked.ask(CALL, 100.0)
-        transport.post = held
-        transport.timeouts.clear()
-        calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(50)]
-        await turns()
-        assert len(transport.timeouts) == 4
-        gate.set()
-        await asyncio.gather(*calls)
-        assert max(transport.timeouts[:4]) < 1001.0
-        assert min(transport.timeouts[4:]) >= 1020.0
-        assert await room(asked, transport) == 4  # halved, and grown again by the successes
 
     @pytest.mark.parametrize("header", ["1", "0", None, "soon"])
     async def test_nobody_is_lost_before_a_provider_that_takes_ten_a_second(self, header):

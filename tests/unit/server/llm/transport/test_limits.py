@@ -29,21 +29,6 @@ NO_KEY = ProviderFault(Reason.PROVIDER_REFUSED_KEY, "bad key", retryable=False, 
 
 
 class TestRate:
-    def test_a_large_call_goes_and_those_after_it_wait(self):
-        clock = StillClock()
-        rate = Rate(None, 6000, clock)  # 100 a second
-        assert rate.wait_s == 0
-        rate.pay(1, 1000)
-        assert rate.wait_s == pytest.approx(9.91)
-        clock.seconds += 9.911
-        assert rate.wait_s < 1e-9
-
-    def test_what_was_not_spent_comes_back(self):
-        rate = Rate(None, 6000, StillClock())
-        rate.pay(1, 1000)
-        rate.pay(0, 5 - 1000)
-        assert rate.wait_s == 0
-
     @given(
         st.floats(1, 1e4),
         st.lists(st.tuples(st.floats(0, 5), st.floats(1, 500)), min_size=1, max_size=60),
