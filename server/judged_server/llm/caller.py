@@ -207,11 +207,16 @@ class ModelCaller:
             if len(self._owed) > _MOST_OWED:
                 del self._owed[next(iter(self._owed))]
             return answer._replace(parsed=_UNWRITTEN)
+        await self._keep(key, question, model.card, answer, call_options.ends_at)
+        return answer
+
+    async def _keep(
+        self, key: bytes, question: Question, card: ChatModelCard, answer: Answer, ends_at: float
+    ) -> None:
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
-            left_s = call_options.ends_at - asyncio.get_running_loop().time()
-            await self._cache.keep(key, question.rubric, model.card, answer.reply, left_s)
-        return answer
+            left_s = ends_at - asyncio.get_running_loop().time()
+            await self._cache.keep(key, question.rubric, card, answer.reply, left_s)
 
     async def _when_written(
         self, key: bytes, question: Question, card: ChatModelCard, ends_at: float
@@ -221,11 +226,10 @@ class ModelCaller:
         if owed.reply is None or not await self._budgets.written(ends_at):
             return Answer(_UNWRITTEN, None, Usage())
         parsed = _parsed_reply(owed.reply, question, card)
-        first = self._owed.pop(key, None) is not None
-        if first and self._cache is not None and parsed.status is Status.OK and not owed.fallback:
-            left_s = ends_at - asyncio.get_running_loop().time()
-            await self._cache.keep(key, question.rubric, card, owed.reply, left_s)
-        return Answer(parsed, owed.reply, Usage(cached=1), Source.CACHE, owed.fallback)
+        found = Answer(parsed, owed.reply, Usage(cached=1), Source.CACHE, owed.fallback)
+        if self._owed.pop(key, None) is not None:
+            await self._keep(key, question, card, found, ends_at)
+        return found
 
     async def _ask_model(
         self, model: ChatModel, question: Question, call_options: CallOptions

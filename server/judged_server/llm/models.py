@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 
 import orjson
-from pydantic import SecretStr
 
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import (
@@ -28,7 +27,6 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.config.configuration import (
     Configuration,
-    KeyMissing,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
@@ -224,7 +222,10 @@ class ChatModels:
         }
         providers = {provider.name: provider for provider in configuration.providers}
         named = {model.name: model for model in configuration.models}
-        keys = {name: _key(provider, environ) for name, provider in providers.items()}
+        keys = {name: key_of(provider, environ) for name, provider in providers.items()}
+        for name, (_, problem) in keys.items():
+            if problem:
+                _log.warning("llm provider unavailable", provider=name, reason=problem)
         alone: dict[str, ConfiguredModel | FakeModel] = {}
         for model in configuration.models:
             provider = providers[model.provider]
@@ -237,6 +238,7 @@ class ChatModels:
             dialect = DIALECTS[provider.dialect]
             headers = dialect.headers(provider, key)
             endpoint = self._endpoints[provider.name]
+            problem = problem and f"{problem}, and start the server again"
             alone[model.name] = ConfiguredModel(
                 card, model, dialect, headers, endpoint, clock, problem
             )
@@ -276,17 +278,6 @@ class ChatModels:
         """Close all connections."""
         for endpoint in self._endpoints.values():
             await endpoint.close()
-
-
-def _key(
-    provider: ProviderConfiguration, environ: Mapping[str, str]
-) -> tuple[SecretStr | None, str]:
-    """Return the key of a provider, and what to do where it is missing."""
-    try:
-        return key_of(provider, environ), ""
-    except KeyMissing as missing:
-        _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
-        return None, f"{missing}, and start the server again"
 
 
 def _card(

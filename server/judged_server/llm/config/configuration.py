@@ -26,7 +26,14 @@ from pydantic.dataclasses import dataclass as table
 
 from judged_server.errors import did_you_mean
 from judged_server.llm.chat import Prices
-from judged_server.llm.config.file_tables import STRICT, matching, place_of, read, read_toml
+from judged_server.llm.config.file_tables import (
+    STRICT,
+    content_of,
+    matching,
+    place_of,
+    read,
+    read_toml,
+)
 from judged_server.settings import SettingsError
 
 Name = Annotated[
@@ -238,7 +245,7 @@ CAPABILITIES = {
 """By the names of the dialects. How they spell requests and replies is in `providers`."""
 
 
-_MAX_KEY_BYTES = 16 << 10
+MAX_FILE_BYTES, _MAX_KEY_BYTES = 1 << 20, 16 << 10
 _HINTS = dict.fromkeys(
     ("key", "api_key", "apikey", "token", "secret", "password"),
     "does not belong here: name the environment variable (key_env) or the file (key_file) that "
@@ -248,13 +255,7 @@ _HINTS = dict.fromkeys(
 
 def read_configuration(path: Path) -> Configuration:
     """Return what the file says. Raises SettingsError, which names the file and the place."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(
-            f"llm_config {path} can't be read: {error.strerror}; name a TOML file of providers and "
-            "models, or drop the setting"
-        ) from None
+    raw = content_of(path, "llm_config", MAX_FILE_BYTES)
     return parse_configuration(read_toml(raw, str(path), _place), str(path), path.parent)
 
 
@@ -266,30 +267,28 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
     found: Configuration = read(Configuration, content, source, _HINTS)
     if not found.models:
         raise SettingsError(f"{source}: there is no [[models]] table; add one, or drop llm_config")
-    at: tuple[str | int, ...] = ()
+    providers: dict[str, ProviderConfiguration] = {}
+    models: dict[str, ModelConfiguration] = {}
+    budget = found.budget
+    way: tuple[str | int, ...] = ()
     try:
-        providers: dict[str, ProviderConfiguration] = {}
-        for number, provider in enumerate(found.providers):
-            at = "providers", number
+        for at, provider in enumerate(found.providers):
+            way = "providers", at
             _refuse_taken(provider.name, providers)
-            given = content["providers"][number]
-            providers[provider.name] = _provider(provider, given, folder)
-        models: dict[str, ModelConfiguration] = {}
-        for number, model in enumerate(found.models):
-            at = "models", number
+            providers[provider.name] = _provider(provider, content["providers"][at], folder)
+        for at, model in enumerate(found.models):
+            way = "models", at
             _refuse_taken(model.name, models)
-            models[model.name] = _model(model, content["models"][number], providers)
-            _refuse_second_default(models)
-        for number, model in enumerate(models.values()):
-            at = "models", number
+            models[model.name] = _model(model, content["models"][at], providers, models)
+        for at, model in enumerate(models.values()):
+            way = "models", at
             _check_fallback(model, models)
-        budget = found.budget
         if "budget" in content:
-            at = ("budget",)
+            way = ("budget",)
             budget = _budget(budget, models, folder)
             models = {name: _with_prices(model, budget) for name, model in models.items()}
     except ValueError as error:
-        raise SettingsError(f"{place_of(source, content, at)}: {error}") from None
+        raise SettingsError(f"{place_of(source, content, way)}: {error}") from None
     default_first = sorted(models.values(), key=lambda model: not model.default)
     return Configuration(found.currency, tuple(providers.values()), tuple(default_first), budget)
 
@@ -297,11 +296,6 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
 def _refuse_taken(name: str, known: Mapping[str, object]) -> None:
     if name in known:
         raise ValueError("name is taken by an earlier table; choose another")
-
-
-def _refuse_second_default(models: Mapping[str, ModelConfiguration]) -> None:
-    if sum(model.default for model in models.values()) > 1:
-        raise ValueError("default is true for another model already")
 
 
 def _provider(
@@ -332,7 +326,10 @@ def _model(
     model: ModelConfiguration,
     given: Mapping[str, Any],
     providers: Mapping[str, ProviderConfiguration],
+    earlier: Mapping[str, ModelConfiguration],
 ) -> ModelConfiguration:
+    if model.default and any(each.default for each in earlier.values()):
+        raise ValueError("default is true for another model already")
     provider = providers.get(model.provider)
     if provider is None:
         hint = did_you_mean(model.provider, providers, "add its [[providers]] table")
@@ -470,12 +467,10 @@ def _place(error: tomllib.TOMLDecodeError) -> str:
     return f"look at {place[1]}" if place else "look at its end, where something is not closed"
 
 
-class KeyMissing(Exception):
-    """There is no usable key. The message says where it was looked for and what to do."""
-
-
-def key_of(provider: ProviderConfiguration, environ: Mapping[str, str]) -> SecretStr | None:
-    """Return the key of a provider, None where it needs none. Raises KeyMissing.
+def key_of(
+    provider: ProviderConfiguration, environ: Mapping[str, str]
+) -> tuple[SecretStr | None, str]:
+    """Return the key of a provider, None where it needs none, and what to do where it is missing.
 
     In a file it is the whole, but for white space around it.
     """
@@ -483,28 +478,19 @@ def key_of(provider: ProviderConfiguration, environ: Mapping[str, str]) -> Secre
         where = f"the environment variable {provider.key_env}"
         value = environ.get(provider.key_env, "").strip()
         if not value:
-            raise KeyMissing(f"{where} is not set; set it to the key")
+            return None, f"{where} is not set; set it to the key"
     elif provider.key_file is not None:
         where = f"the key file {provider.key_file}"
         try:
-            with provider.key_file.open("rb") as file:
-                content = file.read(_MAX_KEY_BYTES + 1)
-        except OSError as error:
-            raise KeyMissing(
-                f"{where} can't be read ({error.strerror}); write the key into it"
-            ) from None
-        if len(content) > _MAX_KEY_BYTES:
-            raise KeyMissing(f"{where} is too large to be a key; write the key alone")
+            content = content_of(provider.key_file, "the key file", _MAX_KEY_BYTES)
+        except SettingsError as error:
+            return None, str(error)
         value = content.decode("ascii", "replace").strip()
         if not value:
-            raise KeyMissing(f"{where} is empty; write the key into it")
+            return None, f"{where} is empty; write the key into it"
     else:
-        return None
+        return None, ""
     # Anything else could end the header it travels in and begin another.
-    if not _is_key(value):
-        raise KeyMissing(f"{where} holds characters that no key has; write the key alone")
-    return SecretStr(value)
-
-
-def _is_key(value: str) -> bool:
-    return all("!" <= character <= "~" for character in value)
+    if not all("!" <= character <= "~" for character in value):
+        return None, f"{where} holds characters that no key has; write the key alone"
+    return SecretStr(value), ""

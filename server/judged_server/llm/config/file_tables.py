@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -103,6 +104,20 @@ def _unknown(key: str, adapter: pydantic.TypeAdapter[Any]) -> str:
 
 def _no_json(value: object) -> None:
     raise ValueError(f"it holds {type(value).__name__}s, which nothing here is; use quotes")
+
+
+def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
+    """Return the bytes of a file that an operator wrote. Raises SettingsError."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most_bytes + 1)
+    except OSError as error:
+        raise SettingsError(
+            f"{setting} {path} can't be read: {error.strerror}; name a file that is there"
+        ) from None
+    if len(raw) > most_bytes:
+        raise SettingsError(f"{setting} {path} is larger than {most_bytes} bytes")
+    return raw
 
 
 def read_toml(

@@ -32,7 +32,7 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.file_tables import STRICT, read
+from judged_server.llm.config.file_tables import STRICT, content_of, read
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 
@@ -158,16 +158,7 @@ def texts_of(prompt: str) -> list[tuple[str, str]]:
 
 def read_script(path: Path) -> Script:
     """Return the lines of a file. Raises SettingsError, which names the file and the line."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(
-            f"replies {path} can't be read: {error.strerror}; a provider's replies are a JSONL "
-            "file beside that of llm_config"
-        ) from None
-    if len(content) > MAX_FILE_BYTES:
-        raise SettingsError(f"replies {path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+    content = content_of(path, "replies", MAX_FILE_BYTES)
     lines = tuple(
         _line(raw, f"{path}: line {at}")
         for at, raw in enumerate(content.splitlines(), 1)

@@ -16,7 +16,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass as table
 
-from judged_server.llm.config.file_tables import STRICT, matching, read, read_toml
+from judged_server.llm.config.file_tables import (
+    STRICT,
+    content_of,
+    matching,
+    read,
+    read_toml,
+)
 from judged_server.llm.rubrics.checking import check
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.settings import SettingsError
@@ -49,7 +55,7 @@ def load_folder(folder: Path) -> Mapping[str, Rubric]:
     """
     found: dict[str, tuple[Path, Rubric]] = {}
     for path in _files(folder):
-        rubric = parse(_content(path), str(path))
+        rubric = parse(content_of(path, "rubric", MAX_FILE_BYTES), str(path))
         if rubric.id in load_builtin():
             raise SettingsError(f"{path}: id is that of a built-in rubric; choose another")
         if rubric.id in found:
@@ -228,15 +234,3 @@ def _is_misnamed(path: Path) -> bool:
     if name.endswith((_SUFFIX, ".md")) or name.startswith((".", "readme")):
         return False
     return _SUFFIX in name and path.is_file()
-
-
-def _content(path: Path) -> bytes:
-    """Return the bytes of a file that an operator wrote."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(f"{path} can't be read: {error.strerror}") from None
-    if len(raw) > MAX_FILE_BYTES:
-        raise SettingsError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
-    return raw
