@@ -139,8 +139,9 @@ class AnswerScorer:
 
         How many claims a text makes is not known before it is read: as many as may be listed.
         """
-        rendered = self._rendered(item)
-        if isinstance(rendered, MissingInput):
+        try:
+            rendered = self._rendered(item)
+        except MissingInput:
             return
         times = 1
         step, fields = self.rubric, rendered.fields
@@ -159,10 +160,10 @@ class AnswerScorer:
 
         Cancelling it closes the calls under way.
         """
-        rendered = self._rendered(item)
-        if isinstance(rendered, MissingInput):
-            why = fault(rendered.reason, rendered.message)
-            return self.missing(item, why, Status.NOT_ASSESSABLE)
+        try:
+            rendered = self._rendered(item)
+        except MissingInput as lacks:
+            return self.missing(item, lacks.fault, Status.NOT_ASSESSABLE)
         session = ScoringSession(asking, self._asked)
         finding = await self._find(session, rendered)
         answers, ok = session.answers, finding.status is Status.OK
@@ -211,17 +212,16 @@ class AnswerScorer:
             fault=why,
         )
 
-    def _rendered(self, item: AnswerItem) -> RenderedText | MissingInput:
+    def _rendered(self, item: AnswerItem) -> RenderedText:
         rubric, weights = self.rubric, self._settled.weights
         rendered = show(rubric, item, self._max_context_tokens)
-        if isinstance(rendered, MissingInput) or not rubric.dimensions:
-            return rendered
-        if assessable(rubric, weights, has_contexts=rendered.has_contexts):
-            return rendered
-        return MissingInput(
-            Reason.NO_CONTEXT,
-            "the item brings no contexts, and no dimension without them has a weight",
-        )
+        has_contexts = rendered.has_contexts
+        if rubric.dimensions and not assessable(rubric, weights, has_contexts=has_contexts):
+            raise MissingInput(
+                Reason.NO_CONTEXT,
+                "the item brings no contexts, and no dimension without them has a weight",
+            )
+        return rendered
 
     async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
         rubric, samples, threshold = self.rubric, self.samples, self._settled.min_score
@@ -269,12 +269,12 @@ class RenderedText:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MissingInput:
-    """What an item lacks for a rubric to be asked about it."""
+class MissingInput(Exception):
+    """An item lacks what a rubric must show to be asked about it."""
 
-    reason: Reason
-    message: str
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault(reason, message)
 
 
 def texts_of(rubric: Rubric, item: AnswerItem) -> tuple[FieldValue, ...]:
@@ -285,8 +285,8 @@ def texts_of(rubric: Rubric, item: AnswerItem) -> tuple[FieldValue, ...]:
     return tuple(_VALUES[name](item) for name in rubric.fields)
 
 
-def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText | MissingInput:
-    """Return the texts to show, the contexts within the budget, or what the item lacks.
+def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText:
+    """Return the texts to show, the contexts within the budget. Raises MissingInput.
 
     A text of white space only counts as none, and an answer of punctuation only: many models pass
     ":" as right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
@@ -295,14 +295,14 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
     fields = {name: _VALUES[name](item) for name in rubric.fields}
     if "answer" in fields and not any(map(_says_something, item.answer)):
         what = "nothing but punctuation" if item.answer.strip() else "no text"
-        return MissingInput(Reason.EMPTY_ANSWER, f"the answer holds {what}")
+        raise MissingInput(Reason.EMPTY_ANSWER, f"the answer holds {what}")
     has_contexts = any(text.strip() for text in item.contexts)
     optional = {"contexts"} if rubric.dimensions else set()
     for name, value in fields.items():
         texts = (value,) if isinstance(value, str) else value
         if name not in optional and not any(text.strip() for text in texts):
             what = _CALLED.get(name, name)
-            return MissingInput(
+            raise MissingInput(
                 Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
             )
     warnings = []

@@ -12,9 +12,9 @@ ITEM = AnswerItem("1", "q", "a", ["r1", "r2"], ["c1", "c2"])
 
 
 def lacking(rubric: str, item: AnswerItem) -> str:
-    found = show(RUBRICS[rubric], item, 100)
-    assert isinstance(found, MissingInput)
-    return f"{found.reason}: {found.message}"
+    with pytest.raises(MissingInput) as caught:
+        show(RUBRICS[rubric], item, 100)
+    return f"{caught.value.fault.reason}: {caught.value}"
 
 
 class TestShow:
