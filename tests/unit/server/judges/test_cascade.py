@@ -28,7 +28,6 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.llm.budget import budgets as pricing
 from judged_server.llm.budget.budgets import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
@@ -59,7 +58,8 @@ class ModelJudge(Judge):
 def price(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question costs half a unit at most."""
     most = CallEstimate(10, 10, NANO // 2)
-    monkeypatch.setattr(pricing, "estimate_call", lambda model, question: most)
+    estimates = lambda planned: ((each, most) for each in planned)  # noqa: E731
+    monkeypatch.setattr("judged_server.judges.cascade.estimate_calls", estimates)
 
 
 class ModelKind:

@@ -24,10 +24,7 @@ def test_a_budget_is_read():
     ("content", "says"),
     [
         (document({}), "budget: per_request and per_day are both missing"),
-        (document({"per_day": 0}), "budget: per_day must be greater than or equal to"),
         (document({"per_day": float("nan")}), "budget: per_day must be less than"),
-        (document({"per_month": 1}), "budget: per_month is not known"),
-        (document([1]), "budget must be a table"),
         (
             document({"per_day": 1}, input_per_million=None, output_per_million=None),
             "model m has no prices.* or unpriced_input_per_million and unpriced_output_per_million",

@@ -38,7 +38,6 @@ def with_model(**keys: Any) -> dict[str, Any]:
     [
         ([], "f must be a table"),
         ({}, r"there is no \[\[models\]\] table"),
-        (document(providers={}), "providers must be an array"),
         (document(currency="dollars"), "currency must be three capital letters"),
         (document(provider=[]), r"provider is not known here; did you mean providers\?"),
         (with_provider(timeout=3), r"\(p\): timeout is not known here; did you mean timeout_s\?"),
@@ -51,11 +50,6 @@ def with_model(**keys: Any) -> dict[str, Any]:
         (with_provider(auth="basic"), "auth must be one of bearer, api-key"),
         (with_provider(organization="a\r\nb"), "organization must be an id"),
         (with_provider(max_concurrency=0), "max_concurrency must be greater than or equal to 1"),
-        (
-            with_provider(requests_per_minute=0),
-            "requests_per_minute must be greater than or equal to 1",
-        ),
-        (with_provider(timeout_s=0), "timeout_s must be greater than or equal to 0.1"),
         (with_provider(timeout_s="9"), "timeout_s must be a number"),
         (with_provider(allow_http="yes"), "allow_http must be true or false"),
         (document(providers=[]), r"models\[0\] \(m\): provider names no provider of this file"),
@@ -63,10 +57,7 @@ def with_model(**keys: Any) -> dict[str, Any]:
         (with_model(structured="yes"), "structured must be 'json_schema', 'json_object', "),
         (with_model(max_tokens_parameter="n"), "max_tokens_parameter must be 'max_tokens' or"),
         (with_model(input_per_million=1), "output_per_million is missing beside input_per_mill"),
-        (with_model(output_per_million=1), "input_per_million is missing beside output_per_mill"),
-        (with_model(input_per_million=-1), "input_per_million must be greater than or equal to 0"),
         (with_model(model=" "), "model must be the provider's name"),
-        (with_model(temperature=1), "temperature is not known here"),
         (
             document(models=[{"name": "m", "provider": "p", "model": "x"}] * 2),
             r"models\[1\] \(m\): name is taken",
