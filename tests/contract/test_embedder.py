@@ -19,7 +19,6 @@ from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.runtime.backend import (
     CUDA,
-    PROVIDERS,
     Backend,
     RuntimeConfig,
     choose,
@@ -205,12 +204,6 @@ class TestInvariance:
             assert _differ(embedded.vectors, alone[start::4]) <= TOLERANCE
 
 
-class TestCard:
-    def test_what_runs_is_what_was_decided(self, embedder: ModelEmbedder, backend: Backend) -> None:
-        assert embedder.card.precision == backend.precision
-        assert embedder.card.execution_provider == PROVIDERS[backend.name]
-
-
 class TestShape:
     @pytest.mark.parametrize("long_text", LONG_TEXT_POLICIES)
     async def test_texts_own_neighbouring_rows_and_every_row_is_finite(
@@ -227,14 +220,6 @@ class TestShape:
         assert embedded.flags.shape == (len(TEXTS),)
         lengths = np.linalg.norm(embedded.vectors, axis=1)
         np.testing.assert_allclose(lengths, 1, atol=1e-6)
-
-    async def test_no_texts_are_fine(self, embedder: ModelEmbedder) -> None:
-        embedded = await embedder.embed([], "truncate")
-        assert embedded.vectors.shape == (0, embedder.card.dimensions)
-
-    async def test_different_texts_differ(self, embedder: ModelEmbedder) -> None:
-        vectors = (await embedder.embed(["a cat", "quantum computers"], "truncate")).vectors
-        assert float(vectors[0] @ vectors[1]) < 0.99
 
 
 class TestLongTexts:
@@ -254,13 +239,6 @@ class TestLongTexts:
         alone = await embedder.embed(["a", "b"], "reject")
         rows = [embedded.row_offsets[0], embedded.row_offsets[2]]
         assert np.abs(embedded.vectors[rows] - alone.vectors).max() <= TOLERANCE
-
-    async def test_the_first_window_is_the_truncated_text(self, embedder: ModelEmbedder) -> None:
-        truncated = await embedder.embed([self.LONG], "truncate")
-        windows = await embedder.embed([self.LONG, "a"], "window_max")
-        assert windows.flags.tolist() == [Flag.WINDOWED, Flag.NONE]
-        assert windows.row_offsets[1] > 1
-        assert np.abs(windows.vectors[0] - truncated.vectors[0]).max() <= TOLERANCE
 
     async def test_a_mebibyte_of_anything_is_taken(self, embedder: ModelEmbedder) -> None:
         for unit in ("x", "!", "a ", "中", "\0", "\u200b"):

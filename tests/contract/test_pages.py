@@ -17,7 +17,6 @@ INDEX = DOCS / "README.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
 FENCES = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 LINKS = re.compile(r"\]\(([^)\s]+)\)")
-GROUPS = ["Tutorial", "How-to", "Reference", "Background"]
 
 
 def _text(page: Path) -> str:
@@ -54,10 +53,6 @@ def test_the_index_lists_every_page_once() -> None:
     pages = {page for page in DOCS.glob("**/*.md") if page != INDEX}
     assert set(listed) == pages
     assert {target.name for target, times in listed.items() if times > 1} == set()
-
-
-def test_the_index_has_four_groups() -> None:
-    assert re.findall(r"^## (.*)$", _text(INDEX), re.MULTILINE) == GROUPS
 
 
 @pytest.mark.skipif(

@@ -127,21 +127,6 @@ class TestMaxCost:
         assert 10 <= reply.usage.calls == provider.requests - before < 40
         assert reply.usage.cost <= asked.asking.max_cost
 
-    def test_is_for_the_whole_stream(self, stub: JudgeServiceStub):
-        asked = work("stream", 40)
-        most = estimate(stub, judge=asked).cost / 4
-        start = pb.StreamJudgeStart(judge=asked.judge, asking={"max_cost": most})
-        messages = [pb.StreamJudgeRequest(start=start)]
-        for number, text in enumerate(asked.groups[0].retrieved):
-            one = groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=[text])
-            chunk = pb.JudgeChunk(chunk_id=number, groups=[one])
-            messages.append(pb.StreamJudgeRequest(chunk=chunk))
-        _, *replies = stub.StreamJudge(iter(messages), timeout=60)
-        spent = sum(reply.chunk.usage.cost for reply in replies)
-        refused = [reply for reply in replies if reply.chunk.verdicts.errors]
-        assert 0 < spent <= most
-        assert 0 < len(refused) <= 30
-
 
 class TestClients:
     GROUP = QueryGroup("q", ["e"], ["one of the client's texts", "another"])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Calibrator, Client, Flag, InvalidArgument, Judge, QueryGroup
-from judged.values import CascadeOptions, ScoredStage, StagedLabels
+from judged import Calibrator, Client, Flag, Judge, QueryGroup
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
@@ -194,27 +192,3 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
         unknown = run_in(tmp_path, *given, "--stage", wrong, **there)
         assert unknown.returncode == 2
         assert f"judged: --stage {wrong}: {told}" in unknown.stderr
-
-
-async def test_frontier_from_python(cascade_server: ServerProcess):
-    truth = [place % 2 == 0 for place in range(400)]
-    groups = [QueryGroup("q", ["a b c d"], ["a b c d" if yes else "x"]) for yes in truth]
-    with Client(cascade_server.address) as client:
-        first = client.judge(groups, "token_overlap")
-        second = client.judge(groups, "exact")
-        stages = [ScoredStage(first.judge, first.score), ScoredStage(second.judge, second.score, 1)]
-        clusters = [str(place // 4) for place in range(400)]
-        items = StagedLabels(stages, truth, clusters)
-        found = client.calibrate_cascade(items, CascadeOptions(max_error=0.1))
-        assert found.proposed == 0
-        point = found.points[0]
-        assert point.accuracy == 1
-        assert (point.cost, point.certified) == (0.0, True)
-        cascade = point.judge(["token_overlap", "exact"])
-        verdicts = client.judge(groups, cascade)
-        assert list(verdicts.relevant) == truth
-        swapped = replace(cascade, members=["exact"])
-        with pytest.raises(InvalidArgument, match="of other stages"):
-            client.judge(groups, swapped)
-    async with AsyncClient(cascade_server.address) as client:
-        assert await client.calibrate_cascade(items, CascadeOptions(max_error=0.1)) == found

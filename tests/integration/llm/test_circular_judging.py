@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, InvalidArgument
+from judged import Client, InvalidArgument
 from judged.evaluation import (
-    AsyncEvaluator,
     CircularJudging,
     Dataset,
     Evaluator,
@@ -101,18 +100,6 @@ class TestPython:
             assert told.value.field == "judge"
             assert world.provider.requests == asked
             Evaluator(client).evaluate(results, dataset, ["mrr"], "exact", strict=True)
-
-    async def test_a_retriever_is_not_asked_where_strict(self, world: World) -> None:
-        dataset = Dataset.from_json(world.folder / "dataset.json")
-
-        def never(query: str, k: int) -> list[str]:
-            raise AssertionError(query, k)
-
-        async with AsyncClient(world.server.address) as client:
-            with pytest.raises(InvalidArgument, match="is that of the system, scripted-1"):
-                await AsyncEvaluator(client).evaluate(
-                    *(never, dataset, ["mrr"], "llm", 3), system_models="scripted-1", strict=True
-                )
 
     def test_a_system_that_says_what_it_is(self, world: World) -> None:
         def system(query: str) -> str:

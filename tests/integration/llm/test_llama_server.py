@@ -31,8 +31,6 @@ pytestmark = [
 # A reply out of form is asked for again.
 MOST_TRIES = 2
 
-# A tenth of it is kept for the reply, and the model leaves its neighbours little of two cores.
-IN_TIME_S = 15
 MORE_THAN_IN_TIME = 800
 
 # Why what it says may be no verdict or score: on another CPU it says something else.
@@ -159,16 +157,6 @@ def test_the_probability_of_a_yes_is_read_off_the_tokens(client: Client, model: 
             assert verdict.error.reason in NO_REPLY_OF_USE
 
     assert found.agreement == []
-
-
-def test_what_does_not_come_in_time_is_told_in_time(client: Client):
-    texts = [f"text number {number}" for number in range(MORE_THAN_IN_TIME)]
-    many = QueryGroup("q", ["e"], texts)
-    judge = Judge("llm", parameters={"model": "structured"})
-    # A call that outlasts its deadline raises.
-    found = client.judge([many], judge, timeout=IN_TIME_S)
-    assert "TIMEOUT" in {error.reason for error in found.errors.values()}
-    assert all(error.retryable for error in found.errors.values() if error.reason == "TIMEOUT")
 
 
 def test_a_cancelled_call_frees_the_model(llama: str, llm_server: ServerProcess):

@@ -136,36 +136,6 @@ def test_a_trace_stands_for_the_judge(world: World, command: str):
     assert "there is no such file; to write it" in world.fails(*unjudged)
 
 
-@flag("trace", "judge", "folds")
-def test_a_trace_of_calibrate_stands_for_the_judge_of_others(world: World, command: str):
-    world.fine(*COMMANDS[command], "--trace", "t.jsonl")
-    unjudged = ("judge", "contexts.jsonl", "--judge", "none", "--trace", "t.jsonl", "--details")
-    before = len(world.provider.asked)
-    assert world.fine(*unjudged).stdout.count('"so it is"') >= 2
-    bare = COMMANDS[command][:2]
-    for none in (["--judge", "none"], ["--no-judge"]):
-        assert "--judge none asks none" in world.fails(*bare, *none, "--trace", "t.jsonl")
-    assert len(world.provider.asked) == before
-
-
-@flag("no_judge", "folds")
-def test_no_judge_of_calibrate_reads_the_scores_of_the_lines(world: World, command: str):
-    bare = COMMANDS[command][:2]
-    assert asked_by(world, *bare, "--no-judge", "--json", "out.json") == []
-    found = json.loads((world.folder / "out.json").read_text())
-    assert (found["judge"], found["quality"]["n"]) == (None, 2)
-    assert "exclude each other" in world.fails(*bare, "--no-judge", "--judge", "llm")
-
-
-@flag("no_judge", without="folds")
-def test_no_judge(world: World, command: str):
-    world.fine(*COMMANDS[command], "--trace", "t.jsonl")
-    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
-    assert asked_by(world, *bare, "--no-judge", "--trace", "t.jsonl") == []
-    # The server's cache has them too, for whoever names the model.
-    assert asked_by(world, *bare, "--no-judge", "--judge-model", "small") == []
-
-
 @flag("trace_texts")
 def test_trace_texts(world: World, command: str):
     for kept in ("full", "hash"):
@@ -174,23 +144,3 @@ def test_trace_texts(world: World, command: str):
     assert "good word" in full
     assert "good word" not in hashed
     assert "query_sha256" in hashed
-
-
-@flag("strict")
-def test_strict_fails_on_votes_on_both_sides(world: World, command: str):
-    filled(world, "split")
-    line = (*COMMANDS[command], "--judge-samples", "3")
-    done = world.run(*line)
-    assert done.returncode == 0
-    assert "votes on both sides" in done.stderr
-    assert world.run(*line, "--strict").returncode == 1
-
-
-@flag("member", "cache_only", "judge_refresh", without="combine")
-def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
-    asking = panel(command)
-    assert asked_by(world, *asking, "--cache-only", status=2) == []
-    assert "2 of 2 verdicts not in the server's cache" in world.fails(*asking, "--cache-only")
-    assert len(asked_by(world, *asking)) == 2
-    assert asked_by(world, *asking, "--cache-only") == []
-    assert len(asked_by(world, *asking, "--judge-refresh")) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -25,7 +24,6 @@ from judged_server.llm.rubrics.loading import load_builtin
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
-from tests.integration.cli_process import fill, lines_of, run_in
 from tests.integration.server_process import ServerProcess, running_server, until
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
@@ -213,24 +211,3 @@ class TestModels:
         log = llm_server.log_text()
         assert "BatchJudge" in log
         assert "canary" not in log
-
-
-class TestCommandLine:
-    def test_judges_lines(self, llm_server: ServerProcess, tmp_path: Path):
-        done = run_in(
-            fill(tmp_path),
-            *("judge", "contexts.jsonl", "--judge", "llm", "--judge-model", "small"),
-            *("--judge-samples", "3", "--judge-temperature", "0.5", "--judge-max-tokens", "99"),
-            *("--details", "--json", "out.json"),
-            JUDGED_TARGET=llm_server.address,
-        )
-        assert done.returncode == 0, done.stderr
-        first, second = lines_of(done.stdout)
-        assert (first["relevant"], second["relevant"]) == (True, False)
-        assert first["agreement"] == 1
-        assert first["detail"]["rationale"] == "it is a yes"
-        assert [sample["status"] for sample in first["detail"]["samples"]] == ["OK"] * 3
-        assert "model:small|structured:true|samples:3|temperature:0.5|max_tokens:99" in done.stderr
-        assert "6 calls answered in 6 tries" in done.stderr
-        document = json.loads((tmp_path / "out.json").read_text())
-        assert document["usage"]["calls"] == 6

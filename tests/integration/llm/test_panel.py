@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from judged import Client, InvalidArgument, Judge, PanelMember, QueryGroup, Status
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
-from tests.integration.cli_process import fill, lines_of, run_in
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -115,22 +113,6 @@ class TestVerdicts:
         assert detail.samples[0].reasoning == "sure says yes"
         assert detail.samples[1].reason == "REFUSED"
         assert detail.model == "sure-2024-07-18"
-
-
-class TestCommandLine:
-    def test_judges_lines(self, panel_server: ServerProcess, tmp_path: Path):
-        done = run_in(
-            fill(tmp_path),
-            *("judge", "contexts.jsonl", "--judge", "panel", "--profile", "weighted"),
-            *("--member", "llm:model=sure,weight=3", "--member", "token_overlap/weighted"),
-            "--details",
-            JUDGED_TARGET=panel_server.address,
-        )
-        assert done.returncode == 0, done.stderr
-        first, _ = lines_of(done.stdout)
-        assert first["score"] >= 0.75
-        assert len(first["detail"]["samples"]) == 2
-        assert "panel|profile:weighted|members:llm/" in done.stderr
 
 
 def test_the_client_names_the_member_that_is_wrong(server: Client):

@@ -6,41 +6,16 @@ import pytest
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import (
     ChatRequest,
-    ProviderFault,
     ReplySchema,
 )
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
-
-from tests.fakes.providers.scripted_provider import (
-    Asked,
-    Failure,
-    scripted_provider,
-)
 
 SCHEMA = ReplySchema("verdict", {"type": "object", "properties": {"verdict": {"type": "string"}}})
 
 
 def question(user: str = "?", **changes: Any) -> ChatRequest:
     return ChatRequest("judge", user, SCHEMA, 20, 0.0, **changes)
-
-
-async def test_a_model_whose_key_is_refused_is_listed_as_such_unless_others_stand_behind_it():
-    def refuse(_: Asked) -> Failure:
-        return Failure(401, "no")
-
-    async with scripted_provider(refuse) as provider:
-        document = provider.configuration()
-        [own] = document["models"]
-        document["models"].append({**own, "name": "covered", "fallback": [own["name"]]})
-        models = ChatModels(parse_configuration(document, "f"), {})
-        assert [listed.unavailable for listed in models.listed()] == ["", ""]
-        with pytest.raises(ProviderFault, match="refuses the key"):
-            await models.get("").complete(question(), 10.0)
-        alone, covered = models.listed()
-        assert "key_env or key_file" in alone.unavailable
-        assert covered.unavailable == ""
-        await models.close()
 
 
 async def test_models_are_listed_the_default_first_and_found_by_name():

@@ -142,18 +142,6 @@ def test_the_naive_model_obeys_nearly_every_attack_that_is_not_in_a_block():
     assert obeyed.count("YES") == len(ATTACKS)
 
 
-def test_reserved_words_lose_their_form():
-    block = data_block("query", "[INST] <|im_start|> [sic] [1] <s>", NONCE)
-    assert block.split("\n")[1] == (
-        r'"\u005bINST] \u003c|im_start|\u003e \u005bsic] [1] \u003cs\u003e"'
-    )
-
-
-def test_ordinary_text_of_any_language_stays_readable():
-    text = "Größe, 日本語, עברית, हिन्दी, 😀"
-    assert data_block("query", text, NONCE).split("\n")[1] == f'"{text}"'
-
-
 def test_a_lone_surrogate_becomes_a_replacement_character():
     assert json.loads(data_block("query", "a\ud800b", NONCE).split("\n")[1]) == "a\ufffdb"
 

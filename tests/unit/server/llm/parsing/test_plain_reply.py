@@ -101,12 +101,6 @@ def test_of_grades_anything_else_abstains(text):
     )
 
 
-def test_of_grades_a_refusal_and_a_cut_reply_are_no_grades():
-    assert read_grade("I'm sorry, but I can't help with that.").reason is Reason.REFUSED
-    assert read_grade("It is\nGrade: 2", cut=True).reason is Reason.REPLY_TRUNCATED
-    assert read_grade("a" * MAX_CHARACTERS + "\nGrade: 2").status is Status.ABSTAINED
-
-
 @given(st.text(max_size=60))
 def test_of_grades_whatever_is_read_is_on_the_scale(text):
     found = read_grade(text)

@@ -86,25 +86,6 @@ class TestTheLineThatAnswers:
         assert texts_of(prompt(first=text, second=other)) == [("first", text), ("second", other)]
 
 
-class TestReplies:
-    @pytest.mark.parametrize(
-        "reason",
-        [
-            "TIMEOUT",
-            "RATE_LIMITED",
-            "PROVIDER_UNREACHABLE",
-            "PROVIDER_ERROR",
-            "PROVIDER_REFUSED_KEY",
-            "BREAKER_OPEN",
-        ],
-    )
-    async def test_may_be_errors(self, tmp_path, reason):
-        with pytest.raises(ProviderFault, match=r"a line of replies\.jsonl says so") as caught:
-            await answer(script(tmp_path, {"error": reason}))
-        assert caught.value.reason.name == reason
-        assert caught.value.retryable is (reason != "PROVIDER_REFUSED_KEY")
-
-
 class TestFiles:
     @pytest.mark.parametrize(
         ("line", "says"),
