@@ -32,12 +32,14 @@ from judged_server.judges.llm.scoring import (
     Asking,
     SampleResult,
     ScoringSession,
+    ask_samples,
     assessable,
+    by_threshold,
     fault,
-    find_by_vote,
     find_claims,
-    find_dimensions,
     most_asked,
+    voted,
+    weigh_dimensions,
 )
 from judged_server.llm.caller import ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, Reason
@@ -224,20 +226,18 @@ class AnswerScorer:
         return rendered
 
     async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
-        rubric, samples, threshold = self.rubric, self.samples, self._settled.min_score
+        rubric, fields, threshold = self.rubric, rendered.fields, self._settled.min_score
         if rubric.form == "claims":
-            return await find_claims(session, rubric, rendered.fields, samples)
+            return await find_claims(session, rubric, fields, self.samples)
+        parsed_replies = await ask_samples(session, rubric, fields, self.samples)
         if rubric.form == "dimensions":
-            return await find_dimensions(
-                session,
-                rubric,
-                rendered.fields,
-                samples,
-                threshold,
-                self._settled.weights,
-                has_contexts=rendered.has_contexts,
+            weights, has_contexts = self._settled.weights, rendered.has_contexts
+            return weigh_dimensions(
+                parsed_replies, rubric, threshold, weights, has_contexts=has_contexts
             )
-        return await find_by_vote(session, rubric, rendered.fields, samples, threshold)
+        if rubric.form in {"score", "grade"}:
+            parsed_replies = by_threshold(parsed_replies, threshold, lambda parsed: parsed.score)
+        return voted(parsed_replies)
 
     def _identity(self) -> JudgeIdentity:
         rubric, parts = self.rubric, self._asked.signature_parts()

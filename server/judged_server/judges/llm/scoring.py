@@ -267,20 +267,6 @@ def _missing_for(parsed: ParsedReply) -> SampleResult:
     return SampleResult(parsed.status, fault=why)
 
 
-async def find_by_vote(
-    session: ScoringSession,
-    rubric: Rubric,
-    fields: Mapping[str, FieldValue],
-    samples: int,
-    min_score: float,
-) -> SampleResult:
-    """Return the vote of all samples; a score that meets the threshold is a yes."""
-    parsed_replies = await ask_samples(session, rubric, fields, samples)
-    if rubric.form in {"score", "grade"}:
-        parsed_replies = by_threshold(parsed_replies, min_score, lambda parsed: parsed.score)
-    return voted(parsed_replies)
-
-
 async def ask_samples(
     session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
 ) -> list[ParsedReply]:
@@ -418,11 +404,9 @@ def assessable(
     return {name: share / whole for name, share in shares.items()}
 
 
-async def find_dimensions(
-    session: ScoringSession,
+def weigh_dimensions(
+    parsed_replies: Sequence[ParsedReply],
     rubric: Rubric,
-    fields: Mapping[str, FieldValue],
-    samples: int,
     min_score: float,
     weights: Mapping[str, float],
     *,
@@ -439,7 +423,6 @@ async def find_dimensions(
         scores = dict(_content(parsed).scores)
         return min(1.0, fsum(shares[name] * scores[name] for name in shares))
 
-    parsed_replies = await ask_samples(session, rubric, fields, samples)
     finding = voted(by_threshold(parsed_replies, min_score, whole))
     if finding.status is not Status.OK:
         return finding
