@@ -35,7 +35,7 @@ from judged_server.llm.config.configuration import (
     read_configuration,
 )
 from judged_server.llm.providers.dialects import DIALECTS, Dialect
-from judged_server.llm.providers.fake import FakeModel, Script, read_script
+from judged_server.llm.providers.fake import FakeModel, read_script
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.endpoint import Call, Endpoint
 from judged_server.llm.transport.http import HttpTransport
@@ -210,41 +210,33 @@ class ChatModels:
         clock = clock or Clock()
         random = random or Random()  # noqa: S311 - it spreads retries and keeps no secret
         self.configuration = configuration
-        self._endpoints = {
-            provider.name: Endpoint(provider, clock, random, HttpTransport(provider))
-            for provider in configuration.providers
-            if provider.dialect in DIALECTS
-        }
-        scripts = {
-            provider.name: read_script(provider.replies)
-            for provider in configuration.providers
-            if provider.replies is not None
-        }
-        providers = {provider.name: provider for provider in configuration.providers}
-        named = {model.name: model for model in configuration.models}
-        keys = {name: key_of(provider, environ) for name, provider in providers.items()}
-        for name, (_, problem) in keys.items():
-            if problem:
-                _log.warning("llm provider unavailable", provider=name, reason=problem)
+        self._endpoints: dict[str, Endpoint] = {}
         alone: dict[str, ConfiguredModel | FakeModel] = {}
-        for model in configuration.models:
-            provider = providers[model.provider]
-            script = scripts.get(provider.name)
-            card = _card(model, provider, script)
-            if script is not None:
-                alone[model.name] = FakeModel(card, script, clock)
+        for provider in configuration.providers:
+            models = [each for each in configuration.models if each.provider == provider.name]
+            if provider.replies is not None:
+                script = read_script(provider.replies)
+                for model in models:
+                    card = _card(model, provider, script.sha256)
+                    alone[model.name] = FakeModel(card, script, clock)
                 continue
-            key, problem = keys[provider.name]
+            key, problem = key_of(provider, environ)
+            if problem:
+                _log.warning("llm provider unavailable", provider=provider.name, reason=problem)
+                problem = f"{problem}, and start the server again"
+            endpoint = Endpoint(provider, clock, random, HttpTransport(provider))
+            self._endpoints[provider.name] = endpoint
             dialect = DIALECTS[provider.dialect]
             headers = dialect.headers(provider, key)
-            endpoint = self._endpoints[provider.name]
-            problem = problem and f"{problem}, and start the server again"
-            alone[model.name] = ConfiguredModel(
-                card, model, dialect, headers, endpoint, clock, problem
-            )
+            for model in models:
+                card = _card(model, provider, provider.base_url)
+                alone[model.name] = ConfiguredModel(
+                    card, model, dialect, headers, endpoint, clock, problem
+                )
+        named = {model.name: model for model in configuration.models}
         self._models: dict[str, ModelChain] = {}
-        for name, own in alone.items():
-            chain = [alone[other] for other in chain_of(name, named)]
+        for name in named:
+            own, chain = alone[name], [alone[other] for other in chain_of(name, named)]
             # Those behind it whose key is missing are left out; that was logged.
             able = [] if own.problem else [other for other in chain if not other.problem]
             card = with_chain(own.card, [other.card for other in chain])
@@ -280,9 +272,7 @@ class ChatModels:
             await endpoint.close()
 
 
-def _card(
-    model: ModelConfiguration, provider: ProviderConfiguration, script: Script | None
-) -> ChatModelCard:
+def _card(model: ModelConfiguration, provider: ProviderConfiguration, where: str) -> ChatModelCard:
     return ChatModelCard(
         name=model.name,
         provider=model.provider,
@@ -294,7 +284,7 @@ def _card(
         takes_temperature=model.send_temperature,
         conditions=orjson.dumps(
             [
-                provider.base_url if script is None else script.sha256,
+                where,
                 provider.organization,
                 provider.project,
                 model.structured,
