@@ -19,6 +19,7 @@ from judged import (
     Judge,
     QueryGroup,
 )
+from judged._convert.verdicts import read_reason
 from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
@@ -127,6 +128,34 @@ class TestMaxCost:
         assert 10 <= reply.usage.calls == provider.requests - before < 40
         assert reply.usage.cost <= asked.asking.max_cost
 
+    def test_what_is_cached_is_free(self, stub: JudgeServiceStub):
+        asked = work("again", 3)
+        stub.BatchJudge(asked, timeout=60)
+        asked.asking.max_cost = 1e-9
+        assert not stub.BatchJudge(asked, timeout=60).verdicts.errors
+
+    def test_is_for_the_whole_stream(self, stub: JudgeServiceStub):
+        asked = work("stream", 40)
+        most = estimate(stub, judge=asked).cost / 4
+        start = pb.StreamJudgeStart(judge=asked.judge, asking={"max_cost": most})
+        messages = [pb.StreamJudgeRequest(start=start)]
+        for number, text in enumerate(asked.groups[0].retrieved):
+            one = groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=[text])
+            chunk = pb.JudgeChunk(chunk_id=number, groups=[one])
+            messages.append(pb.StreamJudgeRequest(chunk=chunk))
+        _, *replies = stub.StreamJudge(iter(messages), timeout=60)
+        spent = sum(reply.chunk.usage.cost for reply in replies)
+        refused = [reply for reply in replies if reply.chunk.verdicts.errors]
+        assert 0 < spent <= most
+        assert 0 < len(refused) <= 30
+
+    def test_scores_are_held_to_it_too(self, stub: JudgeServiceStub):
+        asked = answers("held", 8, "answer_match")
+        asked.asking.max_cost = estimate(stub, score=asked).cost / 7
+        _, *scores, last = stub.ScoreAnswers(asked, timeout=60)
+        assert {read_reason(item.score.error.reason) for item in scores} == {"", "BUDGET"}
+        assert 0 < last.summary.usage.cost <= asked.asking.max_cost
+
 
 class TestClients:
     GROUP = QueryGroup("q", ["e"], ["one of the client's texts", "another"])
@@ -145,6 +174,26 @@ class TestClients:
             with pytest.raises(InvalidArgument, match="set input_per_million") as caught:
                 client.judge([self.GROUP], unpriced, asking=Asking(max_cost=1))
             assert caught.value.field == "asking.max_cost"
+
+    def test_many_messages_keep_one_limit(self, free: ServerProcess):
+        texts = [f"many: {n}" for n in range(1200)]
+        with Client(free.address) as client:
+            work = [QueryGroup("q", ["e"], texts)]
+            whole = client.estimate(work, "llm")
+            assert (whole.contexts, whole.calls) == (1200, 1200)
+            most = (whole.cost or 0) / 60
+            found = client.judge(work, "llm", asking=Asking(max_cost=most))
+            assert found.usage is not None
+            assert 0 < (found.usage.cost or 0) <= most
+            assert {error.reason for error in found.errors.values()} == {"BUDGET"}
+            streamed = Evaluator(client).evaluate_groups(
+                [QueryGroup("q", ["f"], texts, "1")],
+                ["mrr"],
+                "llm",
+                asking=Asking(max_cost=most),
+            )
+            assert streamed.usage is not None
+            assert 0 < (streamed.usage.cost or 0) <= most
 
     def test_a_used_up_day_is_an_error_of_its_own(self, provider: ScriptedProvider, tmp_path: Path):
         budget = f'[budget]\nper_day = 0.000001\nfile = "{tmp_path / "day.sqlite"}"'

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import LEASE_S, Account, Ledger
+from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
 from judged_server.tenant import TENANT, Tenant
 
 
@@ -203,3 +203,49 @@ async def test_what_could_not_be_written_is_written_before_more_is_drawn(file, p
 
 def rows_of(db: sqlite3.Connection) -> dict[str, int]:
     return dict(db.execute("SELECT period, nano FROM settled").fetchall())
+
+
+async def test_what_was_settled_is_written_before_it_is_answered(file, process):
+    killed = process(1000)  # and never closed
+    assert await spend(killed, 600, 450)
+    assert rows(file) == {"2026-03-01": 450}
+
+
+async def test_more_than_was_reserved_is_told_truthfully(file, process):
+    account = process(100)
+    assert await spend(account, 10, 5000)
+    assert await take(account, 1) is None
+    assert rows(file)["2026-03-01"] == 5000
+    assert account.left() == 0
+
+
+async def test_currencies_are_apart(ledgers, calendar):
+    ledger = ledgers()
+    assert await take(BudgetAccount(ledger, "USD", 100, calendar), 100) is not None
+    assert await take(BudgetAccount(ledger, "EUR", 100, calendar), 100) is not None
+
+
+async def test_what_cant_be_written_lets_nothing_be_asked(file, process):
+    account = process(100_000)
+    assert await spend(account, 10, 10)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(LedgerFault):
+        await take(account, 50_000)
+    other.execute("ROLLBACK")
+    other.close()
+    assert await take(account, 50_000) is not None
+
+
+async def test_what_is_drawn_for_a_caller_who_leaves_is_there_for_the_next(file, process):
+    account = process(100)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # so that the caller leaves while it draws
+    leaving = asyncio.create_task(take(account, 100))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    other.execute("ROLLBACK")
+    other.close()
+    assert await take(account, 100) is not None

@@ -204,6 +204,28 @@ async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
     ledger.close()
 
 
+async def test_a_reply_without_a_count_costs_the_most():
+    budgets, model, cost_tracker = Budgets("USD"), Model(TokenUsage()), CostTracker()
+    model.go.set()
+    await budgets.complete(model, REQUEST, 9, cost_tracker)
+    assert cost_tracker.spent == MOST
+
+
+async def test_whoever_waits_for_room_may_leave():
+    budgets, model, cost_tracker = Budgets("USD"), Model(), money(MOST)
+    calls = [
+        asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker)) for _ in range(50)
+    ]
+    await asyncio.sleep(0)
+    assert model.under_way == 1
+    for call in calls[1:]:
+        call.cancel()
+    model.go.set()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert (cost_tracker.spent, cost_tracker.held, cost_tracker.granted) == (20_000, 0, 1)
+    await asyncio.wait_for(budgets.complete(model, REQUEST, 9, money(MOST)), 60)
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["begin", "answer", "fail", "cancel"]), st.integers(0, 9)),
     max_size=60,
