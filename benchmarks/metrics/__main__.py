@@ -139,7 +139,7 @@ def prepared(rankings: Rankings) -> list[np.ndarray]:
         rankings.gains,
         rankings.ideal_offsets,
         rankings.ideal_gains,
-        known_pool=rankings.known_pool,
+        judged_others=rankings.judged_others,
     )
     return [measure.values(bare) for measure in MEASURES]
 

@@ -21,13 +21,7 @@ from judged.values.metrics import MetricCounts
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.input.id_fit import IdFit
-from judged_server.metrics.input.rankings import (
-    Rankings,
-    condensed,
-    rank_gains,
-    unjudged_extremes,
-    unjudged_mask,
-)
+from judged_server.metrics.input.rankings import Rankings, rank_gains
 from judged_server.metrics.input.trec import Qrels, Topics, rank_run
 from judged_server.metrics.matching import JudgedResults, Unsettled, graded, match, unsettled
 from judged_server.metrics.measures.formulas import FAMILIES
@@ -207,9 +201,9 @@ def compute_trec(
     if options.max_documents is not None:
         settings.append(("max_documents", str(options.max_documents)))
         rankings = rankings.top(options.max_documents)
-    n_unjudged = int(np.count_nonzero(unjudged_mask(rankings)))
+    n_unjudged = int(np.count_nonzero(rankings.unjudged))
     if policy is UnjudgedPolicy.CONDENSED:
-        rankings = condensed(rankings)
+        rankings = rankings.condensed()
     binary = rankings
     if options.relevance_level > 1:
         settings.append(("relevance_level", str(options.relevance_level)))
@@ -220,7 +214,7 @@ def compute_trec(
         for measure, own in zip(measures, seen, strict=True)
     )
     if policy is UnjudgedPolicy.BOUNDS:
-        cases = {id(own): unjudged_extremes(own) for own in seen}
+        cases = {id(own): own.unjudged_extremes() for own in seen}
         extents = [
             _extent(measure, cases[id(own)], column.values, in_range=True)
             for measure, own, column in zip(measures, seen, columns, strict=True)

@@ -41,9 +41,8 @@ from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import (
     Rankings,
-    descending,
+    ideal_of,
     offsets_of,
-    rankings_of_hits,
     take_groups,
 )
 from judged_server.metrics.table import MatchingMode
@@ -160,10 +159,14 @@ def match(results: JudgedResults, mode: MatchingMode) -> Rankings:
         hit[pairs.flat_result[results.is_open_ended(pairs.group)]] = True
         if mode is MatchingMode.MAXIMUM:
             _improve(hit, pairs, results)
-    rankings = rankings_of_hits(results.n_retrieved, hit, results.n_expected)
-    if mode is not MatchingMode.ANY:
-        return rankings
-    return replace(rankings, found_ranks=_first_ranks(pairs, len(rankings.ideal_gains)))
+    ideal_gains = np.ones(int(results.n_expected.sum()))
+    return Rankings(
+        offsets_of(results.n_retrieved),
+        hit.astype(np.float64),
+        offsets_of(results.n_expected),
+        ideal_gains,
+        _first_ranks(pairs, len(ideal_gains)) if mode is MatchingMode.ANY else None,
+    )
 
 
 def greedy_choice(pairs: Pairs, results: JudgedResults) -> IntArray:
@@ -320,13 +323,10 @@ def _rankings(
     owner = np.repeat(np.arange(n), results.n_retrieved)[found]
     owners = np.concatenate([owner, np.repeat(np.arange(n), unmatched)])
     ideal = np.concatenate([known[found], np.full(int(unmatched.sum()), top)])
-    offsets = offsets_of(np.bincount(owners, minlength=n))
-    together = ideal[np.argsort(owners, kind="stable")]
     return Rankings(
         offsets_of(results.n_retrieved),
         gains,
-        offsets,
-        descending(offsets, together),
+        *ideal_of(owners, ideal, n),
         top_grade=np.full(n, top),
     )
 

@@ -7,7 +7,7 @@ order is the ranking.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -15,10 +15,9 @@ import numpy as np
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.rankings import (
-    Pool,
     Rankings,
-    descending,
     flatten,
+    ideal_of,
     offsets_of,
     take_groups,
 )
@@ -104,49 +103,36 @@ class JudgedIds:
     def added_to(self, rankings: Rankings, *, weighed: bool, full: float = 1.0) -> Rankings:
         """Return rankings, in which these groups have found nothing yet, with what they found.
 
-        If `weighed`, gains are the grades, and `full` where there are none; then the pool is known
-        too. Else they are 1. A document that is found again, in another piece, is a hit only where
-        results are not paired.
+        If `weighed`, gains are the grades, and `full` where there are none; then it is known too
+        what was judged. Else they are 1. A document that is found again, in another piece, is a hit
+        only where results are not paired.
         """
         n = rankings.n_queries
         of_grade = np.repeat(np.arange(n), np.diff(self.offsets))
         gains = (self.grades > 0).astype(np.float64)
         if weighed:
-            gains = np.where(self.graded[of_grade], np.maximum(self.grades, 0.0), gains * full)
+            gains = np.where(self.graded[of_grade], self.grades, gains * full)
         known = np.flatnonzero(self.places >= 0)
-        query = np.repeat(np.arange(n), rankings.n_retrieved)[known]
-        at = self.offsets[query] + self.places[known]
+        query = np.repeat(np.arange(n), rankings.n_retrieved)
+        at = self.offsets[query[known]] + self.places[known]
         _, first = np.unique(at, return_index=True)
-        ranks = np.zeros(len(gains), np.int64)
-        ranks[at[first]] = known[first] - rankings.offsets[query[first]] + 1
         paired = rankings.found_ranks is None
         hits = first if paired else slice(None)
-        found = rankings.gains.copy()
+        found = np.where(self.by_id[query], np.nan, rankings.gains) if weighed else rankings.gains
+        found = found.copy()
         found[known[hits]] = gains[at[hits]]
         relevant = gains > 0
         owner = np.concatenate([rankings.ideal.query, of_grade[relevant]])
-        order = np.argsort(owner, kind="stable")
-        ideal_offsets = offsets_of(np.bincount(owner, minlength=n))
-        ideal = np.concatenate([rankings.ideal_gains, gains[relevant]])[order]
-        top = rankings.top_grade
-        made = Rankings(
-            rankings.offsets,
-            found,
-            ideal_offsets,
-            descending(ideal_offsets, ideal),
-            None if paired else np.concatenate([rankings.found_ranks, ranks[relevant]])[order],
-            top_grade=None if top is None else np.where(self.graded, 0.0, top),
-        )
-        if not weighed:
-            return made
-        return replace(made, known_pool=self._pool(rankings, known[first], at[first]))
-
-    def _pool(self, rankings: Rankings, known: IntArray, at: IntArray) -> Pool:
-        """Return which results were judged: `known` are those that are the documents `at`."""
-        n, before = rankings.n_queries, rankings.pool
-        of_grade = np.repeat(np.arange(n), np.diff(self.offsets))
-        judged = before.judged & ~np.repeat(self.by_id, rankings.n_retrieved)
-        unsampled = before.unsampled.copy()
-        judged[known], unsampled[known] = self.grades[at] >= 0, self.grades[at] < 0
-        nonrelevant = np.bincount(of_grade[self.grades == 0], minlength=n)
-        return Pool(judged, unsampled, np.where(self.by_id, nonrelevant, before.n_nonrelevant))
+        ideal = ideal_of(owner, np.concatenate([rankings.ideal_gains, gains[relevant]]), n)
+        found_ranks = None
+        if rankings.found_ranks is not None:
+            ranks = np.zeros(len(gains), np.int64)
+            ranks[at[first]] = known[first] - rankings.offsets[query[known[first]]] + 1
+            found_ranks = np.concatenate([rankings.found_ranks, ranks[relevant]])
+            found_ranks = found_ranks[np.argsort(owner, kind="stable")]
+        top, others = rankings.top_grade, None
+        if weighed:
+            others = np.bincount(of_grade[self.grades == 0], minlength=n)
+            others = np.where(self.by_id, others, rankings.n_nonrelevant)
+        top = None if top is None else np.where(self.graded, 0.0, top)
+        return Rankings(rankings.offsets, found, *ideal, found_ranks, others, top)

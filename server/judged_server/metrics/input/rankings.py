@@ -64,34 +64,21 @@ class Hits:
         return np.bincount(query, weights, self.n_queries).astype(np.float64, copy=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """What judges looked at, where not everything retrieved was judged.
-
-    judged         bool[documents]: the retrieved documents that somebody judged relevant or not.
-    unsampled      bool[documents]: those that were to be judged and never were; never `judged`.
-    n_nonrelevant  int64[n]: how many documents were judged not relevant, retrieved or not.
-    """
-
-    judged: BoolArray
-    unsampled: BoolArray
-    n_nonrelevant: IntArray
-
-
 @dataclass(frozen=True)
 class Rankings:
     """What was retrieved for n queries, and what there was to find.
 
     offsets       int64[n + 1]; query q retrieved the documents offsets[q] to offsets[q + 1], best
                   rank first.
-    gains         float64[offsets[-1]], finite and >= 0; above 0 is a hit.
+    gains         float64[offsets[-1]]: above 0 a hit, 0 judged not relevant, below 0 chosen to be
+                  judged and never judged, NaN not in the qrels.
     ideal_offsets int64[n + 1]; query q has ideal_offsets[q + 1] - ideal_offsets[q] relevant items.
     ideal_gains   float64[ideal_offsets[-1]], finite and > 0, descending within a query.
     found_ranks   int64[ideal_offsets[-1]]: the best rank, from 1, that found each relevant item, 0
                   where none did. None when every hit finds exactly one item, which holds unless
                   the matching mode is ANY.
-    known_pool    which documents were judged; None when all of those retrieved were, and no others
-                  but the relevant ones.
+    judged_others int64[n]: how many documents were judged not relevant, retrieved or not. None when
+                  those are the retrieved ones that are no hits.
     top_grade     float64[n]: the top of the scale of each query's gains, 0 where that is not known.
 
     Where `found_ranks` is None a query's hits, sorted by gain, must nowhere exceed its ideal
@@ -103,7 +90,7 @@ class Rankings:
     ideal_offsets: IntArray
     ideal_gains: FloatArray
     found_ranks: IntArray | None = None
-    known_pool: Pool | None = None
+    judged_others: IntArray | None = None
     top_grade: FloatArray | None = None
 
     @property
@@ -140,12 +127,16 @@ class Rankings:
         return top
 
     @cached_property
-    def pool(self) -> Pool:
-        """Which documents were judged."""
-        if self.known_pool is not None:
-            return self.known_pool
-        everything = np.ones(len(self.gains), np.bool_)
-        return Pool(everything, ~everything, self.n_retrieved - self.hits.count(None))
+    def n_nonrelevant(self) -> IntArray:
+        """int64[n]: how many documents were judged not relevant, retrieved or not."""
+        if self.judged_others is not None:
+            return self.judged_others
+        return self.n_retrieved - self.hits.count(None)
+
+    @property
+    def unjudged(self) -> BoolArray:
+        """bool[documents]: the retrieved documents that are not in the qrels."""
+        return np.isnan(self.gains)
 
     def found(self, k: int | None) -> IntArray:
         """Return int64[n]: how many relevant items ranks 1 to k found (None: any rank)."""
@@ -160,52 +151,73 @@ class Rankings:
         """Return the rankings cut at rank n, 1 or more; what there is to find stays whole."""
         lengths = np.minimum(self.n_retrieved, n)
         kept = np.repeat(self.offsets[:-1], lengths) + positions_in_groups(lengths)
-        found, pool = self.found_ranks, self.known_pool
-        if found is not None:
-            found = np.where(found > n, 0, found)
-        if pool is not None:
-            pool = Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant)
-        return replace(
-            self,
-            offsets=offsets_of(lengths),
-            gains=self.gains[kept],
-            found_ranks=found,
-            known_pool=pool,
-        )
+        return replace(self, offsets=offsets_of(lengths), gains=self.gains[kept])
+
+    def condensed(self) -> Rankings:
+        """Return the rankings without unjudged documents; what is below them moves up.
+
+        Sakai (2007), "Alternatives to Bpref".
+        """
+        kept = ~self.unjudged
+        query = np.repeat(np.arange(self.n_queries), self.n_retrieved)[kept]
+        offsets = offsets_of(np.bincount(query, minlength=self.n_queries))
+        return replace(self, offsets=offsets, gains=self.gains[kept])
 
     def relevant_from(self, level: float) -> Rankings:
         """Return the rankings in which gains below `level`, above 0, are judged not relevant.
 
         For rankings in which every hit finds one item: `found_ranks` must be None.
         """
-        kept = self.ideal_gains >= level
-        query = self.ideal.query
-        pool, n = self.pool, self.n_queries
-        n_nonrelevant = pool.n_nonrelevant + np.bincount(query[~kept], minlength=n)
+        kept, query, n = self.ideal_gains >= level, self.ideal.query, self.n_queries
         return replace(
             self,
-            gains=np.where(self.gains >= level, self.gains, 0.0),
+            gains=np.where((self.gains > 0) & (self.gains < level), 0.0, self.gains),
             ideal_offsets=offsets_of(np.bincount(query[kept], minlength=n)),
             ideal_gains=self.ideal_gains[kept],
-            known_pool=replace(pool, n_nonrelevant=n_nonrelevant),
+            judged_others=self.n_nonrelevant + np.bincount(query[~kept], minlength=n),
         )
 
     def take(self, rows: IntArray) -> Rankings:
         """Return the rankings of the queries `rows` (int64), in that order."""
         offsets, kept = take_groups(self.offsets, rows)
         ideal_offsets, ideal_kept = take_groups(self.ideal_offsets, rows)
-        found = None if self.found_ranks is None else self.found_ranks[ideal_kept]
-        pool = self.known_pool
-        if pool is not None:
-            pool = Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant[rows])
         return Rankings(
             offsets,
             self.gains[kept],
             ideal_offsets,
             self.ideal_gains[ideal_kept],
-            found,
-            pool,
+            None if self.found_ranks is None else self.found_ranks[ideal_kept],
+            None if self.judged_others is None else self.judged_others[rows],
             None if self.top_grade is None else self.top_grade[rows],
+        )
+
+    def unjudged_extremes(self) -> tuple[Rankings, ...]:
+        """Return rankings that bound every metric, whatever the unjudged documents are.
+
+        Such a document has, where it is relevant, the largest grade of its topic, 1 if it has none.
+        """
+        n, unjudged = self.n_queries, self.unjudged
+        query = np.repeat(np.arange(n), self.n_retrieved)[unjudged]
+        added = np.bincount(query, minlength=n)
+        gain = np.where(self.top_gain > 0, self.top_gain, 1.0)
+        low, high = self.gains.copy(), self.gains.copy()
+        low[unjudged], high[unjudged] = 0.0, gain[query]
+        # Where nothing is known to be relevant, one document has to be there for the rest to count.
+        one = np.flatnonzero((added > 0) & (self.n_relevant == 0))
+        known, more, least = (
+            ideal_of(
+                np.concatenate([self.ideal.query, some]),
+                np.concatenate([self.ideal_gains, gain[some]]),
+                n,
+            )
+            for some in (one[:0], query, one)
+        )
+        others, all_others = self.n_nonrelevant, self.n_nonrelevant + added
+        return (
+            Rankings(self.offsets, low, *known, judged_others=all_others),
+            Rankings(self.offsets, high, *more, judged_others=others),
+            Rankings(self.offsets, low, *more, judged_others=all_others),
+            Rankings(self.offsets, high, *least, judged_others=others),
         )
 
 
@@ -230,18 +242,18 @@ def flatten(ragged: Sequence[Collection[float]]) -> tuple[IntArray, FloatArray]:
     return offsets_of(lengths), np.frombuffer(flat)
 
 
-def descending(offsets: IntArray, values: FloatArray) -> FloatArray:
-    """Return ragged `values` sorted within each group, the largest first."""
-    group = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    if values.min(initial=0) > -_SMALL and values.max(initial=0) < _SMALL:
+def ideal_of(query: IntArray, gains: FloatArray, n: int) -> tuple[IntArray, FloatArray]:
+    """Return int64[n + 1] offsets, and the gains (above 0) of n queries, each's largest first."""
+    offsets = offsets_of(np.bincount(query, minlength=n))
+    if gains.max(initial=0) < _SMALL:
         # Grades mostly are whole numbers, which one sort of integers does in a tenth of the time.
-        whole = values.astype(np.int64)
-        if np.array_equal(whole, values):
-            group <<= 32
-            keys = group - whole
+        whole = gains.astype(np.int64)
+        if np.array_equal(whole, gains):
+            keys = (query << 32) - whole
             keys.sort()
-            return (group - keys).astype(np.float64)
-    return values[np.lexsort((-values, group))]
+            ascending = np.repeat(np.arange(n) << 32, np.diff(offsets))
+            return offsets, (ascending - keys).astype(np.float64)
+    return offsets, gains[np.lexsort((-gains, query))]
 
 
 def positions_in_groups(lengths: IntArray) -> IntArray:
@@ -255,16 +267,6 @@ def hits_at(offsets: IntArray, gains: FloatArray) -> Hits:
     places, n = np.flatnonzero(gains > 0), len(offsets) - 1
     query = np.repeat(np.arange(n), np.diff(np.searchsorted(places, offsets)))
     return Hits(n, query, places - offsets[query] + 1, gains[places])
-
-
-def rankings_of_hits(lengths: IntArray, hit: BoolArray, n_relevant: IntArray) -> Rankings:
-    """Return binary rankings: `hit` is bool[sum(lengths)], every relevant item has gain 1."""
-    return Rankings(
-        offsets=offsets_of(lengths),
-        gains=hit.astype(np.float64),
-        ideal_offsets=offsets_of(n_relevant),
-        ideal_gains=np.ones(int(n_relevant.sum())),
-    )
 
 
 def take_groups(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -297,9 +299,8 @@ def rank_gains(
     refuse_first(~np.isfinite(flat), offsets, field, "gains", "must be finite")
     bad = ~((ideal > 0) & np.isfinite(ideal))
     refuse_first(bad, ideal_offsets, field, "relevant_gains", "must be finite and above 0")
-    rankings = Rankings(
-        offsets, np.maximum(flat, 0.0), ideal_offsets, descending(ideal_offsets, ideal)
-    )
+    query = np.repeat(np.arange(len(gains)), np.diff(ideal_offsets))
+    rankings = Rankings(offsets, np.maximum(flat, 0.0), *ideal_of(query, ideal, len(gains)))
     hits, nth = rankings.hits, rankings.hits.ordinal
     order = np.lexsort((-hits.gain, hits.query))
     query, gain = hits.query[order], hits.gain[order]
@@ -316,59 +317,3 @@ def rank_gains(
             "was retrieved",
         )
     return rankings
-
-
-def unjudged_mask(rankings: Rankings) -> BoolArray:
-    """Return bool[documents]: the retrieved documents that are not in the qrels."""
-    mask: BoolArray = ~(rankings.pool.judged | rankings.pool.unsampled)
-    return mask
-
-
-def condensed(rankings: Rankings) -> Rankings:
-    """Return the rankings without unjudged documents; what is below them moves up.
-
-    Sakai (2007), "Alternatives to Bpref".
-    """
-    kept, pool = ~unjudged_mask(rankings), rankings.pool
-    query = np.repeat(np.arange(rankings.n_queries), rankings.n_retrieved)
-    return replace(
-        rankings,
-        offsets=offsets_of(np.bincount(query[kept], minlength=rankings.n_queries)),
-        gains=rankings.gains[kept],
-        known_pool=Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant),
-    )
-
-
-def unjudged_extremes(rankings: Rankings) -> tuple[Rankings, ...]:
-    """Return rankings that bound every metric, whatever the unjudged documents are.
-
-    Such a document has, where it is relevant, the largest grade of its topic, 1 if it has none.
-    """
-    unjudged = unjudged_mask(rankings)
-    query = np.repeat(np.arange(rankings.n_queries), rankings.n_retrieved)[unjudged]
-    added = np.bincount(query, minlength=rankings.n_queries).astype(np.int64)
-    gain = np.where(rankings.top_gain > 0, rankings.top_gain, 1.0)
-    gains = rankings.gains.copy()
-    gains[unjudged] = gain[query]
-    more = _with_ideal(rankings, query, gain[query])
-    # Where nothing is known to be relevant, one document has to be there for the rest to count.
-    one = np.flatnonzero((added > 0) & (rankings.n_relevant == 0))
-    found = replace(_with_ideal(rankings, one, gain[one]), gains=gains)
-    pool = rankings.pool
-    full = Pool(pool.judged | unjudged, pool.unsampled, pool.n_nonrelevant)
-    none = replace(full, n_nonrelevant=pool.n_nonrelevant + added)
-    return (
-        replace(rankings, known_pool=none),
-        replace(more, gains=gains, known_pool=full),
-        replace(more, known_pool=none),
-        replace(found, known_pool=full),
-    )
-
-
-def _with_ideal(rankings: Rankings, query: IntArray, gains: FloatArray) -> Rankings:
-    """Return the rankings with more to find: gains of these queries, whose numbers ascend."""
-    n = rankings.n_queries
-    owner = np.concatenate([np.repeat(np.arange(n), rankings.n_relevant), query])
-    offsets = offsets_of(np.bincount(owner, minlength=n))
-    together = np.concatenate([rankings.ideal_gains, gains])[np.argsort(owner, kind="stable")]
-    return replace(rankings, ideal_offsets=offsets, ideal_gains=descending(offsets, together))

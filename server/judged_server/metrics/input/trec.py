@@ -15,14 +15,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from judged_server.domain import BoolArray, FloatArray, IntArray, UnsignedArray
+from judged_server.domain import FloatArray, IntArray, UnsignedArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.rankings import (
-    Pool,
     Rankings,
-    descending,
     flatten,
+    ideal_of,
     offsets_of,
     positions_in_groups,
     refuse_first,
@@ -327,17 +326,12 @@ class Qrels:
     def ideal(self) -> tuple[IntArray, FloatArray]:
         """int64[topics + 1] offsets, and float64: the grades above 0 of each topic, descending."""
         relevant = self.topics.values > 0
-        offsets = offsets_of(self._count(relevant))
-        return offsets, descending(offsets, self.topics.values[relevant])
+        return ideal_of(self.topic_of[relevant], self.topics.values[relevant], len(self))
 
     @cached_property
     def n_nonrelevant(self) -> IntArray:
         """int64[topics]: how many documents were judged not relevant."""
-        return self._count(self.topics.values == 0)
-
-    def _count(self, chosen: BoolArray) -> IntArray:
-        """Return int64[topics]: how many of each topic's documents are chosen, bool[documents]."""
-        return np.bincount(self.topic_of[chosen], minlength=len(self))
+        return np.bincount(self.topic_of[self.topics.values == 0], minlength=len(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,17 +384,12 @@ def rank_run(
     keys = _sort_keys(topic_of, run.values)
     of_judged = np.flatnonzero(first[n_run:] < n_run)
     places = _ranks(keys, first[n_run:][of_judged], kept, run.ids)
-    grades = qrels.topics.values[of_judged]
     evaluated = topic_of[kept] < n
     counts = np.bincount(topic_of[kept][evaluated], minlength=n)
-    gains, judged, unsampled = np.zeros(counts.sum()), *np.zeros((2, counts.sum()), np.bool_)
-    gains[places], judged[places], unsampled[places] = (
-        np.maximum(grades, 0),
-        grades >= 0,
-        grades < 0,
-    )
-    pool = Pool(judged, unsampled, qrels.n_nonrelevant)
-    rankings = Rankings(offsets_of(counts), gains, *qrels.ideal, known_pool=pool)
+    gains = np.full(counts.sum(), np.nan)
+    gains[places] = qrels.topics.values[of_judged]
+    others = qrels.n_nonrelevant
+    rankings = Rankings(offsets_of(counts), gains, *qrels.ideal, judged_others=others)
     rows = np.arange(n) if complete else np.sort(row_of_topic[row_of_topic < n])
     if len(rows) < n:
         rankings = rankings.take(rows)

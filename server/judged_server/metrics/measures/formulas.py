@@ -242,47 +242,35 @@ _INFAP_EPSILON = 0.00001
 
 def _bpref(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
     """Mean over relevant items of 1 - the share of non-relevant ones judged that rank above."""
-    hits, pool = rankings.hits, rankings.pool
-    relevant = rankings.n_relevant
-    above = np.minimum(_above(rankings, _judged_nonrelevant(rankings)), relevant[hits.query])
-    most = np.minimum(pool.n_nonrelevant, relevant)[hits.query]
+    hits, relevant = rankings.hits, rankings.n_relevant
+    above = np.minimum(_above(rankings, rankings.gains == 0), relevant[hits.query])
+    most = np.minimum(rankings.n_nonrelevant, relevant)[hits.query]
     return ratio(hits.total(1.0 - ratio(above, most), k), relevant)
 
 
 def _infap(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
     """AP whose precision above each hit is estimated from the judged documents there."""
     hits = rankings.hits
-    nonrelevant = _above(rankings, _judged_nonrelevant(rankings))
+    nonrelevant = _above(rankings, rankings.gains == 0)
     relevant = hits.ordinal - 1
-    pooled = relevant + nonrelevant + _above(rankings, rankings.pool.unsampled)
+    pooled = relevant + nonrelevant + _above(rankings, rankings.gains < 0)
     estimate = (relevant + _INFAP_EPSILON) / (relevant + nonrelevant + 2 * _INFAP_EPSILON)
     return ratio(hits.total((1.0 + pooled * estimate) / hits.rank, k), rankings.n_relevant)
 
 
 def _judged(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
     """Documents in the top k that have a judgement / documents in the top k."""
-    in_top = rankings.n_retrieved if k is None else np.minimum(rankings.n_retrieved, k)
-    begins = rankings.offsets[:-1]
-    known = _counts(rankings.pool.judged | rankings.pool.unsampled)
+    in_top, begins = _depth(rankings, k), rankings.offsets[:-1]
+    known = offsets_of(~rankings.unjudged)
     return ratio(known[begins + in_top] - known[begins], in_top)
-
-
-def _judged_nonrelevant(rankings: Rankings) -> BoolArray:
-    mask: BoolArray = rankings.pool.judged & (rankings.gains == 0)
-    return mask
 
 
 def _above(rankings: Rankings, mask: BoolArray) -> IntArray:
     """Return int64[hits]: how many documents of `mask` rank above each hit."""
-    hits, counts = rankings.hits, _counts(mask)
+    hits, counts = rankings.hits, offsets_of(mask)
     begins = rankings.offsets[hits.query]
     above: IntArray = counts[begins + hits.rank - 1] - counts[begins]
     return above
-
-
-def _counts(mask: BoolArray) -> IntArray:
-    """Return int64[documents + 1]: how many of the first i documents are in `mask`."""
-    return offsets_of(mask.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)

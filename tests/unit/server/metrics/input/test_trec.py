@@ -58,22 +58,13 @@ def test_the_order_is_that_of_a_sort_by_score_and_id(topics):
     assert ranked_run(qrels, run).rankings.gains.tolist() == expected
 
 
-def test_negative_grades_count_as_zero_and_unjudged_documents_too():
-    ranked = ranked_run([Topic("q", ["a", "b"], [-1, 2])], [Topic("q", ["a", "u", "b"])])
-    assert ranked.rankings.gains.tolist() == [0.0, 0.0, 2.0]
-    assert ranked.rankings.ideal_gains.tolist() == [2.0]
-    only_negative = ranked_run([Topic("q", ["a"], [-1])], [Topic("q", ["a"])])
-    assert only_negative.rankings.gains.tolist() == [0.0]
-    assert only_negative.rankings.n_relevant.tolist() == [0]
-
-
-def test_the_pool_tells_judged_unsampled_and_unjudged_documents_apart():
-    qrels = [Topic("q", ["a", "b", "c", "d", "e"], [0, 2, -1, 0, -1]), Topic("r", ["a"], [1])]
-    run = [Topic("q", ["u", "c", "b", "a"], [1.0, 3.0, 2.0, 4.0]), Topic("r", ["b"])]
-    pool = ranked_run(qrels, run).rankings.pool
-    assert pool.judged.tolist() == [True, False, True, False, False]
-    assert pool.unsampled.tolist() == [False, True, False, False, False]
-    assert pool.n_nonrelevant.tolist() == [2, 0]
+def test_judged_never_judged_and_unjudged_documents_are_told_apart():
+    qrels = [Topic("q", ["a", "b", "c", "d", "e"], [0, 2, -1, 0, -1]), Topic("r", ["a"], [-1])]
+    run = [Topic("q", ["u", "c", "b", "a"], [1.0, 3.0, 2.0, 4.0]), Topic("r", ["a"])]
+    rankings = ranked_run(qrels, run).rankings
+    np.testing.assert_array_equal(rankings.gains, [0.0, -1.0, 2.0, NAN, -1.0])
+    assert rankings.n_nonrelevant.tolist() == [2, 0]
+    assert (rankings.ideal_gains.tolist(), rankings.n_relevant.tolist()) == ([2.0], [1, 0])
 
 
 def test_topics_that_do_not_meet_are_skipped_and_counted():
@@ -119,9 +110,10 @@ TOPICS = st.lists(
 
 def arrays_of(ranked):
     """Everything that a ranked run holds, as lists."""
-    rankings, pool = ranked.rankings, ranked.rankings.pool
-    arrays = [rankings.offsets, rankings.gains, rankings.ideal_offsets, rankings.ideal_gains]
-    arrays += [pool.judged, pool.unsampled, pool.n_nonrelevant, ranked.rows]
+    rankings = ranked.rankings
+    gains = np.nan_to_num(rankings.gains, nan=-9.0)
+    arrays = [rankings.offsets, gains, rankings.ideal_offsets, rankings.ideal_gains]
+    arrays += [rankings.n_nonrelevant, ranked.rows]
     counts = (ranked.skipped_missing, ranked.skipped_unjudged, ranked.duplicates)
     return [array.tolist() for array in arrays], counts
 
