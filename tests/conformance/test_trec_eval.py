@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import pytrec_eval
+from judged.values.choices import NoGold
 from judged_server.metrics.compute import compute_gains, compute_trec
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -176,7 +177,7 @@ def test_gains_by_rank_equal_the_run_they_come_from():
         ordered = sorted(keys, key=keys.__getitem__, reverse=True)
         gains.append([qrels.get(document, 0) for document in ordered])
         relevant.append([grade for grade in qrels.values() if grade > 0])
-    options = MetricOptions(no_gold=NoGoldPolicy.ZERO)
+    options = MetricOptions(no_gold=NoGold.ZERO)
     table = compute_gains(parse_metrics(names), gains, relevant, options)
     for column in table.columns:
         assert column.values.tolist() == list(values[column.name].values())

@@ -16,6 +16,7 @@ from itertools import accumulate
 from operator import add
 
 import numpy as np
+from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.metrics import MetricCounts
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
@@ -26,18 +27,13 @@ from judged_server.metrics.input.trec import Qrels, Topics, rank_run
 from judged_server.metrics.matching import JudgedResults, Unsettled, graded, match, unsettled
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.table import (
-    Bounds,
-    MatchingMode,
-    MetricColumn,
-    MetricOptions,
-    MetricTable,
-    NoGoldPolicy,
-    UnjudgedPolicy,
-)
+from judged_server.metrics.table import Bounds, MetricColumn, MetricOptions, MetricTable
 from judged_server.statistics.intervals import mean
 
 Settings = Sequence[tuple[str, str]]
+
+_MODE = "MatchingMode"
+"""What the contract calls the matching modes."""
 
 MAX_VALUE = 1e100
 """The largest magnitude of a value that is merged, far from where a sum or a square overflows."""
@@ -54,7 +50,7 @@ def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
             kind = FAMILIES[metric.family].kind
             instead = f"ask for {plain}"
             if relevance == "verdicts":
-                mode = full_name(MatchingMode.ANY)
+                mode = full_name(Matching.ANY, _MODE)
                 instead = f"ask for {plain} with matching {mode} over verdicts of the judge {kind}"
             rule = f"{metric.name} is judged on the way, not taken from {relevance}"
             raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")
@@ -62,7 +58,7 @@ def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
 
 def check_modes(
     measures: Sequence[Measure],
-    mode: MatchingMode,
+    mode: Matching,
     *,
     families: bool = False,
     by_id: bool = False,
@@ -75,11 +71,11 @@ def check_modes(
     if not families:
         _refuse_families(measures, "verdicts")
     for i, measure in enumerate(measures):
-        if by_id and measure.metric.pooled and mode is not MatchingMode.ANY:
+        if by_id and measure.metric.pooled and mode is not Matching.ANY:
             continue
         if mode not in measure.metric.modes and not measure.metric.family:
-            defined = full_names(measure.metric.modes)
-            rule = f"is not defined for matching {full_name(mode)}; use {defined}"
+            defined = full_names(measure.metric.modes, _MODE)
+            rule = f"is not defined for matching {full_name(mode, _MODE)}; use {defined}"
             if not defined:
                 rule = "is not defined for verdicts; it needs qrels or gains"
             raise InvalidField(f"metrics[{i}]", f"{measure.metric.name} {rule}")
@@ -195,14 +191,14 @@ def compute_trec(
     )
     settings = [("source", "trec"), *([("complete", "true")] if options.complete else [])]
     policy = options.unjudged
-    if policy is not UnjudgedPolicy.NON_RELEVANT:
+    if policy is not Unjudged.NON_RELEVANT:
         settings.append(("unjudged", policy.name.lower()))
     rankings = ranked.rankings
     if options.max_documents is not None:
         settings.append(("max_documents", str(options.max_documents)))
         rankings = rankings.top(options.max_documents)
     n_unjudged = int(np.count_nonzero(rankings.unjudged))
-    if policy is UnjudgedPolicy.CONDENSED:
+    if policy is Unjudged.CONDENSED:
         rankings = rankings.condensed()
     binary = rankings
     if options.relevance_level > 1:
@@ -213,7 +209,7 @@ def compute_trec(
         _column(measure, measure.values(own), settings)
         for measure, own in zip(measures, seen, strict=True)
     )
-    if policy is UnjudgedPolicy.BOUNDS:
+    if policy is Unjudged.BOUNDS:
         cases = {id(own): own.unjudged_extremes() for own in seen}
         extents = [
             _extent(measure, cases[id(own)], column.values, in_range=True)
@@ -334,15 +330,16 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
     return MetricTable(tuple(columns), np.concatenate(rows), MetricCounts(**totals), id_fit=fit)
 
 
-def _gold_mask(n_relevant: IntArray, policy: NoGoldPolicy, field: str) -> BoolArray:
+def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
     """Return bool[n]: which queries may have a value, under the policy for those without gold."""
     has_gold = n_relevant > 0
-    if policy is NoGoldPolicy.ZERO:
+    if policy is NoGold.ZERO:
         return np.ones_like(has_gold)
-    if policy is NoGoldPolicy.ERROR and not has_gold.all():
+    if policy is NoGold.ERROR and not has_gold.all():
         first = int(has_gold.argmin())
         raise InvalidField(
-            field.format(first), f"must not be empty when no_gold is {full_name(policy)}"
+            field.format(first),
+            f"must not be empty when no_gold is {full_name(policy, 'NoGoldPolicy')}",
         )
     return has_gold
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from judged.values.choices import Matching
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.rankings import take_groups
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.table import MatchingMode, MetricTable
+from judged_server.metrics.table import MetricTable
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.prediction_powered import correct_mean
 from judged_server.statistics.risk_control import chosen_bounds, shifted_bounds
@@ -68,7 +69,7 @@ def correct_judged(
     results: JudgedResults,
     scores: FloatArray | None,
     labels: HumanLabels,
-    mode: MatchingMode,
+    mode: Matching,
     *,
     confidence: float = 0.95,
     per_query: bool = False,
@@ -166,7 +167,7 @@ class _Thresholds:
     measures: Sequence[Measure]
     results: JudgedResults
     scores: FloatArray
-    mode: MatchingMode
+    mode: Matching
 
     @classmethod
     def of(
@@ -174,7 +175,7 @@ class _Thresholds:
         measures: Sequence[Measure],
         results: JudgedResults,
         scores: FloatArray,
-        mode: MatchingMode,
+        mode: Matching,
         rows: IntArray,
     ) -> _Thresholds | None:
         """Return the thresholds of the queries `rows`; None when every score is 0 or 1."""

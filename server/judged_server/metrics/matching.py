@@ -36,6 +36,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from judged.values.choices import Matching
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.judged_ids import JudgedIds
@@ -45,7 +46,6 @@ from judged_server.metrics.input.rankings import (
     offsets_of,
     take_groups,
 )
-from judged_server.metrics.table import MatchingMode
 
 
 @dataclass(frozen=True)
@@ -147,17 +147,17 @@ def pairs_where(results: JudgedResults, mask: BoolArray) -> Pairs:
     return Pairs(group, result, expected, flat_result, flat_expected)
 
 
-def match(results: JudgedResults, mode: MatchingMode) -> Rankings:
+def match(results: JudgedResults, mode: Matching) -> Rankings:
     """Return the binary rankings of n groups under a mode; missing verdicts match nothing."""
     results = results.filled(relevant=False)
     pairs = pairs_where(results, results.relevant)
     hit = np.zeros(int(results.n_retrieved.sum()), np.bool_)
-    if mode is MatchingMode.ANY:
+    if mode is Matching.ANY:
         hit[pairs.flat_result] = True
     else:
         hit[pairs.flat_result[greedy_choice(pairs, results)]] = True
         hit[pairs.flat_result[results.is_open_ended(pairs.group)]] = True
-        if mode is MatchingMode.MAXIMUM:
+        if mode is Matching.MAXIMUM:
             _improve(hit, pairs, results)
     ideal_gains = np.ones(int(results.n_expected.sum()))
     return Rankings(
@@ -165,7 +165,7 @@ def match(results: JudgedResults, mode: MatchingMode) -> Rankings:
         hit.astype(np.float64),
         offsets_of(results.n_expected),
         ideal_gains,
-        _first_ranks(pairs, len(ideal_gains)) if mode is MatchingMode.ANY else None,
+        _first_ranks(pairs, len(ideal_gains)) if mode is Matching.ANY else None,
     )
 
 
@@ -362,7 +362,7 @@ class Unsettled:
     graded: tuple[Rankings, ...] = ()
 
 
-def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
+def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
     """Return the groups in which filling in the missing verdicts could change a hit, or a grade.
 
     With grades that is every group that misses a verdict. Without, it is exact for MAXIMUM and ANY,
@@ -372,7 +372,7 @@ def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
     if results.missing is None:
         return Unsettled(np.empty(0, np.int64), ())
     gaps = pairs_where(results, results.missing).group
-    greedy, by_grade = mode is MatchingMode.GREEDY_FIRST, results.gains is not None
+    greedy, by_grade = mode is Matching.GREEDY_FIRST, results.gains is not None
     groups = np.unique(gaps)
     if greedy and not by_grade:
         groups = _open_to_change(results, results.missing)
@@ -380,7 +380,7 @@ def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
     low, high = match(worst, mode), match(best, mode)
     extremes = [low, high]
     if greedy:
-        extremes.append(match(best, MatchingMode.MAXIMUM))
+        extremes.append(match(best, Matching.MAXIMUM))
     if by_grade:
         return Unsettled(groups, tuple(extremes), grade_extremes(worst, best, low, extremes[-1]))
     changes = _hits_differ(low, high)

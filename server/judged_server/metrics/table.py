@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 import numpy as np
+from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions
 from judged.values.metrics import MetricCounts
 
@@ -18,30 +18,6 @@ from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals
-
-
-class MatchingMode(IntEnum):
-    """How verdicts pair results with expected texts; the numbers are those of the wire."""
-
-    GREEDY_FIRST = 1
-    MAXIMUM = 2
-    ANY = 3
-
-
-class NoGoldPolicy(IntEnum):
-    """What becomes of a query that expects nothing; the numbers are those of the wire."""
-
-    SKIP = 1
-    ZERO = 2
-    ERROR = 3
-
-
-class UnjudgedPolicy(IntEnum):
-    """What a document counts as that the qrels do not judge; the numbers are those of the wire."""
-
-    NON_RELEVANT = 1
-    CONDENSED = 2
-    BOUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +32,11 @@ class MetricOptions:
     are ranked (trec_eval -M; None: all).
     """
 
-    matching: MatchingMode = MatchingMode.GREEDY_FIRST
-    no_gold: NoGoldPolicy = NoGoldPolicy.SKIP
+    matching: Matching = Matching.GREEDY_FIRST
+    no_gold: NoGold = NoGold.SKIP
     strict_duplicates: bool = False
     complete: bool = False
-    unjudged: UnjudgedPolicy = UnjudgedPolicy.NON_RELEVANT
+    unjudged: Unjudged = Unjudged.NON_RELEVANT
     interval: IntervalOptions | None = None
     slice_by: tuple[str, ...] = ()
     relevance_level: int = 1

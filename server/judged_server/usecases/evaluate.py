@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from judged.values.choices import Status
+from judged.values.choices import Matching, Status
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.metrics import NegativeMatch, NegativeReport
 from judged.values.verdicts import VerdictCounts
@@ -39,12 +39,7 @@ from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.table import (
-    MatchingMode,
-    MetricOptions,
-    MetricTable,
-    with_intervals_and_slices,
-)
+from judged_server.metrics.table import MetricOptions, MetricTable, with_intervals_and_slices
 from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
@@ -480,7 +475,7 @@ class PartedEvaluation:
         return await self._verdicts(family.judge, groups, None, fault_of)
 
     def _table(self) -> MetricTable:
-        in_mode_any = replace(self._options, matching=MatchingMode.ANY)
+        in_mode_any = replace(self._options, matching=Matching.ANY)
         asked = [(self._own, self._options)] if self._own else []
         asked += [(family.bound, in_mode_any) for family in self._families]
         begins = np.flatnonzero(~np.array(self._continued, np.bool_))

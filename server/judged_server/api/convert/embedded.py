@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import numpy as np
 from judged.v1 import judge_service_pb2
-from judged.values.choices import Status
+from judged.values.choices import Matching, Status
 
 from judged_server import errors
 from judged_server.api.convert.judging import read_embeddings
@@ -22,7 +22,7 @@ from judged_server.metrics.compute import Judging, check_modes, compute_merged
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.table import MatchingMode, MetricOptions, MetricTable
+from judged_server.metrics.table import MetricOptions, MetricTable
 from judged_server.settings import Limits
 
 _SIMILARITY = FAMILIES["similarity"]
@@ -58,7 +58,7 @@ def measure_embedded(
     n_expected: IntArray = np.array([group.n_expected for group in groups], np.int64)
     missing = None if columns.statuses is None else columns.statuses != Status.OK
     results = JudgedResults(verdicts.relevant, n_retrieved, n_expected, missing)
-    in_mode_any = replace(options, matching=MatchingMode.ANY)
+    in_mode_any = replace(options, matching=Matching.ANY)
     judgings = [
         Judging([m.judged_by(identity.signature) for m in chosen], results, how)
         for chosen, how in (

@@ -11,7 +11,7 @@ import numpy as np
 from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
-from judged.values.choices import Status
+from judged.values.choices import Matching, NoGold, Status, Unjudged
 from judged.values.metrics import NegativeMatch
 from judged.values.verdicts import VerdictCounts
 
@@ -37,12 +37,9 @@ from judged_server.metrics.input.trec import Qrels
 from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.table import (
-    MatchingMode,
     MetricColumn,
     MetricOptions,
     MetricTable,
-    NoGoldPolicy,
-    UnjudgedPolicy,
     check_keys,
     with_intervals_and_slices,
 )
@@ -61,14 +58,14 @@ def read_options(message: metrics_pb2.MetricOptions, field: str = "options") -> 
     verdicts, qrels = message.verdicts, message.qrels  # what is unset has the defaults
     judged = f"{field}.{message.WhichOneof('input')}"
     no_gold = message.gains if message.HasField("gains") else verdicts
-    matching, empty = MatchingMode.GREEDY_FIRST, NoGoldPolicy.SKIP
-    unjudged, interval = UnjudgedPolicy.NON_RELEVANT, None
+    matching, empty = Matching.GREEDY_FIRST, NoGold.SKIP
+    unjudged, interval = Unjudged.NON_RELEVANT, None
     if verdicts.HasField("matching"):
-        matching = _choice(MatchingMode, verdicts.matching, f"{judged}.matching")
+        matching = _choice(Matching, "MatchingMode", verdicts.matching, f"{judged}.matching")
     if no_gold.HasField("no_gold"):
-        empty = _choice(NoGoldPolicy, no_gold.no_gold, f"{judged}.no_gold")
+        empty = _choice(NoGold, "NoGoldPolicy", no_gold.no_gold, f"{judged}.no_gold")
     if qrels.HasField("unjudged"):
-        unjudged = _choice(UnjudgedPolicy, qrels.unjudged, f"{judged}.unjudged")
+        unjudged = _choice(Unjudged, "UnjudgedPolicy", qrels.unjudged, f"{judged}.unjudged")
     if message.HasField("interval"):
         interval = read_interval_options(message.interval, f"{field}.interval")
     slice_by = tuple(message.slice_by)
@@ -127,9 +124,9 @@ def _positive(message: metrics_pb2.QrelsOptions, name: str, field: str) -> int |
     return number
 
 
-def _choice(kind: type[_Choice], number: int, field: str) -> _Choice:
+def _choice(kind: type[_Choice], name: str, number: int, field: str) -> _Choice:
     if int(number) not in set(kind):
-        raise errors.InvalidField(field, f"must be unset or one of {errors.full_names(kind)}")
+        raise errors.InvalidField(field, f"must be unset or one of {errors.full_names(kind, name)}")
     return kind(number)
 
 

@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
+from judged.values.choices import Matching
 
 from judged_server.domain import BoolArray, FloatArray, IntArray, Parameter, ParameterScalar
 from judged_server.metrics.input.rankings import Rankings, offsets_of, ratio
-from judged_server.metrics.table import MatchingMode
 
 Parameters = Mapping[str, ParameterScalar]
 MetricFunction = Callable[[Rankings, Parameters, int | None], FloatArray]
 
-ALL_MODES = tuple(MatchingMode)
-PAIRED_MODES = (MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM)
+ALL_MODES = tuple(Matching)
+PAIRED_MODES = (Matching.GREEDY_FIRST, Matching.MAXIMUM)
 """For metrics that would leave [0, 1] if two results could count for one expected text."""
 
 
@@ -51,7 +51,7 @@ class Metric:
     reference: str
     function: MetricFunction
     parameters: tuple[Parameter, ...] = ()
-    modes: tuple[MatchingMode, ...] = ALL_MODES
+    modes: tuple[Matching, ...] = ALL_MODES
     version: int = 1
     family: str = ""
     graded: bool = False
@@ -474,7 +474,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                     description=(
                         f"{metric.name} without pairing, where texts match that {family.matches}."
                     ),
-                    modes=(MatchingMode.ANY,),
+                    modes=(Matching.ANY,),
                     family=family.name,
                 )
                 for family in FAMILIES.values()

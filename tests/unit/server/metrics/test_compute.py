@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from judged.values.choices import Matching, NoGold, Unjudged
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import (
     Judging,
@@ -18,7 +19,7 @@ from judged_server.metrics.compute import (
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.formulas import METRICS
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
+from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -42,8 +43,8 @@ MIXED = judged([1, 0, 1, 0, 0], [1, 2, 0, 2], [1, 0, 3, 2], duplicates=7)
 @pytest.mark.parametrize(
     ("policy", "rows", "recall", "skipped"),
     [
-        (NoGoldPolicy.SKIP, [0, 2, 3], [1.0, 0.0, 0.5], 1),
-        (NoGoldPolicy.ZERO, [0, 1, 2, 3], [1.0, 0.0, 0.0, 0.5], 0),
+        (NoGold.SKIP, [0, 2, 3], [1.0, 0.0, 0.5], 1),
+        (NoGold.ZERO, [0, 1, 2, 3], [1.0, 0.0, 0.0, 0.5], 0),
     ],
 )
 def test_queries_without_gold(policy, rows, recall, skipped):
@@ -55,7 +56,7 @@ def test_queries_without_gold(policy, rows, recall, skipped):
     assert table.counts.queries == 4
     assert table.counts.skipped_no_gold == skipped
     assert table.counts.duplicates == 7
-    assert table.counts.retrieved == (3 if policy is NoGoldPolicy.SKIP else 5)
+    assert table.counts.retrieved == (3 if policy is NoGold.SKIP else 5)
 
 
 def test_a_missing_verdict_is_never_a_wrong_one():
@@ -86,7 +87,7 @@ def test_trec_counts_and_signatures():
     qrels = qrels_of([Topic("a", ["x"], [1]), Topic("b", ["x"], [1]), Topic("c", ["x"], [0])])
     run = run_of([Topic("a", ["x", "x"]), Topic("c", ["x"]), Topic("z", ["x"])])
     measures = parse_metrics(["ndcg@10", "ap(divisor=min)@5"])
-    table = compute_trec(measures, qrels, run, MetricOptions(no_gold=NoGoldPolicy.ERROR))
+    table = compute_trec(measures, qrels, run, MetricOptions(no_gold=NoGold.ERROR))
     assert table.columns[0].values.tolist() == [1.0, 0.0]
     assert table.columns[0].signature == "ndcg@10|gain:linear|source:trec|v1"
     assert table.columns[1].signature == "ap@5|divisor:min|source:trec|v1"
@@ -123,7 +124,7 @@ def test_the_signature_of_a_run_under_qrels_tells_every_option():
     topics = [Topic("1", ["a", "b"], [2, 1])]
     options = MetricOptions(
         complete=True,
-        unjudged=UnjudgedPolicy.BOUNDS,
+        unjudged=Unjudged.BOUNDS,
         relevance_level=2,
         max_documents=3,
     )
@@ -137,7 +138,7 @@ def test_the_signature_of_a_run_under_qrels_tells_every_option():
     assert plain.columns[0].signature == "recall|source:trec|v1"
 
 
-GREEDY, ANY = MetricOptions(), MetricOptions(MatchingMode.ANY)
+GREEDY, ANY = MetricOptions(), MetricOptions(Matching.ANY)
 
 
 def results(*matrices, gaps=()):
@@ -226,7 +227,7 @@ def test_the_signature_tells_the_judge_once_there_is_one():
 
 def test_no_verdicts_qrels_or_gains_are_taken_for_those_of_the_family():
     measures = parse_metrics(["mrr", "f1_similarity@2"])
-    options = MetricOptions(MatchingMode.ANY)
+    options = MetricOptions(Matching.ANY)
     one = np.array([1])
     verdicts = JudgedResults(np.array([True]), one, one)
     calls = {

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from judged.values.choices import Matching, NoGold
 from judged_server.metrics.compute import compute_judged, merge_values
 from judged_server.metrics.corrected import (
     MAX_STEPS,
@@ -12,12 +13,12 @@ from judged_server.metrics.corrected import (
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_measure
-from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MetricOptions
 from judged_server.statistics.prediction_powered import correct_mean
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]
 DEFAULTS = MetricOptions()
-GREEDY = MatchingMode.GREEDY_FIRST
+GREEDY = Matching.GREEDY_FIRST
 
 
 def world(n=120, seed=3, threshold=0.5):
@@ -44,7 +45,7 @@ def truth_table(results, truth, options=DEFAULTS):
     return compute_judged(MEASURES, whole, options)
 
 
-@pytest.mark.parametrize("mode", [GREEDY, MatchingMode.MAXIMUM])
+@pytest.mark.parametrize("mode", [GREEDY, Matching.MAXIMUM])
 def test_the_human_value_is_the_same_metric_of_the_labels(mode):
     results, scores, truth = world()
     options = MetricOptions(mode)
@@ -75,7 +76,7 @@ def test_a_query_without_gold_counts_where_the_policy_counts_it():
     relevant = np.array([True, False, True, True])
     results = JudgedResults(relevant, np.array([2, 2, 2]), np.array([1, 0, 1]))
     labels = HumanLabels(np.array([0, 1, 2]), relevant)
-    for policy, n in ((NoGoldPolicy.SKIP, 2), (NoGoldPolicy.ZERO, 3)):
+    for policy, n in ((NoGold.SKIP, 2), (NoGold.ZERO, 3)):
         options = MetricOptions(no_gold=policy)
         table = compute_judged(MEASURES, results, options)
         done = correct_judged(table, MEASURES, results, None, labels, GREEDY)

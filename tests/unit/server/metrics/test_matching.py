@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged.values.choices import Matching
 from judged_server.metrics.compute import compute_judged, compute_trec
 from judged_server.metrics.matching import JudgedResults, earliest_hits, grades_of, match, unsettled
 from judged_server.metrics.measures.names import parse_measure, parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions
+from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -72,7 +73,7 @@ def brute_force_maximum(matrix):
 
 @given(st.lists(matrices(), max_size=6))
 def test_greedy_is_the_literal_loop(groups):
-    rankings = match(judged(groups), MatchingMode.GREEDY_FIRST)
+    rankings = match(judged(groups), Matching.GREEDY_FIRST)
     assert hits_of(rankings)[: len(groups)] == [literal_greedy(group) for group in groups]
     assert rankings.n_relevant.tolist() == [group.shape[1] for group in groups]
 
@@ -81,13 +82,13 @@ def test_greedy_is_the_literal_loop(groups):
 def test_greedy_on_long_and_wide_groups(shape):
     rng = np.random.default_rng(5)
     groups = [rng.random(shape) < density for density in (0.01, 0.1, 0.5, 1.0)]
-    hits = hits_of(match(judged(groups), MatchingMode.GREEDY_FIRST))
+    hits = hits_of(match(judged(groups), Matching.GREEDY_FIRST))
     assert hits == [literal_greedy(group) for group in groups]
 
 
 @given(st.lists(matrices(), max_size=4))
 def test_maximum_has_the_most_and_the_earliest_hits(groups):
-    rankings = match(judged(groups), MatchingMode.MAXIMUM)
+    rankings = match(judged(groups), Matching.MAXIMUM)
     assert hits_of(rankings)[: len(groups)] == [brute_force_maximum(group) for group in groups]
 
 
@@ -103,7 +104,7 @@ def test_maximum_walks_long_augmenting_paths():
 
 @given(st.lists(matrices(), max_size=6))
 def test_any_pairs_nothing(groups):
-    rankings = match(judged(groups), MatchingMode.ANY)
+    rankings = match(judged(groups), Matching.ANY)
     assert hits_of(rankings)[: len(groups)] == [group.any(axis=1).tolist() for group in groups]
     best = [
         min((r + 1 for r in range(group.shape[0]) if group[r, e]), default=0)
@@ -151,23 +152,23 @@ def outcome(rankings):
     return rankings.gains.tolist(), None if found is None else found.tolist()
 
 
-@pytest.mark.parametrize("mode", MatchingMode)
+@pytest.mark.parametrize("mode", Matching)
 @given(results=groups_with_gaps())
 def test_a_group_is_settled_exactly_when_no_completion_changes_a_hit(mode, results):
     outcomes = {str(outcome(match(filled, mode))) for filled in completions(results)}
     gaps = unsettled(results, mode)
-    if mode is not MatchingMode.GREEDY_FIRST or results.missing.sum() == 1:
+    if mode is not Matching.GREEDY_FIRST or results.missing.sum() == 1:
         assert (len(gaps.groups) > 0) == (len(outcomes) > 1)
     elif len(gaps.groups) == 0:  # greedy with many gaps may call unsettled what changes no hit
         assert len(outcomes) == 1
 
 
-@pytest.mark.parametrize("mode", MatchingMode)
+@pytest.mark.parametrize("mode", Matching)
 @settings(max_examples=60)
 @given(results=groups_with_gaps())
 def test_the_extremes_enclose_every_completion(mode, results):
     gaps = unsettled(results, mode)
-    names = UNPAIRED if mode is MatchingMode.ANY else PAIRED
+    names = UNPAIRED if mode is Matching.ANY else PAIRED
     for measure in map(parse_measure, names):
         values = [measure.values(match(filled, mode))[0] for filled in completions(results)]
         if not len(gaps.groups):
@@ -175,7 +176,7 @@ def test_the_extremes_enclose_every_completion(mode, results):
             continue
         extremes = [measure.values(extreme)[0] for extreme in gaps.extremes]
         assert max(values) <= max(extremes)
-        if mode is not MatchingMode.GREEDY_FIRST:
+        if mode is not Matching.GREEDY_FIRST:
             assert min(values) == min(extremes)
             assert max(values) == max(extremes)
 
@@ -199,7 +200,7 @@ def results_of(grids, missing=None):
     )
 
 
-def values(metrics, results, mode=MatchingMode.GREEDY_FIRST):
+def values(metrics, results, mode=Matching.GREEDY_FIRST):
     table = compute_judged(parse_metrics(metrics), results, MetricOptions(mode))
     return {column.name: column.values.tolist() for column in table.columns}
 
@@ -256,7 +257,7 @@ grids = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1
 
 
 @settings(max_examples=80)
-@given(grids, st.data(), st.sampled_from([MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM]))
+@given(grids, st.data(), st.sampled_from([Matching.GREEDY_FIRST, Matching.MAXIMUM]))
 def test_bounds_hold_every_outcome_of_missing_grades(grid, data, mode):
     n = 2 * len(grid)
     open_ = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True))

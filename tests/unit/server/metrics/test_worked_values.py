@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from judged.values.choices import Matching
 from judged_server.metrics.compute import compute_gains, compute_judged
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions
+from judged_server.metrics.table import MetricOptions
 
 
 def matched_by_id(retrieved, relevant):
@@ -31,7 +32,7 @@ def by_relevance(relevance, n_relevant, names):
 def test_two_results_of_which_one_matches():
     results = JudgedResults(np.array([True, False, False, False]), np.array([2]), np.array([2]))
     names = ["recall@2", "precision@2", "hit_rate@2", "mrr@2", "ndcg@2", "ap@2"]
-    for mode in (MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM):
+    for mode in (Matching.GREEDY_FIRST, Matching.MAXIMUM):
         table = compute_judged(parse_metrics(names), results, MetricOptions(matching=mode))
         means = [column.mean for column in table.columns]
         assert means == pytest.approx([0.5, 0.5, 1, 1, 0.613147, 0.5], abs=1e-6)
@@ -59,7 +60,7 @@ def test_precision_recall_and_f1_at_a_k_within_and_beyond_the_ranking(k, precisi
     assert list(means.values()) == pytest.approx([precision, recall, f1], abs=5e-5)
 
 
-@pytest.mark.parametrize("mode", [MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM])
+@pytest.mark.parametrize("mode", [Matching.GREEDY_FIRST, Matching.MAXIMUM])
 def test_a_repeated_document_never_counts_twice(mode):
     retrieved, relevant = ["a", "a", "b", "x"], ["a", "b", "c"]
     undropped = by_id(retrieved, relevant, ["ndcg@4"])["ndcg@4"]
@@ -81,7 +82,7 @@ def test_context_precision_of_graded_relevance():
     assert [c.mean for c in table.columns] == pytest.approx([0.681818, 1.25 / 1.5], abs=1e-6)
 
 
-@pytest.mark.parametrize("mode", MatchingMode)
+@pytest.mark.parametrize("mode", Matching)
 @pytest.mark.parametrize(
     ("retrieved", "relevant", "expected"),
     [("abcd", "acz", 0.5345864582732369), ("ab", "ab", 0.75), ("a", "a", 1.0)],

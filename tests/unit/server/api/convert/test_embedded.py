@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.values.choices import Matching, NoGold
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.errors import InvalidField
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.table import MetricOptions
 
 from tests.fakes.limits import limits
 
@@ -35,7 +36,7 @@ def test_the_family_is_in_mode_any_and_plain_metrics_in_that_of_the_request():
     table = measure(names, NEAR)
     assert [c.mean for c in table.columns] == pytest.approx([2 / 3, 1 / 3, 0.5, 1.0])
     assert [c.name for c in table.columns] == names
-    any_mode = measure(["precision"], NEAR, options=MetricOptions(MatchingMode.ANY))
+    any_mode = measure(["precision"], NEAR, options=MetricOptions(Matching.ANY))
     assert any_mode.columns[0].mean == pytest.approx(2 / 3)
 
 
@@ -51,5 +52,5 @@ def test_a_query_without_vectors_to_expect():
     nothing = ranking("2", [], [[1, 0]])
     assert measure(["recall"], NEAR, nothing).counts.skipped_no_gold == 1
     with pytest.raises(InvalidField) as caught:
-        measure(["recall"], NEAR, nothing, options=MetricOptions(no_gold=NoGoldPolicy.ERROR))
+        measure(["recall"], NEAR, nothing, options=MetricOptions(no_gold=NoGold.ERROR))
     assert caught.value.field == "embedded.rankings[1].embeddings.expected"

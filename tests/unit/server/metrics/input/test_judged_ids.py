@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from judged.values.choices import Matching
 from judged_server.metrics.compute import compute_judged, compute_trec
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions
+from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -100,13 +101,13 @@ def test_a_judge_with_grades_leaves_those_of_ids_alone():
     )
 
 
-@pytest.mark.parametrize("mode", MatchingMode)
+@pytest.mark.parametrize("mode", Matching)
 def test_another_piece_of_a_document_is_a_hit_where_results_are_not_paired(mode):
     results = results_of((["a", "a", "b"], (), {"a": 2, "b": 1, "c": 1}))
     table = compute_judged(
         parse_metrics(["precision", "recall", "mrr"]), results, MetricOptions(mode)
     )
-    precision = 1.0 if mode is MatchingMode.ANY else 2 / 3
+    precision = 1.0 if mode is Matching.ANY else 2 / 3
     assert [column.mean for column in table.columns] == [precision, 2 / 3, 1.0]
 
 

@@ -7,14 +7,15 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged.values.choices import Unjudged
 from judged_server.metrics.compute import compute_trec
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions, UnjudgedPolicy
+from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 
-CONDENSED = MetricOptions(unjudged=UnjudgedPolicy.CONDENSED)
-BOUNDS = MetricOptions(unjudged=UnjudgedPolicy.BOUNDS)
+CONDENSED = MetricOptions(unjudged=Unjudged.CONDENSED)
+BOUNDS = MetricOptions(unjudged=Unjudged.BOUNDS)
 MONOTONE = [
     *("precision@2", "precision@5", "recall@2", "recall", "f1@3", "hit_rate@1", "mrr", "mrr@2"),
     *("ap", "ap@2", "ndcg@2", "ndcg@5", "ndcg(gain=exponential)@3", "rbp", "err(max_grade=3)"),

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.choices import Matching
 from judged_server.metrics.compute import compute_judged
 from judged_server.metrics.input.rankings import rank_gains
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_measure, parse_metrics
-from judged_server.metrics.table import MatchingMode, MetricOptions
+from judged_server.metrics.table import MetricOptions
 
 NAMES = [
     *("context_precision", "context_precision@3", "hybrid_log_rank", "hybrid_log_rank@3"),
@@ -133,13 +134,13 @@ def literal_ranks(matrix, mode):
     """The best rank of each expected text, or its partner's under GREEDY_FIRST; 0 for none."""
     ranks = [0] * matrix.shape[1]
     for result, expected in np.argwhere(matrix).tolist():
-        taken = mode is MatchingMode.GREEDY_FIRST and result + 1 in ranks
+        taken = mode is Matching.GREEDY_FIRST and result + 1 in ranks
         if not ranks[expected] and not taken:
             ranks[expected] = result + 1
     return ranks
 
 
-@pytest.mark.parametrize("mode", [MatchingMode.GREEDY_FIRST, MatchingMode.ANY])
+@pytest.mark.parametrize("mode", [Matching.GREEDY_FIRST, Matching.ANY])
 @given(matrix=matrices(), k=st.none() | st.integers(1, 6))
 def test_hybrid_takes_the_best_rank_of_each_expected_text(mode, matrix, k):
     name = "hybrid_log_rank(gamma=2,alpha=0.3)" + (f"@{k}" if k else "")
