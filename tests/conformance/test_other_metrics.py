@@ -9,13 +9,9 @@ from pathlib import Path
 
 import ir_measures
 import pytest
-from judged_server.domain import JudgeSpec, QueryGroup
-from judged_server.judges.catalog import JudgeCatalog
-from judged_server.judges.exact import ExactKind
 from judged_server.metrics.compute import compute_trec
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions
-from judged_server.usecases.evaluate import evaluate
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -126,49 +122,3 @@ def test_err_equals_gdeval_to_its_five_decimals(k):
     assert len(theirs) == len(values)
     for metric in theirs:
         assert values[metric.query_id] == pytest.approx(metric.value, abs=1e-5), metric.query_id
-
-
-def make_texts(seed):
-    """Groups of expected and retrieved texts, none twice on a side, many on both."""
-    rng = random.Random(seed)
-    pool = [f"passage {i}" for i in range(60)]
-    sides = [
-        (rng.sample(pool, rng.randint(1, 25)), rng.sample(pool, rng.randint(0, 40)))
-        for _ in range(60)
-    ]
-    return [
-        QueryGroup(str(i), "", expected, retrieved) for i, (expected, retrieved) in enumerate(sides)
-    ]
-
-
-EVRET_METRICS = {
-    "hit_rate@{}": ("hit_rate", "HitRate", {}),
-    "mrr@{}": ("mrr", "MRR", {}),
-    "ndcg@{}": ("ndcg", "NDCG", {}),
-    "precision@{}": ("precision", "Precision", {}),
-    "recall@{}": ("recall", "Recall", {}),
-    "ap@{}": ("average_precision", "AveragePrecision", {}),
-    "err@{}": ("err", "ERR", {"max_grade": 1}),
-    "rbp@{}": ("rbp", "RBP", {"p": 0.8}),
-    "precision_exact@{}": ("precision", "Precision", {}),
-    "recall_exact@{}": ("recall", "Recall", {}),
-}
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", EVRET_METRICS)
-async def test_exact_verdicts_measure_as_evret_measures_texts(evret, name, seed):
-    module, kind, parameters = EVRET_METRICS[name]
-    groups = make_texts(seed)
-    catalog = JudgeCatalog([ExactKind()], "exact")
-    measures = parse_metrics([name.format(k) for k in CUTOFFS])
-    done, _ = await evaluate(catalog, JudgeSpec(), groups, measures, MetricOptions())
-    for k, column in zip(CUTOFFS, done.table.columns, strict=True):
-        oracle = getattr(evret(module), kind)(k, **parameters)
-        theirs = [oracle.score_query(g.retrieved, _grades(kind, g.expected)) for g in groups]
-        tolerance = 1e-10 if kind == "ERR" else 1e-12  # Evret's ERR stops early
-        assert column.values.tolist() == pytest.approx(theirs, abs=tolerance), column.name
-
-
-def _grades(kind, expected):
-    return dict.fromkeys(expected, 1) if kind in {"ERR", "RBP"} else expected

@@ -211,29 +211,17 @@ def compute_trec(
     )
     if policy is Unjudged.BOUNDS:
         cases = {id(own): own.unjudged_extremes() for own in seen}
-        extents = [
-            _extent(measure, cases[id(own)], column.values, in_range=True)
-            for measure, own, column in zip(measures, seen, columns, strict=True)
-        ]
         columns = tuple(
-            column.bounded(Bounds(ranked.rows, *extent))
-            for column, extent in zip(columns, extents, strict=True)
+            column.bounded(
+                Bounds(
+                    ranked.rows,
+                    *_extent(measure, cases[id(own)], column.values, in_range=True),
+                )
+            )
+            for measure, own, column in zip(measures, seen, columns, strict=True)
         )
-    n = len(ranked.rows)
-    return MetricTable(
-        columns=columns,
-        rows=ranked.rows,
-        counts=MetricCounts(
-            queries=n + ranked.skipped_missing + ranked.skipped_unjudged,
-            evaluated=n,
-            skipped_missing=ranked.skipped_missing,
-            skipped_unjudged=ranked.skipped_unjudged,
-            duplicates=ranked.duplicates,
-            retrieved=int(rankings.offsets[-1]),
-            unjudged=n_unjudged,
-        ),
-        id_fit=ranked.id_fit,
-    )
+    counts = replace(ranked.counts, retrieved=int(rankings.offsets[-1]), unjudged=n_unjudged)
+    return MetricTable(columns, ranked.rows, counts, id_fit=ranked.id_fit)
 
 
 def compute_gains(

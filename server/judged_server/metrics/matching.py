@@ -65,8 +65,6 @@ class JudgedResults:
     open_ended  bool[n]: groups in which each result was judged by itself, with one column of
                 verdicts: all that are relevant are hits, and how many there are to find is not
                 known. None when there are none.
-
-    Raises ValueError when the lengths do not fit.
     """
 
     relevant: BoolArray
@@ -78,14 +76,6 @@ class JudgedResults:
     max_grade: int = 0
     judged_ids: JudgedIds | None = None
     open_ended: BoolArray | None = None
-
-    def __post_init__(self) -> None:
-        contexts = int(self.offsets[-1])
-        sizes = {self.relevant.size, contexts if self.missing is None else self.missing.size}
-        if self.gains is not None:
-            sizes.add(self.gains.size)
-        if sizes != {contexts}:
-            raise ValueError(f"the groups have {contexts} verdicts, but {sorted(sizes)} are given")
 
     @cached_property
     def offsets(self) -> IntArray:

@@ -7,7 +7,7 @@ The corrections are of our own: SciPy has no Holm's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from judged.values.intervals import Estimate, Interval, IntervalOptions
 from judged_server.domain import TIE_TOLERANCE, FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.statistics.intervals import MAX_MEANS, check_work, mean_intervals
+from judged_server.statistics.intervals import check_work, mean_intervals
 from judged_server.statistics.paired_tests import (
     PairedTest,
     check_flips,
@@ -81,66 +81,45 @@ def pair_up(baseline: RunValues, run: RunValues, places: dict[str, int], field: 
     )
 
 
-def corrected_tests(
-    shared: Sequence[Pair], n_queries: int, permutations: int, seed: int
-) -> dict[str, dict[int, TestResult]]:
-    """Return every test by its name in a RunComparison, then by the number of the comparison.
+def _tests(
+    shared: Sequence[Pair], n_queries: int, options: CompareOptions
+) -> dict[str, list[TestResult | None]]:
+    """Return every test by its name in a RunComparison, in the order of the comparisons.
 
     `n_queries` is the number of the baseline's queries. McNemar's test applies where all values of
-    both runs are 0 or 1, the others everywhere.
+    both runs are 0 or 1, the others everywhere. A query has the same signs in all sign-flip tests.
     """
-    return {
-        **_single_tests(shared, len(shared[0].differences)),
-        "permutation": _permutation(shared, n_queries, permutations, seed),
-    }
-
-
-def _single_tests(shared: Sequence[Pair], n_metrics: int) -> dict[str, dict[int, TestResult]]:
-    """Return the tests that need one comparison at a time: by name, then by its place."""
-    methods: dict[str, Callable[[FloatArray], PairedTest]] = {
-        "t_test": t_test,
-        "wilcoxon": wilcoxon,
-    }
-    places = [(metric, pair) for metric in range(n_metrics) for pair in shared]
-    tests = {
-        name: {i: test(pair.differences[metric]) for i, (metric, pair) in enumerate(places)}
-        for name, test in methods.items()
-    }
-    tests["mcnemar"] = {
-        i: mcnemar(pair.differences[metric])
-        for i, (metric, pair) in enumerate(places)
-        if _boolean(pair.baseline[metric]) and _boolean(pair.run[metric])
-    }
-    return {name: _corrected(column) for name, column in tests.items()}
-
-
-def _boolean(values: FloatArray) -> bool:
-    return bool(np.all((values == 0) | (values == 1)))
-
-
-def _permutation(
-    shared: Sequence[Pair], n_queries: int, permutations: int, seed: int
-) -> dict[int, TestResult]:
-    """Return the sign-flip tests. A query has the same signs in all of them."""
     n_metrics = len(shared[0].differences)
     spread = np.zeros((n_metrics, len(shared), n_queries))
     for j, pair in enumerate(shared):
         spread[:, j, pair.places] = pair.differences
-    p_values = sign_flip_p_values(spread.reshape(-1, n_queries), permutations, seed)
-    means = [pair.differences[metric].mean() for metric in range(n_metrics) for pair in shared]
-    results = zip(means, p_values.tolist(), strict=True)
-    return _corrected({i: PairedTest(float(mean), p) for i, (mean, p) in enumerate(results)})
-
-
-def _corrected(tests: dict[int, PairedTest]) -> dict[int, TestResult]:
-    p_values = np.array([test.p_value for test in tests.values()])
-    corrected = zip(
-        tests.items(), holm(p_values).tolist(), benjamini_hochberg(p_values).tolist(), strict=True
-    )
-    return {
-        i: TestResult(test.statistic, test.p_value, p_holm, p_bh)
-        for (i, test), p_holm, p_bh in corrected
+    flips = sign_flip_p_values(
+        spread.reshape(-1, n_queries), options.permutations, options.seed
+    ).tolist()
+    columns: dict[str, list[PairedTest | None]] = {
+        name: [] for name in ("t_test", "wilcoxon", "mcnemar", "permutation")
     }
+    for metric in range(n_metrics):
+        for pair in shared:
+            checkpoint()
+            differences = pair.differences[metric]
+            boolean = np.isin([pair.baseline[metric], pair.run[metric]], (0, 1)).all()
+            p_value = flips[len(columns["permutation"])]
+            columns["t_test"].append(t_test(differences))
+            columns["wilcoxon"].append(wilcoxon(differences))
+            columns["mcnemar"].append(mcnemar(differences) if boolean else None)
+            columns["permutation"].append(PairedTest(float(differences.mean()), p_value))
+    return {name: _corrected(column) for name, column in columns.items()}
+
+
+def _corrected(tests: Sequence[PairedTest | None]) -> list[TestResult | None]:
+    """Return the tests with their p-values corrected for how many there are."""
+    p_values = np.array([test.p_value for test in tests if test is not None])
+    corrected = zip(holm(p_values).tolist(), benjamini_hochberg(p_values).tolist(), strict=True)
+    return [
+        None if test is None else TestResult(test.statistic, test.p_value, *next(corrected))
+        for test in tests
+    ]
 
 
 def holm(p_values: FloatArray) -> FloatArray:
@@ -200,41 +179,15 @@ def compare(
     n_metrics = len(baseline.values)
     check_work(sum(len(pair.places) for pair in shared), n_metrics, intervals)
     check_flips(len(places), n_metrics * len(shared), options.permutations)
-    found = _intervals(shared, intervals)
-    tests = corrected_tests(shared, len(places), options.permutations, options.seed)
+    found = [mean_intervals(pair.differences, intervals) for pair in shared]
+    tests = _tests(shared, len(places), options)
     comparisons: list[RunComparison] = []
     for row, metric in enumerate(metrics):
         for pair, run, made in zip(shared, runs[1:], found, strict=True):
-            checkpoint()
-            place = len(comparisons)
-            of_pair: dict[str, Any] = {name: column.get(place) for name, column in tests.items()}
+            of_pair: dict[str, Any] = {n: column[len(comparisons)] for n, column in tests.items()}
             numbers = _numbers(pair, row, options, intervals, made[row])
             comparisons.append(RunComparison(metric, baseline.name, run.name, **numbers, **of_pair))
     return comparisons
-
-
-def _intervals(
-    shared: Sequence[Pair], options: IntervalOptions
-) -> list[tuple[Interval | None, ...]]:
-    """Return the intervals of each pair's differences, one a metric.
-
-    Resamples hang on the number of queries and the seed alone. So pairs with as many queries are
-    taken together, and drawn for once.
-    """
-    found: list[tuple[Interval | None, ...]] = [()] * len(shared)
-    n_metrics = len(shared[0].differences)
-    pairs = max(1, MAX_MEANS // (max(1, n_metrics) * options.resamples))
-    alike: dict[int, list[int]] = {}
-    for j, pair in enumerate(shared):
-        alike.setdefault(len(pair.places), []).append(j)
-    for group in alike.values():
-        for begin in range(0, len(group), pairs):
-            some = group[begin : begin + pairs]
-            rows = np.concatenate([shared[j].differences for j in some])
-            made = mean_intervals(rows, options)
-            for place, j in enumerate(some):
-                found[j] = made[place * n_metrics : (place + 1) * n_metrics]
-    return found
 
 
 def _numbers(

@@ -21,7 +21,7 @@ sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -283,27 +283,5 @@ def _queries_needed(effect: float, alpha: float) -> int | None:
     guess = (needed / effect) ** 2 + z * z / 2
     if guess > _LARGE_N:
         return math.ceil(guess)
-    return _least(lambda n: _power(n, effect, alpha) >= TARGET, max(2, math.ceil(guess)))
-
-
-def _least(enough: Callable[[int], bool], guess: int) -> int:
-    """Return the least n >= 2 that is enough, looked for from guess in growing steps.
-
-    No question is asked twice.
-    """
-    low, high, step = guess - 1, guess, 1
-    if enough(guess):
-        while low >= 2 and enough(low):
-            low, high, step = low - 2 * step, low, step * 2
-        low = max(low, 1)  # which can't be asked for, and falls short
-    else:
-        low, high = guess, guess + 1
-        while not enough(high):
-            low, high, step = high, high + 2 * step, step * 2
-    while high - low > 1:  # low falls short, high does not
-        middle = (low + high) // 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    likely = range(2, 2 * math.ceil(guess) + 50)
+    return likely[bisect_left(likely, TARGET, key=lambda n: _power(n, effect, alpha))]

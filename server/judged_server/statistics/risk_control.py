@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.domain import FloatArray, IntArray
 from judged_server.scheduling.checkpoint import checkpoint
 
 _SLACK = 1e-12
@@ -95,32 +96,17 @@ def _rise(
     misses = allowed_misses(len(labelled), confidence)
     if misses < 0:
         return bounds
-    highest = machine.copy()
-    waiting = _settle(bounds, highest, human, labelled, misses, np.ones(len(machine), np.bool_))
-    if waiting.any():
-        for values in steps:
-            checkpoint()
-            np.maximum(highest, values, out=highest)
-            waiting = _settle(bounds, highest, human, labelled, misses, waiting)
-            if not waiting.any():
-                break
+    highest, waiting = machine.copy(), np.ones(len(machine), np.bool_)
+    for values in chain([machine], steps):
+        checkpoint()
+        np.maximum(highest, values, out=highest)
+        missed = np.count_nonzero(human > highest[:, labelled] + _SLACK, axis=1)
+        done = waiting & (missed <= misses)
+        bounds[done] = highest[done]
+        waiting &= ~done
+        if not waiting.any():
+            break
     return bounds
-
-
-def _settle(
-    bounds: FloatArray,
-    highest: FloatArray,
-    human: FloatArray,
-    labelled: IntArray,
-    misses: int,
-    waiting: BoolArray,
-) -> BoolArray:
-    """Write the bounds of the waiting metrics that miss few enough; return which still wait."""
-    missed = np.count_nonzero(human > highest[:, labelled] + _SLACK, axis=1)
-    done = waiting & (missed <= misses)
-    bounds[done] = highest[done]
-    still: BoolArray = waiting & ~done
-    return still
 
 
 def _ends(machine: FloatArray, human: FloatArray) -> tuple[float, float]:

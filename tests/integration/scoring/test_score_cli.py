@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from judged.cli.app import run
 
-from tests.fakes.providers.scripted_provider import ScriptedProvider
 from tests.integration.cli_process import lines_of, run_in
 from tests.integration.scoring.scripted_scores import DIMENSIONS
 from tests.integration.server_process import ServerProcess
@@ -158,39 +157,6 @@ class TestCommandLine:
         reaches = f"{1 - status} of 1 score {'reach' if status else 'reaches'} the 'min_score' of"
         assert reaches in gate["message"]
         assert ("is 0.2000, and must be 0.3" in done.stderr) == status
-
-    def test_a_gate_on_nothing_ends_with_2(self, llm_server: ServerProcess, tmp_path: Path):
-        write(tmp_path, [{"query": "q", "answer": ""}])
-        done = run_in(
-            tmp_path,
-            *("score", "answers.jsonl", "--rubric", "helpfulness"),
-            *("--min-score", "helpfulness=0"),
-            JUDGED_TARGET=llm_server.address,
-        )
-        assert done.returncode == 2
-        assert "helpfulness has no mean, since no answer has a score" in done.stderr
-
-    def test_cache_only_refresh(
-        self, llm_server: ServerProcess, provider: ScriptedProvider, tmp_path: Path
-    ):
-        write(tmp_path, [{"query": "of the cache", "answer": "fine"}])
-        command = ("score", "answers.jsonl", "--rubric", "helpfulness")
-        target = {"JUDGED_TARGET": llm_server.address}
-
-        def asked() -> int:
-            return sum("of the cache" in each.user for each in provider.asked)
-
-        missed = run_in(tmp_path, *command, "--cache-only", **target)
-        assert missed.returncode == 2
-        assert "1 of 1" in missed.stderr
-        assert "without --cache-only" in missed.stderr
-        assert missed.stdout == ""
-        assert asked() == 0
-        assert run_in(tmp_path, *command, **target).returncode == 0
-        assert run_in(tmp_path, *command, "--cache-only", **target).returncode == 0
-        assert asked() == 1
-        assert run_in(tmp_path, *command, "--judge-refresh", **target).returncode == 0
-        assert asked() == 2
 
     @pytest.mark.parametrize(
         ("flags", "message"),

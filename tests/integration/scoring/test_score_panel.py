@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AnswerItem, Asking, Client, InvalidArgument, Status
+from judged import AnswerItem, Client, Status
 from judged.evaluation import score_by_panel
 
 from tests.integration.cli_process import lines_of, run_in
@@ -75,20 +75,6 @@ def test_scores_are_combined(client: Client, combine: str, scores: list[float], 
     judge = panel[0].judge
     assert judge is not None
     assert judge.signature.startswith(f"score_panel|combine:{combine}|members:")
-
-
-def test_a_tie_is_no_score(client: Client):
-    found = score_by_panel(
-        ITEMS[1:2], ["helpfulness"], ["strict", "lenient"], client=client, combine="vote"
-    )
-    assert found.scores.scores[0].status is Status.ABSTAINED
-
-
-def test_a_limit_on_cost_is_shared(client: Client):
-    with pytest.raises(InvalidArgument, match="max_cost"):
-        score_by_panel(
-            ITEMS[:1], ["helpfulness"], list(SCORES), client=client, asking=Asking(max_cost=-1)
-        )
 
 
 MEMBERS = [word for model in SCORES for word in ("--member", model)]

@@ -5,37 +5,16 @@ import json
 import pytest
 from judged import (
     Client,
-    GainRanking,
-    GainRankings,
     HumanLabels,
-    InvalidArgument,
     JudgedRanking,
     JudgedRankings,
     MetricOptions,
-    NoGold,
     PerQueryValues,
-    TrecRankings,
 )
 
 from tests.integration.cli_process import run_in
 
 METRICS = ["ap", "precision@2"]
-
-
-LONG = "x" * 40_000
-"""Before the ids of sixty queries, it makes them take several messages."""
-
-
-def rankings(n=60, prefix=""):
-    """Every seventh query has nothing relevant and is skipped."""
-    return GainRankings(
-        [
-            GainRanking(f"{prefix}q{i}", [i % 2, (i // 2) % 2, 1.0], [1.0] * 3)
-            if i % 7
-            else GainRanking(f"{prefix}q{i}", [0.0, 0.0], [])
-            for i in range(n)
-        ]
-    )
 
 
 def human(whole, n=50):
@@ -70,37 +49,6 @@ def test_labels_of_judged_rankings_correct_their_means(client: Client):
         assert interval is not None
         assert interval.lower < found.corrected.value < interval.upper
         assert len(metric.per_query_lower) == len(metric.per_query_upper) == n
-
-
-@pytest.mark.parametrize("prefix", ["", LONG], ids=["one message", "many"])
-def test_a_human_value_of_no_query_is_refused_alike(client: Client, prefix: str):
-    whole = rankings(prefix=prefix)
-    values = PerQueryValues([f"{prefix}q1", "nobody"], [[1.0, 1.0]] * 2)
-    with pytest.raises(InvalidArgument) as caught:
-        client.compute_metrics(METRICS, whole, human_values=values)
-    assert caught.value.field == "human_values.query_ids[1]"
-    a, b = (prefix * 20 + document for document in "ab")
-    run_only = TrecRankings({"1": {a: 1}, "2": {a: 1}}, {"1": [a], "2": [b], "3": [a]})
-    with pytest.raises(InvalidArgument) as caught:
-        values = PerQueryValues(["3"], [[1.0]] * 2)
-        client.compute_metrics(METRICS, run_only, human_values=values)
-    assert caught.value.field == "human_values.query_ids[0]"
-
-
-def test_a_query_that_the_policy_skips_is_left_out(client: Client):
-    whole = rankings()
-    values = human(whole)
-    skipped = sum(not r.relevant_gains for r in whole.rankings[:50])
-    for no_gold, n in ((NoGold.SKIP, 50 - skipped), (NoGold.ZERO, 50)):
-        table = client.compute_metrics(
-            METRICS, whole, MetricOptions(no_gold=no_gold), human_values=values
-        )
-        found = table["ap"].corrected
-        assert found is not None
-        assert found.n_labelled == n
-        assert any(f"{skipped} labelled queries have no value" in w for w in found.warnings) == (
-            no_gold is NoGold.SKIP
-        )
 
 
 def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):

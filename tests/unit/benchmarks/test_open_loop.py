@@ -1,11 +1,8 @@
 """The load generator: when requests are due, and that latency counts from then."""
 
 import asyncio
-import itertools
-import statistics
 
 import grpc
-import pytest
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import (
@@ -13,22 +10,7 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 
-from benchmarks.load.open_loop import Request, Tally, arrivals, drive
-
-
-class TestArrivals:
-    def test_fixed_ones_are_evenly_spaced(self):
-        assert list(arrivals(4, 1.1, poisson=False, seed=1)) == [0.25, 0.5, 0.75, 1.0]
-
-    def test_random_ones_have_the_rate_and_the_spread_of_a_poisson_process(self):
-        due = list(arrivals(100, 100, poisson=True, seed=1))
-        gaps = [b - a for a, b in itertools.pairwise(due)]
-        assert len(due) == pytest.approx(10_000, rel=0.05)
-        assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.05)
-
-    def test_they_are_the_same_for_a_seed(self):
-        first, again, other = (list(arrivals(9, 9, poisson=True, seed=s)) for s in (1, 1, 2))
-        assert first == again != other
+from benchmarks.load.open_loop import Request, drive
 
 
 class OneAtATime(JudgeServiceServicer):
@@ -90,13 +72,3 @@ class TestDrive:
         assert (total.sent, total.answered) == (3, 0)
         assert total.errors == {"INVALID_ARGUMENT": 3}
         assert total.histogram.get_total_count() == 0
-
-
-def test_tallies_add_up():
-    a, b = Tally(answered=2, contexts=3), Tally(answered=5, missing_verdicts=1)
-    a.histogram.record_value(1_000)
-    b.histogram.record_value(9_000)
-    b.errors["UNAVAILABLE"] += 2
-    a.add(b)
-    assert (a.answered, a.contexts, a.missing_verdicts, a.sent) == (7, 3, 1, 9)
-    assert a.milliseconds(100) == pytest.approx(9.0, rel=1e-3)

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Self
 from urllib.parse import unquote
 
@@ -198,16 +197,11 @@ def _may_be_one(a: str, b: str) -> bool:
 
 
 def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str, str]:
-    """Return an expected id and the one that is the most like it."""
-    for name in expected:
-        if name in retrieved:
-            return name, name
-    if pairs := _alike(expected, retrieved):
-        return pairs[0]
-    name = next(iter(expected))
-    known = {other[:_SHOWN]: other for other in retrieved}
-    (like,) = get_close_matches(name[:_SHOWN], known, 1, cutoff=0.0)
-    return name, known[like]
+    """Return an expected id and the one that is the most like it, any two where none is."""
+    same = [(name, name) for name in expected if name in retrieved]
+    first, other = next(iter(expected)), next(iter(retrieved))
+    within = [(first, name) for name in retrieved if first in name or name in first]
+    return [*same, *_alike(expected, retrieved), *within, (first, other)][0]
 
 
 def _difference(a: str, b: str) -> str:

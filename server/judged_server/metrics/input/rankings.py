@@ -221,7 +221,7 @@ class Rankings:
         )
 
 
-def offsets_of(lengths: IntArray) -> IntArray:
+def offsets_of(lengths: IntArray | BoolArray) -> IntArray:
     """Return int64[n + 1]: where each of n groups of these lengths begins, and where all end."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

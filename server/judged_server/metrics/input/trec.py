@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from judged.values.metrics import MetricCounts
 from numpy.typing import NDArray
 
 from judged_server.domain import FloatArray, IntArray, UnsignedArray
@@ -334,20 +335,16 @@ class Qrels:
         return np.bincount(self.topic_of[self.topics.values == 0], minlength=len(self))
 
 
-@dataclass(frozen=True, slots=True)
-class RankedRun:
+class RankedRun(NamedTuple):
     """A run joined with qrels.
 
     `rankings` has one query for each entry of `rows` (int64, ascending): the topics of the qrels
-    that are evaluated, by their place there. The rest are counts of topics and of documents, and
-    how the ids of both fit.
+    that are evaluated, by their place there. `id_fit` is how the ids of both fit.
     """
 
     rankings: Rankings
     rows: IntArray
-    skipped_missing: int
-    skipped_unjudged: int
-    duplicates: int
+    counts: MetricCounts
     id_fit: IdFit
 
 
@@ -393,14 +390,16 @@ def rank_run(
     rows = np.arange(n) if complete else np.sort(row_of_topic[row_of_topic < n])
     if len(rows) < n:
         rankings = rankings.take(rows)
-    return RankedRun(
-        rankings=rankings,
-        rows=rows,
+    skipped = int(np.count_nonzero(row_of_topic >= n))
+    counted = MetricCounts(
+        queries=n + skipped,
+        evaluated=len(rows),
         skipped_missing=n - len(rows),
-        skipped_unjudged=int(np.count_nonzero(row_of_topic >= n)),
+        skipped_unjudged=skipped,
         duplicates=n_run - len(kept),
-        id_fit=_id_fit(qrels, run, at_of, counts, qrels.topic_of[of_judged]),
     )
+    id_fit = _id_fit(qrels, run, at_of, counts, qrels.topic_of[of_judged])
+    return RankedRun(rankings, rows, counted, id_fit)
 
 
 def _sort_keys(topic_of: IntArray, scores: FloatArray) -> UnsignedArray:

@@ -38,14 +38,6 @@ def test_draws_follow_the_rule_however_they_are_cut(n):
     assert max(whole) < n
 
 
-@pytest.mark.parametrize("n", [3, 7, 40_000])
-def test_all_draws_are_alike_likely(n):
-    draws = _Draws(n, 4).take(400_000).astype(np.int64)
-    cells = np.bincount(draws * min(n, 20) // n, minlength=min(n, 20))
-    width = np.bincount(np.arange(n) * min(n, 20) // n) / n * 400_000
-    assert ((cells - width) ** 2 / width).sum() < 60  # chi-squared, 19 degrees of freedom at most
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 700), st.integers(1, 4), st.integers(1, 60), st.integers(0, 2**64 - 1))
 def test_means_are_those_of_the_drawn_queries(n, m, resamples, seed):

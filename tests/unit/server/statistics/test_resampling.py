@@ -91,23 +91,6 @@ def test_bca_follows_its_definition(value, counts, without):
     assert found == pytest.approx(expected)
 
 
-def test_bca_leaves_out_what_is_undefined_without_an_item():
-    expected = bca(0.6, DRAWS, [0.5, 0.7, 0.5], [2, 1, 4], 0.95)
-    assert interval_of(0.6, DRAWS, [0.5, np.nan, 0.7, 0.5], counts=[2, 9, 1, 4]) == pytest.approx(
-        expected
-    )
-    nothing = bca(0.6, DRAWS, [1.0], [1], 0.95)
-    assert interval_of(0.6, DRAWS, [np.nan] * 3) == pytest.approx(nothing)
-
-
-def test_bca_reaches_the_last_resample_where_the_transformation_turns_round():
-    draws = np.sort(DRAWS + np.arange(999) * 1e-6)
-    value, without = draws[-1], [1.0] * 40 + [0.0]  # the bias and the acceleration are large
-    assert interval_of(value, draws, without, confidence=0.999)[1] == draws[-1]
-    mirrored = interval_of(-value, -draws, [-one for one in without], confidence=0.999)
-    assert mirrored[0] == -draws[-1]
-
-
 def test_the_jackknife_follows_its_definition():
     counts, without = np.array([3, 1, 2]), np.array([0.4, 0.9, 0.5])
     options = IntervalOptions(IntervalMethod.T, confidence=0.9)

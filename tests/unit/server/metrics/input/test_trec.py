@@ -72,13 +72,13 @@ def test_topics_that_do_not_meet_are_skipped_and_counted():
     run = [Topic("q9", ["a"]), Topic("q3", ["a"]), Topic("q1", ["b", "a"])]
     ranked = ranked_run(qrels, run)
     assert ranked.rows.tolist() == [0, 2]
-    assert (ranked.skipped_missing, ranked.skipped_unjudged) == (1, 1)
+    assert (ranked.counts.skipped_missing, ranked.counts.skipped_unjudged) == (1, 1)
     assert ranked.rankings.n_retrieved.tolist() == [2, 1]
     assert ranked.rankings.n_relevant.tolist() == [1, 0]
     complete = ranked_run(qrels, run, complete=True)
     assert complete.rows.tolist() == [0, 1, 2]
     assert complete.rankings.n_retrieved.tolist() == [2, 0, 1]
-    assert complete.skipped_missing == 0
+    assert complete.counts.skipped_missing == 0
 
 
 def test_the_first_of_a_repeated_document_is_kept():
@@ -86,7 +86,7 @@ def test_the_first_of_a_repeated_document_is_kept():
     run = [Topic("q", ["a", "b", "a"], [0.5, 1.0, 9.0]), Topic("other", ["c", "c"])]
     ranked = ranked_run(qrels, run)
     assert ranked.rankings.gains.tolist() == [2.0, 1.0]
-    assert ranked.duplicates == 2
+    assert ranked.counts.duplicates == 2
     unscored = ranked_run(qrels, [Topic("q", ["a", "a", "b"])])
     assert unscored.rankings.gains.tolist() == [1.0, 2.0]
 
@@ -114,8 +114,7 @@ def arrays_of(ranked):
     gains = np.nan_to_num(rankings.gains, nan=-9.0)
     arrays = [rankings.offsets, gains, rankings.ideal_offsets, rankings.ideal_gains]
     arrays += [rankings.n_nonrelevant, ranked.rows]
-    counts = (ranked.skipped_missing, ranked.skipped_unjudged, ranked.duplicates)
-    return [array.tolist() for array in arrays], counts
+    return [array.tolist() for array in arrays], ranked.counts
 
 
 def test_ties_of_many_documents_cost_no_more_than_a_sort():

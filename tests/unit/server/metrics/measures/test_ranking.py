@@ -120,17 +120,6 @@ def test_a_hit_that_moves_up_never_lowers_a_value(query, name, place):
     assert after >= before - 1e-12
 
 
-@given(queries(), st.sampled_from(EVERY), st.randoms(use_true_random=False))
-def test_the_order_of_worthless_results_between_hits_does_not_matter(query, name, rng):
-    gains, relevant = query
-    worthless = [gain for gain in gains if gain <= 0]
-    rng.shuffle(worthless)
-    other = [gain if gain > 0 else worthless.pop() for gain in gains]
-    measure = parse_measure(name)
-    values = [measure.values(ranked([(g, relevant)])).tolist() for g in (gains, other)]
-    assert values[0] == values[1]
-
-
 @pytest.mark.parametrize("name", ZERO_OF_NOTHING)
 def test_nothing_retrieved_and_nothing_to_find_are_zero(name):
     rankings = ranked([([], [1, 2]), ([], []), ([0, 0], []), ([1], [1])])

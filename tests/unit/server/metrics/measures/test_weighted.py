@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.values.choices import Matching
-from judged_server.metrics.compute import compute_judged
 from judged_server.metrics.input.rankings import rank_gains
-from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.names import parse_measure, parse_metrics
-from judged_server.metrics.table import MetricOptions
+from judged_server.metrics.measures.names import parse_measure
 
 NAMES = [
     *("context_precision", "context_precision@3", "hybrid_log_rank", "hybrid_log_rank@3"),
@@ -120,32 +116,3 @@ def test_gamma_has_a_straight_line_as_its_limit():
     for gamma in ("1e-9", "1e-300"):
         near = parse_measure(f"hybrid_log_rank(gamma={gamma})").values(some)
         assert near == pytest.approx(line, abs=1e-8)
-
-
-@st.composite
-def matrices(draw):
-    """The verdicts of one group, at most 5 results by 4 expected texts."""
-    shape = draw(st.integers(1, 5)), draw(st.integers(1, 4))
-    size = shape[0] * shape[1]
-    return np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size))).reshape(shape)
-
-
-def literal_ranks(matrix, mode):
-    """The best rank of each expected text, or its partner's under GREEDY_FIRST; 0 for none."""
-    ranks = [0] * matrix.shape[1]
-    for result, expected in np.argwhere(matrix).tolist():
-        taken = mode is Matching.GREEDY_FIRST and result + 1 in ranks
-        if not ranks[expected] and not taken:
-            ranks[expected] = result + 1
-    return ranks
-
-
-@pytest.mark.parametrize("mode", [Matching.GREEDY_FIRST, Matching.ANY])
-@given(matrix=matrices(), k=st.none() | st.integers(1, 6))
-def test_hybrid_takes_the_best_rank_of_each_expected_text(mode, matrix, k):
-    name = "hybrid_log_rank(gamma=2,alpha=0.3)" + (f"@{k}" if k else "")
-    n, n_expected = matrix.shape
-    results = JudgedResults(matrix.ravel(), np.array([n]), np.array([n_expected]))
-    column = compute_judged(parse_metrics([name]), results, MetricOptions(mode)).columns[0]
-    ranks = [rank if rank <= (k or n) else 0 for rank in literal_ranks(matrix, mode)]
-    assert column.mean == pytest.approx(hybrid(ranks, min(n, k or n), 2.0, 0.3), abs=1e-12)
