@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged.values.choices import Matching, NoGold, Unjudged
+from judged.values.choices import Matching, NoGold
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import (
     Judging,
@@ -70,13 +70,6 @@ def test_a_missing_verdict_is_never_a_wrong_one():
     assert (table.counts.evaluated, table.counts.skipped_unsettled) == (1, 1)
 
 
-def test_bounds_meet_when_the_missing_verdicts_do_not_matter():
-    # The only expected text is taken by the first result.
-    results = judged([1, 0], [2], [1], missing=[0, 1])
-    recall = compute_judged(SOME, results, MetricOptions()).columns[0]
-    assert (recall.mean, recall.lower, recall.upper) == (1.0, 1.0, 1.0)
-
-
 def test_the_bounds_of_greedy_take_in_what_a_new_match_can_cost():
     results = judged([0, 1, 1, 0], [2], [2], missing=[1, 0, 0, 0])
     recall = compute_judged(SOME, results, MetricOptions()).columns[0]
@@ -118,24 +111,6 @@ def test_split_and_merged_means_equal_the_whole_to_the_last_bit():
     assert [c.mean for c in merged.columns] == [c.mean for c in whole.columns]
     assert merged.columns[0].signature == "ndcg@5|gain:linear|source:values|v1"
     assert merged.counts.evaluated == 999
-
-
-def test_the_signature_of_a_run_under_qrels_tells_every_option():
-    topics = [Topic("1", ["a", "b"], [2, 1])]
-    options = MetricOptions(
-        complete=True,
-        unjudged=Unjudged.BOUNDS,
-        relevance_level=2,
-        max_documents=3,
-    )
-    run = run_of([Topic("1", ["b", "a"], [2.0, 1.0])])
-    table = compute_trec(SOME[:1], qrels_of(topics), run, options)
-    assert table.columns[0].signature == (
-        "recall|source:trec|complete:true|unjudged:bounds|max_documents:3|relevance_level:2|v1"
-    )
-    run = run_of([Topic("1", ["a"])])
-    plain = compute_trec(SOME[:1], qrels_of(topics), run, MetricOptions(relevance_level=1))
-    assert plain.columns[0].signature == "recall|source:trec|v1"
 
 
 GREEDY, ANY = MetricOptions(), MetricOptions(Matching.ANY)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from judged.values.intervals import IntervalOptions
-from judged_server.errors import InvalidField
 from judged_server.metrics.compute import compute_gains, compute_judged
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
@@ -74,16 +72,3 @@ def test_a_slice_has_no_part_of_what_was_corrected_over_the_whole():
     ).slices:
         for column in part.columns:
             assert (column.query_lower, column.query_upper) == (None, None)
-
-
-def test_slices_have_a_cap():
-    n = 700
-    table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
-    metadata = [{"a": str(i), "b": str(i % 300), "c": str(i)} for i in range(n)]
-    assert (
-        len(with_intervals_and_slices(table, MetricOptions(slice_by=("a", "b")), metadata).slices)
-        == 1000
-    )
-    with pytest.raises(InvalidField) as caught:
-        with_intervals_and_slices(table, MetricOptions(slice_by=("b", "a", "c")), metadata)
-    assert caught.value.field == "options.slice_by[2]"

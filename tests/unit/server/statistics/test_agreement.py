@@ -23,14 +23,6 @@ def measure(*columns, k=2, level=RatingLevel.NOMINAL, options=FEW):
     return measure_agreement(table, options)
 
 
-def test_two_raters_have_a_confusion_of_the_items_both_rated():
-    found = measure([0, 0, 1, -1, 1], [0, 1, 1, 1, 1])
-    assert found.confusion_rows() == [[1, 1], [0, 2]]
-    assert found.n_items == 4
-    assert found.observed.value == 0.75
-    assert found.cohen_kappa.value == pytest.approx(0.5)
-
-
 def test_more_raters_have_neither_a_confusion_nor_cohens_kappa():
     found = measure([0, 0, 1], [0, 1, 1], [0, 0, 1])
     assert not found.confusion

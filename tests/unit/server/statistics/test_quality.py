@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged.values.intervals import IntervalOptions
-from judged_server.domain import min_passing_score
 from judged_server.statistics.quality import LabelledScores, _wins, judge_quality
 
 FEW = IntervalOptions(resamples=100)
@@ -36,12 +33,6 @@ def test_labels_of_one_kind_leave_what_needs_both_undefined():
     assert any("no label is irrelevant" in warning for warning in found.warnings)
 
 
-def test_the_calibration_error_is_the_gap_of_each_bin_by_its_weight():
-    # Bin [.2, .3): mean score .25, 1 of 2 relevant; bin [.9, 1]: mean .95, all 2 relevant.
-    found = quality([0.2, 0.3 - 1e-6, 0.9, 1.0], [1, 0, 1, 1]).expected_calibration_error.value
-    assert found == pytest.approx(0.5 * 0.25 + 0.5 * 0.05, abs=1e-6)
-
-
 @pytest.mark.parametrize(("stretch", "stretches"), [(64, 1024), (2, 1), (3, 5), (500, 2)])
 @pytest.mark.parametrize("decimals", [0, 2, 15])
 def test_wins_are_those_of_all_pairs_however_they_are_counted(
@@ -58,24 +49,3 @@ def test_wins_are_those_of_all_pairs_however_they_are_counted(
     monkeypatch.setattr("judged_server.statistics.quality._STRETCH", stretch)
     monkeypatch.setattr("judged_server.statistics.quality._STRETCHES", stretches)
     assert np.array_equal(_wins(items, unit_of, 7), expected)
-
-
-ITEMS = st.lists(
-    st.tuples(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.booleans()), min_size=1, max_size=30
-)
-
-
-@given(ITEMS)
-def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(pairs):
-    scores, labels = zip(*pairs, strict=True)
-    won = [(a > b) + (a == b) / 2 for a, x in pairs for b, y in pairs if x and not y]
-    found = quality(scores, labels).auc
-    assert found is None if not won else found.value == pytest.approx(np.mean(won))
-
-
-def test_the_bar_is_that_of_verdicts():
-    for threshold in (0.3, 0.5, 0.85):
-        least = min_passing_score(threshold)
-        scores = np.array([np.nextafter(least, 0), least, np.nextafter(least, 1)])
-        found = LabelledScores(scores, np.ones(3, np.bool_)).relevant(threshold)
-        assert found.tolist() == [False, True, True]

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged.values.agreement import SystemScores
 from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.statistics.rank_correlation import rank_agreement
@@ -15,12 +13,6 @@ def rank(first, second):
     return rank_agreement(
         SystemScores([f"system {i}" for i in range(len(first))], first, second), FEW
     )
-
-
-def test_like_orders_have_one_and_opposite_ones_minus_one():
-    same, turned = rank([3, 2, 1], [30, 20, 10]), rank([3, 2, 1], [1, 2, 3])
-    assert (same.kendall_tau.value, same.tau_ap.value) == (1.0, 1.0)
-    assert (turned.kendall_tau.value, turned.tau_ap.value) == (-1.0, -1.0)
 
 
 def test_tau_ap_minds_the_top_of_the_second_ranking():
@@ -49,22 +41,3 @@ def test_a_judge_that_scores_all_alike_leaves_both_undefined():
     found = rank([1, 1, 1], [1, 2, 3])
     assert (found.kendall_tau, found.tau_ap) == (None, None)
     assert any("first judge scores all systems alike" in w for w in found.warnings)
-
-
-def test_scores_beyond_each_others_range_still_have_signs():
-    assert rank([1e308, -1e308, 5e-324], [3, 1, 2]).kendall_tau.value == 1.0
-
-
-SCORES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=15)
-
-
-@given(SCORES)
-def test_both_stay_in_their_range_and_turn_with_the_second_judge(pairs):
-    first, second = zip(*pairs, strict=True)
-    found, turned = rank(first, second), rank(first, [-score for score in second])
-    for name in ("kendall_tau", "tau_ap"):
-        one = getattr(found, name)
-        assert one is None or -1 - 1e-12 <= one.value <= 1 + 1e-12
-    tau = found.kendall_tau
-    assert (turned.kendall_tau is None) is (tau is None)
-    assert tau is None or turned.kendall_tau.value == pytest.approx(-tau.value)

@@ -75,14 +75,6 @@ def test_texts_without_tokens_have_their_rule(hypothesis, reference):
         assert found[name].values[0] == 0
 
 
-def test_signatures_say_how_many_references_bleu_had():
-    bleu = parse_text_metrics(["bleu"])
-    two, one = TextItem("a", ["a", "a"]), TextItem("a", ["a"])
-    line = "bleu|nrefs:{}|case:mixed|eff:yes|tok:13a|smooth:exp|v2"
-    assert measure_texts([two, two], bleu)[0].signature == line.format(2)
-    assert measure_texts([two, one], bleu)[0].signature == line.format("var")
-
-
 def test_long_work_ends_when_nobody_waits():
     words = " ".join(str(i) for i in range(3000))
     items = [TextItem(words, [f"{words} x"])] * 20

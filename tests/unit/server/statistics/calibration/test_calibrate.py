@@ -58,16 +58,3 @@ def test_every_part_is_made_with_the_options_of_the_call(clustered):
         confidence=0.8,
         unit="clusters" if clustered else "items",
     )
-
-
-def test_the_signature_says_how_the_numbers_were_made():
-    assert calibrate(made()[0], CalibrationOptions()).signature == (
-        "calibrate|min_score:0.5|precision_floor:0.9|folds:5|max_error:0.05|"
-        "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
-    )
-
-
-def test_clusters_are_any_numbers():
-    items = ScoredItems.build([0.5, 0.6, 0.7], [0, 2], [True, False], [2**64 - 1, 7, 2**64 - 1])
-    assert items.clusters.tolist() == [1, 0, 1]
-    assert items.with_label.clusters.tolist() == [1, 1]

@@ -39,14 +39,6 @@ def test_of_equally_good_plateaus_the_widest_is_taken_and_its_middle():
     assert best_threshold(wide, Criterion.BALANCED_ACCURACY, 0.9) == pytest.approx(0.6)
 
 
-def test_neighbouring_candidates_that_are_equally_good_are_one_plateau():
-    # Whether .4 is relevant changes no recall, so that thresholds from .2 to .7 are alike.
-    recalled = items([0.2, 0.4, 0.7, 0.9], [0, 0, 1, 1])
-    assert best_threshold(recalled, Criterion.PRECISION_FLOOR, 0.5) == pytest.approx(
-        0.35
-    )  # 0 to .7
-
-
 @pytest.mark.parametrize(("gap", "above"), [(2.5, True), (1.5, False)])
 def test_a_bar_above_the_highest_score_needs_room_below_one(gap, above):
     highest = 1 - gap * TIE_TOLERANCE
