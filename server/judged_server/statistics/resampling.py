@@ -132,32 +132,53 @@ def estimate(
     n = units.total
     if n < 2:
         return tuple(Estimate(_finite(value)) for value in values), (0.0,) * len(values)
-    if options.method is IntervalMethod.T:
-        return _by_jackknife(statistics, values, units, options)
-    samples = _resample(statistics, len(values), units, options)
-    pseudo = None
-    if options.method is IntervalMethod.BCA:
-        pseudo = _leave_one_out(statistics, units)
-    tail = (1 - options.confidence) / 2
+    jackknife = options.method is IntervalMethod.T
+    if jackknife:
+        samples = _leave_one_out(statistics, units)
+    else:
+        samples = _resample(statistics, len(values), units, options)
+    bca = options.method is IntervalMethod.BCA
+    without = _leave_one_out(statistics, units) if bca else samples[:0]
     estimates, left_out = [], []
     for column, value in enumerate(values):
         checkpoint()
-        drawn = samples[:, column]
-        defined = np.sort(drawn[np.isfinite(drawn)])
-        missing = 1 - len(defined) / len(drawn)
+        known = np.isfinite(samples[:, column])
+        missing = 1 - float(np.average(known, weights=units.counts if jackknife else None))
         left_out.append(missing)
         if not math.isfinite(value) or missing > 0.5:
             estimates.append(Estimate(_finite(value)))
             continue
-        levels = expanded_levels(tail, n)
-        if pseudo is not None:
-            acceleration = _acceleration(pseudo[:, column], units.counts)
-            levels = bca_levels(defined, float(value), acceleration, tail)
-        lower, upper = (percentile(defined, level) for level in levels)
-        error = float(defined.std(ddof=1))
-        interval = _interval(lower, upper, error, missing, units, options)
+        drawn = samples[known, column]
+        if jackknife:
+            ends = _jackknifed(float(value), drawn, units.counts[known], n, options)
+        else:
+            ends = _drawn(float(value), np.sort(drawn), without[:, column], units, options)
+        interval = _interval(*ends, missing, units, options)
         estimates.append(Estimate(float(value), interval))
     return tuple(estimates), tuple(left_out)
+
+
+def _drawn(
+    value: float, defined: FloatArray, without: FloatArray, units: Units, options: IntervalOptions
+) -> tuple[float, float, float]:
+    """Return the ends of the interval of resampled values, which ascend, and their spread."""
+    tail = (1 - options.confidence) / 2
+    levels = expanded_levels(tail, units.total)
+    if options.method is IntervalMethod.BCA:
+        levels = bca_levels(defined, value, _acceleration(without, units.counts), tail)
+    lower, upper = (percentile(defined, level) for level in levels)
+    return lower, upper, float(defined.std(ddof=1))
+
+
+def _jackknifed(
+    value: float, without: FloatArray, counts: IntArray, n: int, options: IntervalOptions
+) -> tuple[float, float, float]:
+    """Return value -+ t * jackknife standard error, and that (Tukey 1958; Efron and Stein 1981)."""
+    deviations = without - np.average(without, weights=counts)
+    m = int(counts.sum())
+    error = math.sqrt((m - 1) / m * float(counts @ deviations**2))
+    reach = t_quantile((1 + options.confidence) / 2, n - 1) * error
+    return value - reach, value + reach, error
 
 
 def undefined_intervals(names: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
@@ -210,31 +231,6 @@ def _leave_one_out(statistics: Statistics, units: Units) -> FloatArray:
         weights[np.arange(len(some)), some] -= 1
         parts.append(statistics(weights))
     return np.concatenate(parts)
-
-
-def _by_jackknife(
-    statistics: Statistics, values: FloatArray, units: Units, options: IntervalOptions
-) -> tuple[tuple[Estimate, ...], tuple[float, ...]]:
-    """Return value -+ t * jackknife standard error (Tukey 1958; Efron and Stein 1981)."""
-    without = _leave_one_out(statistics, units)
-    n = units.total
-    reach = t_quantile((1 + options.confidence) / 2, n - 1)
-    estimates, left_out = [], []
-    for column, value in enumerate(values):
-        defined = np.isfinite(without[:, column])
-        counts = units.counts[defined]
-        missing = 1 - int(counts.sum()) / n
-        left_out.append(missing)
-        if not math.isfinite(value) or missing > 0.5:
-            estimates.append(Estimate(_finite(value)))
-            continue
-        deviations = without[defined, column] - np.average(without[defined, column], weights=counts)
-        m = int(counts.sum())
-        error = math.sqrt((m - 1) / m * float(counts @ deviations**2))
-        low, high = float(value) - reach * error, float(value) + reach * error
-        interval = _interval(low, high, error, missing, units, options)
-        estimates.append(Estimate(float(value), interval))
-    return tuple(estimates), tuple(left_out)
 
 
 def _acceleration(without: FloatArray, counts: IntArray) -> float:

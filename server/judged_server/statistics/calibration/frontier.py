@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from judged.values.calibrators import ItemShares
@@ -158,8 +158,10 @@ def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> l
 
     Where stages may abstain, what is not settled counts before what is paid.
     """
-    maker = _Maker(items, may_abstain)
-    maker.begin(rows)
+    shipped = [(judge.shipped or Platt(), False) for judge in items.stages]
+    maker = _Maker(items, may_abstain, shipped)
+    scored = [rows[~np.isnan(judge.scores[rows])] for judge in items.stages]
+    maker.usual = [maker.calibration(place, own) for place, own in enumerate(scored)]
     dearest = max(judge.cost for judge in items.stages)
     found = []
     for stages in maker.grow((), rows, len(rows)):
@@ -183,11 +185,15 @@ def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> l
 
 @dataclass(slots=True)
 class _Maker:
-    """Makes cascades on the rows that propose."""
+    """Makes cascades on the rows that propose.
+
+    `usual` is the calibration of each judge where too few rows are left to fit one, and whether
+    labels made it.
+    """
 
     items: StagedItems
     may_abstain: bool
-    marginal: dict[int, tuple[Platt, bool]] = field(default_factory=dict)
+    usual: list[tuple[Platt, bool]]
 
     def grow(
         self, prefix: tuple[FrontierStage, ...], left: IntArray, n: int
@@ -200,7 +206,7 @@ class _Maker:
                 continue
             checkpoint()
             scored = left[~np.isnan(judge.scores[left])]
-            platt, fitted = self._calibration(place, scored)
+            platt, fitted = self.calibration(place, scored)
             stage = FrontierStage(place, platt, fitted, share=len(left) / n)
             if not self.may_abstain:
                 yield (*prefix, stage)
@@ -219,34 +225,18 @@ class _Maker:
                 if not settled.all():
                     yield from self.grow((*prefix, bounded), left[~settled], n)
 
-    def _calibration(self, place: int, rows: IntArray) -> tuple[Platt, bool]:
-        """Return a calibration on these rows, else on all of the half, else the shipped one."""
-        found = self._fitted(place, rows)
-        if found is not None:
-            return found, True
-        if place not in self.marginal:
-            kept = self.items.stages[place].shipped or Platt()
-            self.marginal[place] = (kept, False)
-        return self.marginal[place]
-
-    def _fitted(self, place: int, rows: IntArray) -> Platt | None:
+    def calibration(self, place: int, rows: IntArray) -> tuple[Platt, bool]:
+        """Return a calibration of a judge on these rows, where they are enough, else its usual."""
         labels = self.items.labels[rows]
         n_yes = int(labels.sum())
+        found = None
         if (
-            len(rows) < MIN_LABELS
-            or min(n_yes, len(rows) - n_yes) < MIN_OF_A_KIND
-            or len(np.unique(self.items.clusters[rows])) < MIN_CLUSTERS
+            len(rows) >= MIN_LABELS
+            and min(n_yes, len(rows) - n_yes) >= MIN_OF_A_KIND
+            and len(np.unique(self.items.clusters[rows])) >= MIN_CLUSTERS
         ):
-            return None
-        return fit(self.items.stages[place].scores[rows], labels)
-
-    def begin(self, rows: IntArray) -> None:
-        """Calibrate each judge on all rows, for where too few are left."""
-        for place, judge in enumerate(self.items.stages):
-            scored = rows[~np.isnan(judge.scores[rows])]
-            found = self._fitted(place, scored)
-            if found is not None:
-                self.marginal[place] = (found, True)
+            found = fit(self.items.stages[place].scores[rows], labels)
+        return self.usual[place] if found is None else (found, True)
 
 
 @dataclass(frozen=True, slots=True)
