@@ -20,7 +20,6 @@ from benchmarks.memory import memory_mb
 from benchmarks.overload.clients import watch_health
 
 LARGE_CALLS, COMPRESSED_CALLS = 30, 40
-LARGE_BYTES = 15_000_000
 KEPT_AFTER_S = 3.0
 _OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
