@@ -9,17 +9,11 @@ from judged import (
     JudgedRanking,
     JudgedRankings,
     MetricOptions,
-    PerQueryValues,
 )
 
 from tests.integration.cli_process import run_in
 
 METRICS = ["ap", "precision@2"]
-
-
-def human(whole, n=50):
-    ids = [r.query_id for r in whole.rankings][:n]
-    return PerQueryValues(ids, [[(i % 5) / 4 for i in range(len(ids))]] * 2)
 
 
 def test_labels_of_judged_rankings_correct_their_means(client: Client):
