@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import random
 import subprocess
 import sys
@@ -72,23 +73,24 @@ def write_files(folder: Path) -> None:
 
 
 def printed(typed: str, columns: int, folder: Path) -> str:
-    """Return what a command prints on a terminal's standard output, with its escape sequences."""
-    terminal = {"TERM": "xterm-256color", "FORCE_COLOR": "1", "COLUMNS": str(columns)}
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("JUDGED_") and name not in {"NO_COLOR", "COLORTERM"}
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "judged.cli", *typed.split()],
-        cwd=folder,
-        env=clean | terminal,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-    )
-    return done.stdout
+    """Return what a command prints on a terminal's standard output."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("JUDGED_")}
+    reads, terminal = pty.openpty()
+    with os.fdopen(reads, "rb") as output:
+        try:
+            subprocess.run(
+                [sys.executable, "-m", "judged.cli", *typed.split()],
+                cwd=folder,
+                env=clean | {"COLUMNS": str(columns)},
+                stdout=terminal,
+                stderr=subprocess.PIPE,
+                timeout=90,
+                check=True,
+            )
+            # What is printed is little, so that it waits in the terminal's buffer.
+            return output.read1(1 << 16).decode().replace("\r\n", "\n")
+        finally:
+            os.close(terminal)
 
 
 def picture(typed: str, columns: int, output: str) -> str:
@@ -97,7 +99,7 @@ def picture(typed: str, columns: int, output: str) -> str:
         record=True, width=columns, height=100, file=io.StringIO(), force_terminal=True
     )
     console.print(Text(f"$ judged {typed}", style="bold"))
-    console.print(Text.from_ansi(output.rstrip("\n")))
+    console.print(Text(output.rstrip("\n")))
     command = typed.split(maxsplit=1)[0]
     return console.export_svg(title=f"judged {command}", unique_id=f"judged-{command}")
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-NEEDED = frozenset({"click", "rich"})
+NEEDED = frozenset({"click"})
 
 
 def main() -> None:

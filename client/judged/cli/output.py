@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-import threading
-import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich import progress as bars
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.table import Column, Table
+import click
 
 from judged._writing import replacing_text
 from judged.cli.problems import Problem
@@ -34,9 +29,6 @@ Progress = Callable[[int, int], object]
 STDOUT = "-"
 UNANSWERED = 0
 """The code of an error that no server gave."""
-_QUICK_S, _LONG_S = 1.0, 30.0
-_WIDE = 1000
-"""Characters a line may have where there is no terminal."""
 _GAP = 3
 """Characters between two columns of a table."""
 
@@ -139,24 +131,16 @@ class Output:
             with open_output(self._json_to, "--json") as file:
                 file.writelines(document_texts(document))
 
-    def show(self, *parts: RenderableType) -> None:
+    def show(self, *parts: Table | str) -> None:
         """Print tables and lines on standard output, unless the JSON document goes there."""
         if self.takes_stdout:
             return
-        parts = tuple(visible(part) if isinstance(part, str) else part for part in parts)
         with _standard_output() as stream:
-            # Ids and texts of the user are printed as they are: no markup, emoji, colouring.
-            console = Console(file=stream, markup=False, emoji=False, highlight=False)
-            if console.is_terminal:
-                for part in parts:
-                    _show_on_terminal(console, part)
-                return
-            # A file or a pipe has no width to keep to, and no use for blanks at ends of lines.
-            console.width = _WIDE
-            with console.capture() as capture:
-                console.print(*parts, sep="\n", soft_wrap=True)
-            for line in capture.get().removesuffix("\n").split("\n"):
-                stream.write(line.rstrip() + "\n")
+            width = shutil.get_terminal_size().columns if stream.isatty() else None
+            for part in parts:
+                text = part if isinstance(part, str) else "\n".join(part.lines(width))
+                for line in visible(text).split("\n"):
+                    stream.write(f"{line.rstrip()}\n")
 
     def count(self, *, failed: int, total: int, errors: Iterable[VerdictError] = ()) -> None:
         """Let the command fail where all verdicts did, or one of the `errors` is no answer at all.
@@ -191,61 +175,19 @@ def say(message: str) -> None:
     sys.stderr.write(f"judged: {line}\n")
 
 
-def _show_on_terminal(console: Console, part: RenderableType) -> None:
-    """Print a table as wide as the terminal at most, and anything else in lines as they are."""
-    if not isinstance(part, Table):
-        console.print(part, soft_wrap=True)
-        return
-    for i, view in enumerate(fitting(part, console.width)):
-        if i:
-            console.print()
-        console.print(view)
-
-
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
-    """Yield what to call with (done, total); None when nobody watches standard error.
-
-    The bar, with the time that is left, appears once the work has taken a second and something is
-    done. Without one, a line after half a minute says what the command may wait for.
-    """
-    long = (
-        f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be slow "
-        "or away: the server's log says which\n"
-    )
-    waiting = threading.Timer(_LONG_S, lambda: sys.stderr.write(long))
-    waiting.daemon = True
-    waiting.start()
-    try:
-        with _bar(title, total, waiting.cancel) as report:
-            yield report
-    finally:
-        waiting.cancel()
-
-
-@contextmanager
-def _bar(title: str, total: int, shown: Callable[[], None]) -> Iterator[Progress | None]:
+    """Yield what to call with (done, total); None when nobody watches standard error."""
     if not sys.stderr.isatty():
         yield None
         return
-    columns = (bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
-    progress = bars.Progress(
-        *("{task.description}", *columns), console=Console(stderr=True), transient=True
-    )
-    task = progress.add_task(title, total=total)
-    begun = time.monotonic()
+    with click.progressbar(length=total, label=title, show_pos=True, file=sys.stderr) as bar:
 
-    def report(done: int, in_all: int) -> None:
-        progress.update(task, completed=done, total=in_all)
-        if not progress.live.is_started and time.monotonic() - begun >= _QUICK_S:
-            shown()
-            progress.start()
+        def report(done: int, in_all: int) -> None:
+            bar.length = in_all
+            bar.update(done - bar.pos)
 
-    try:
         yield report
-    finally:
-        if progress.live.is_started:
-            progress.stop()
 
 
 @contextmanager
@@ -311,70 +253,54 @@ def open_output(target: str, flag: str) -> Iterator[TextIO]:
         raise Problem(f"{flag} {target}: can't be written: {error.strerror or error}") from None
 
 
-def new_table(first: str, *others: str, names: int = 1) -> Table:
-    """Return an empty table: the first `names` columns name a row, the rest are numbers or words.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells under their heads; the first `names` columns name a row and begin at the left.
 
-    Names fold on a narrow terminal, numbers and words only where they alone are wider than it.
+    The others are numbers or words, and end at the right.
     """
-    view = VisibleTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    view.add_column(first, overflow="fold")
-    for i, name in enumerate(others, start=1):
-        view.add_column(name, justify="right", no_wrap=i >= names, overflow="fold")
-    return view
 
+    heads: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    names: int = 1
 
-class VisibleTable(Table):
-    """A table whose texts move no cursor and colour nothing, whatever ids and names hold."""
+    def lines(self, width: int | None = None) -> Iterator[str]:
+        """Yield the lines of the table; of one wider than `width` a part below the other.
 
-    def add_column(self, header: RenderableType = "", *more: Any, **options: Any) -> None:  # noqa: ANN401 - as rich has them
-        """Add a column."""
-        super().add_column(visible(str(header)), *more, **options)
-
-    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401 - the same
-        """Add a row."""
-        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
-
-
-def fitting(view: Table, width: int) -> list[Table]:
-    """Return the table as it is where it fits `width` characters, else as several that do.
-
-    Each begins with the names of the rows, which fold where they take more than half of the width,
-    as does a column that is too wide alone.
-    """
-    natural = [_natural(column) for column in view.columns]
-    if _taken(natural) <= width:
-        return [view]
-    n = sum(not column.no_wrap for column in view.columns)
-    names = natural[:n]
-    if n and _taken(names) > width // 2:
-        names = [min(each, max(1, (width // 2 - _GAP * (n - 1)) // n)) for each in names]
-    blocks: list[list[int]] = [[]]
-    for place in range(n, len(natural)):
-        if blocks[-1] and _taken([*names, *(natural[i] for i in (*blocks[-1], place))]) > width:
-            blocks.append([])
-        blocks[-1].append(place)
-    parts = []
-    for block in blocks:
-        folds = len(block) == 1 and _taken([*names, natural[block[0]]]) > width
-        part = copy(view)
-        part.columns = [
-            replace(column, _index=i, max_width=names[i] if folds else None)
-            for i, column in enumerate(view.columns[:n])
+        Each part begins with the names of the rows. One part has all columns where the names alone
+        take more than half of the width.
+        """
+        cells = [
+            [visible(cell).replace("\n", " ") for cell in row] for row in (self.heads, *self.rows)
         ]
-        part.columns += [
-            replace(view.columns[place], _index=i, no_wrap=not folds)
-            for i, place in enumerate(block, start=n)
-        ]
-        parts.append(part)
-    return parts
+        widths = [max(map(_width, column)) + _GAP for column in zip(*cells, strict=True)]
+        names = [*range(self.names)]
+        room = None if width is None else width + _GAP - sum(widths[: self.names])
+        parts: list[list[int]] = [[]]
+        for place in range(self.names, len(widths)):
+            taken = sum(widths[each] for each in (*parts[-1], place))
+            if parts[-1] and room is not None and width is not None and width // 2 < room < taken:
+                parts.append([])
+            parts[-1].append(place)
+        for nth, part in enumerate(parts):
+            if nth:
+                yield ""
+            columns = [*names, *part]
+            for row, line in enumerate(cells):
+                padded = []
+                for place in columns:
+                    blanks = " " * (widths[place] - _GAP - _width(line[place]))
+                    first = place < self.names
+                    padded.append(line[place] + blanks if first else blanks + line[place])
+                yield (" " * _GAP).join(padded)
+                if not row:
+                    yield "─" * (sum(widths[place] for place in columns) - _GAP)
 
 
-def _natural(column: Column) -> int:
-    return max(cell_len(str(cell)) for cell in (column.header, *column.cells))
-
-
-def _taken(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * max(0, len(widths) - 1)
+def _width(text: str) -> int:
+    """Return the places that a text takes on a terminal."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
 def document_texts(document: Mapping[str, object]) -> Iterator[str]:

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.table import Table
-
 from judged import Flag, MetricTable, Verdicts
 from judged._views import of_all, plural, word
-from judged.cli.output import UNANSWERED, Output, new_table, say
+from judged.cli.output import UNANSWERED, Output, Table, say
 from judged.evaluation.warnings import (
     balance_of_lengths,
     blind_warnings,
@@ -46,21 +44,20 @@ from judged.values.intervals import names_by_warning, shared_warnings
 def means_table(table: MetricTable) -> Table:
     """Return the means, with bounds where verdicts are missing and intervals if there are any."""
     bounded = any(metric.lower_bound is not None for metric in table.metrics)
-    view = new_table("metric", "mean", "n", *(("lower", "upper") if bounded else ()))
+    rows = []
     for metric in table.metrics:
         row = [metric.name, mean_of(metric), str(metric.n)]
-        if bounded:
-            row += [number(metric.lower_bound), number(metric.upper_bound)]
-        view.add_row(*row)
-    return view
+        rows.append([*row, *map(number, (metric.lower_bound, metric.upper_bound))])
+    heads = ["metric", "mean", "n", "lower", "upper"]
+    shown = len(heads) if bounded else 3
+    return Table(heads[:shown], [row[:shown] for row in rows])
 
 
 def per_query_table(table: MetricTable) -> Table:
     """Return the value of every query for every metric."""
-    view = new_table("query", *(metric.name for metric in table.metrics))
-    for row, query_id in enumerate(table.query_ids):
-        view.add_row(query_id, *(number(metric.per_query[row]) for metric in table.metrics))
-    return view
+    columns = [map(number, metric.per_query) for metric in table.metrics]
+    heads = ["query", *(metric.name for metric in table.metrics)]
+    return Table(heads, zip(table.query_ids, *columns, strict=True))
 
 
 def describe_counts(counts: MetricCounts) -> str:
@@ -113,10 +110,8 @@ def negatives_document(report: NegativeReport | None) -> dict[str, object]:
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
     """Return a row each: name, value, ends of the interval; "-" for what is undefined."""
-    view = new_table(title, "value", "lower", "upper")
-    for name, estimate in estimates.items():
-        view.add_row(name, *cells(estimate))
-    return view
+    rows = [[name, *cells(estimate)] for name, estimate in estimates.items()]
+    return Table([title, "value", "lower", "upper"], rows)
 
 
 def cells(estimate: Estimate | None) -> tuple[str, str, str]:
@@ -158,22 +153,21 @@ def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
 
 def slices_table(table: MetricTable) -> Table:
     """Return the means of the slices, a row each; "-" stands for queries that lack the key."""
-    view = new_table("slice", "n", *(metric.name for metric in table.metrics))
+    rows = []
     for part in table.slices:
-        name = f"{part.key}={part.value or '-'}"
         n = max((metric.n for metric in part.metrics), default=0)
-        view.add_row(name, str(n), *(mean_of(metric) for metric in part.metrics))
-    return view
+        rows.append([f"{part.key}={part.value or '-'}", str(n), *map(mean_of, part.metrics)])
+    return Table(["slice", "n", *(metric.name for metric in table.metrics)], rows)
 
 
 def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
     """Return the naive mean, that of the labels and the corrected one, side by side."""
-    view = new_table("metric", "naive", "labels only", "corrected", "labelled", "power")
+    rows = []
     for name, mean in means.items():
         estimates = (mean.naive, mean.labels_only, mean.corrected)
         numbers = ["-" if e is None else with_interval(e.value, e.interval) for e in estimates]
-        view.add_row(name, *numbers, f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}")
-    return view
+        rows.append([name, *numbers, f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}"])
+    return Table(["metric", "naive", "labels only", "corrected", "labelled", "power"], rows)
 
 
 def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
@@ -249,14 +243,14 @@ def settled_by_stage(counts: Counter[int]) -> str:
 
 def cascade_table(cascade: CascadeUsage) -> Table:
     """Return a row a stage: the items that it was asked about and settled, and what it cost."""
-    view = new_table("stage", "items", "settled", "share of all", "cost", "judge")
+    rows = []
     total = cascade.stages[0].asked if cascade.stages else 0
     for nth, stage in enumerate(cascade.stages, start=1):
         share = f"{stage.settled / total:.1%}" if total else "-"
         cost = "-" if stage.cost is None else f"{stage.cost:.6g}"
         kind = stage.judge.partition("|")[0]
-        view.add_row(str(nth), f"{stage.asked:,}", f"{stage.settled:,}", share, cost, kind)
-    return view
+        rows.append([str(nth), f"{stage.asked:,}", f"{stage.settled:,}", share, cost, kind])
+    return Table(["stage", "items", "settled", "share of all", "cost", "judge"], rows)
 
 
 def describe_cascade(usage: Usage) -> list[str]:
@@ -333,8 +327,7 @@ def detail_document(detail: VerdictDetail) -> dict[str, Any]:
 
 def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
     """Print what work would take; return the JSON document."""
-    view = new_table("would take at most", "")
-    rows = {
+    amounts = {
         "contexts": found.contexts,
         "distinct texts": found.distinct_texts,
         "in the cache": found.cache_hits,
@@ -342,13 +335,11 @@ def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
         "input tokens": found.input_tokens,
         "output tokens": found.output_tokens,
     }
-    for name, n in rows.items():
-        view.add_row(name, f"{n:,}")
     cost = "unknown: a price is missing"
     if found.cost is not None:
         cost = f"{found.cost:.6g} {found.currency}".rstrip()
-    view.add_row("cost", cost)
-    out.show(view)
+    rows = [*((name, f"{n:,}") for name, n in amounts.items()), ("cost", cost)]
+    out.show(Table(["would take at most", ""], rows))
     if found.cascade is not None:
         out.show("", cascade_table(found.cascade))
     return {"estimate": asdict(found)}

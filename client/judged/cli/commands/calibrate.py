@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from rich.table import Table
-
 from judged import (
     CalibrateOptions,
     LabelledScores,
@@ -44,7 +42,7 @@ from judged.cli.judging import (
     refuse_uncached,
     tell_kept,
 )
-from judged.cli.output import Output, Progress, new_table, open_output, say
+from judged.cli.output import Output, Progress, Table, open_output, say
 from judged.cli.problems import Problem
 from judged.cli.server import Connection
 from judged.cli.tables import (
@@ -393,15 +391,15 @@ def _share(estimate: Estimate | None) -> str:
 
 def thresholds_table(found: Calibration) -> Table:
     """Return the thresholds: what each is best at, where it is, and what it is worth."""
-    view = new_table("best threshold for", "min_score", "fitted", "held out", "lower", "upper")
-    for threshold in found.thresholds:
-        view.add_row(
-            threshold.criterion.name.lower(),
-            number(threshold.min_score),
-            number(threshold.fitted),
-            *cells(threshold.cross_validated),
-        )
-    return view
+    rows = [
+        [
+            each.criterion.name.lower(),
+            *map(number, (each.min_score, each.fitted)),
+            *cells(each.cross_validated),
+        ]
+        for each in found.thresholds
+    ]
+    return Table(["best threshold for", "min_score", "fitted", "held out", "lower", "upper"], rows)
 
 
 def _prevalence(prevalence: CorrectedEstimate) -> dict[str, Estimate | None]:

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
 from judged.cli.frame import Document, arg, opt
 from judged.cli.inputs import Line, check_expectations, count_lines, read_contexts
 from judged.cli.judging import CascadeOptions, MaxCost
-from judged.cli.output import Output, new_table, say
+from judged.cli.output import Output, Table, say
 from judged.cli.problems import Problem
 from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
@@ -211,13 +209,12 @@ def _item(line: Line) -> CanaryItem:
 
 def _flipped_table(items: Sequence[CanaryItem], found: Check) -> Table:
     """Return a row for each item that flips now, those that never did before first."""
-    view = new_table("item", "query", "recorded", "flips now", "when recorded", names=2)
+    rows = []
     for item in sorted(items, key=lambda item: item.flips / max(item.asks, 1)):
         now = f"{found.flips.get(item.item_id, 0)} of {found.asked[item.item_id]}"
-        view.add_row(
-            item.item_id, item.query, item.verdict.value, now, f"{item.flips} of {item.asks}"
-        )
-    return view
+        before = f"{item.flips} of {item.asks}"
+        rows.append([item.item_id, item.query, item.verdict.value, now, before])
+    return Table(["item", "query", "recorded", "flips now", "when recorded"], rows, names=2)
 
 
 def _answered_by(models: Sequence[str]) -> str:

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from judged import Client, CompareOptions, IntervalOptions, MetricOptions, TrecRankings
 from judged._files import parse_json, read_bytes
 from judged._views import plural
@@ -29,7 +27,7 @@ from judged.cli.documents import (
 )
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import LARGEST_SEED, AnySignature, hold_drop, read_gate
-from judged.cli.output import STDOUT, Gate, Outcome, Output, new_table, open_output, say
+from judged.cli.output import STDOUT, Gate, Outcome, Output, Table, open_output, say
 from judged.cli.problems import Problem, explained, of_metrics
 from judged.cli.server import ResultCommand
 from judged.evaluation import FileError, TrecQrels, TrecRun
@@ -237,13 +235,12 @@ def _document(found: ComparedRuns, measured: Sequence[MeasuredRun]) -> dict[str,
 
 def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
     """Return a row for each metric of each run beside the baseline."""
-    view = new_table(
+    heads = [
         *("metric", "run", "n", "baseline", "mean", "difference", "interval", "p"),
         *("won/lost/tied", "detectable", "the run is"),
-        names=2,
-    )
-    for made in comparisons:
-        view.add_row(
+    ]
+    rows = [
+        [
             made.metric,
             made.run,
             str(made.n),
@@ -255,8 +252,10 @@ def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
             f"{made.wins}/{made.losses}/{made.ties}",
             number(made.power.detectable_difference),
             _finding(made),
-        )
-    return view
+        ]
+        for made in comparisons
+    ]
+    return Table(heads, rows, names=2)
 
 
 def _finding(made: RunComparison) -> str:
@@ -270,29 +269,22 @@ def _finding(made: RunComparison) -> str:
 
 def power_table(comparisons: Sequence[RunComparison], difference: float) -> Table:
     """Return what the queries can show of a true difference, and how many would be enough."""
-    view = new_table("metric", "run", f"power to see {difference:g}", "queries needed", names=2)
+    rows = []
     for made in comparisons:
         needed = made.power.queries_needed
-        view.add_row(
-            made.metric,
-            made.run,
-            number(made.power.power),
-            "-" if needed is None else str(needed),
-        )
-    return view
+        enough = "-" if needed is None else str(needed)
+        rows.append([made.metric, made.run, number(made.power.power), enough])
+    heads = ["metric", "run", f"power to see {difference:g}", "queries needed"]
+    return Table(heads, rows, names=2)
 
 
 def moved_table(made: RunComparison, most: int) -> Table:
     """Return the queries whose values differ most."""
-    view = new_table("query", made.baseline, made.run, "difference")
-    for query in made.moved[:most]:
-        view.add_row(
-            query.query_id,
-            f"{query.baseline:.4f}",
-            f"{query.run:.4f}",
-            signed(query.run - query.baseline),
-        )
-    return view
+    rows = [
+        [each.query_id, f"{each.baseline:.4f}", f"{each.run:.4f}", signed(each.run - each.baseline)]
+        for each in made.moved[:most]
+    ]
+    return Table(["query", made.baseline, made.run, "difference"], rows)
 
 
 def _interval(estimate: Estimate) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 
-from rich.table import Table
-
 from judged import (
     Asking,
     CacheMode,
@@ -37,7 +35,7 @@ from judged.cli.judging import (
     refuse_missing,
     without_key,
 )
-from judged.cli.output import Output, new_table, open_output, progress_bar, say
+from judged.cli.output import Output, Table, open_output, progress_bar, say
 from judged.cli.problems import Places, Problem, explained
 from judged.cli.server import Connection, JudgingCommand
 from judged.cli.tables import (
@@ -260,18 +258,14 @@ def _costs(
 
 def frontier_table(found: CascadeFrontier, names: Sequence[str], unit: str) -> Table:
     """Return a row a cascade, the cheapest first: `at least` is the bound of the accuracy."""
-    view = new_table("", "stages", f"{unit} an item", "settled", "accuracy", "at least", names=2)
+    rows = []
     for place, point in enumerate(found.points):
         mark = "proposed" if place == found.proposed else "certified" if point.certified else ""
-        view.add_row(
-            mark,
-            describe_stages(point, names),
-            f"{point.cost:.4g}",
-            f"{point.settled:.1%}",
-            number(point.accuracy),
-            number(point.least_accuracy),
-        )
-    return view
+        numbers = [f"{point.cost:.4g}", f"{point.settled:.1%}", number(point.accuracy)]
+        numbers.append(number(point.least_accuracy))
+        rows.append([mark, describe_stages(point, names), *numbers])
+    heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
+    return Table(heads, rows, names=2)
 
 
 def _document(

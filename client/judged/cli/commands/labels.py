@@ -12,15 +12,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 
-from rich.table import Table
-
 from judged import RatingLevel, RatingTable
 from judged._files import FileError, Record
 from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import MethodOption
 from judged.cli.inputs import input_records, name_of
-from judged.cli.output import Output, new_table, say
+from judged.cli.output import Output, Table, say
 from judged.cli.problems import Problem
 from judged.cli.server import ResultCommand
 from judged.cli.tables import (
@@ -201,13 +199,11 @@ def _gaps(scale: Sequence[str]) -> list[str]:
 def confusion_table(found: Agreement) -> Table:
     """Return the items of two raters by both their categories, the first's as rows."""
     first, second = found.raters
-    view = new_table(f"{first} \\ {second}", *found.categories, "all")
-    rows = found.confusion_rows()
-    for category, row in zip(found.categories, rows, strict=True):
-        view.add_row(category, *(str(count) for count in row), str(sum(row)))
-    columns = [sum(column) for column in zip(*rows, strict=True)]
-    view.add_row("all", *(str(count) for count in columns), str(sum(columns)))
-    return view
+    counts = found.confusion_rows()
+    counts = [*counts, [sum(column) for column in zip(*counts, strict=True)]]
+    names = [*found.categories, "all"]
+    rows = [[name, *map(str, row), str(sum(row))] for name, row in zip(names, counts, strict=True)]
+    return Table([f"{first} \\ {second}", *names], rows)
 
 
 def _applies(name: str, found: Agreement, level: RatingLevel) -> bool:

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rich.table import Table
-
 from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
 from judged._files import json_line
 from judged._inputs import read_number
@@ -41,7 +39,7 @@ from judged.cli.judging import (
     tell_circular,
     tell_kept,
 )
-from judged.cli.output import STDOUT, Gate, Outcome, Output, new_table, open_output, say
+from judged.cli.output import STDOUT, Gate, Outcome, Output, Table, open_output, say
 from judged.cli.problems import Places, Problem, did_you_mean
 from judged.cli.tables import describe_usage, report_estimate, split_warnings
 from judged.evaluation import compare_answers, score_by_panel
@@ -445,29 +443,23 @@ def _tell_scores(out: Output, found: ScoredAnswers) -> list[str]:
 
 def rubrics_table(found: ScoredAnswers) -> Table:
     """Return a row for each rubric: its mean, and what its scores came to."""
-    view = new_table(
-        "rubric", "mean", "passed", "ok", "abstained", "error", "not assessable", "agreement"
-    )
+    heads = ["rubric", "mean", "passed", "ok", "abstained", "error", "not assessable", "agreement"]
+    rows = []
     for summary in found.rubrics:
-        counts = summary.counts
-        view.add_row(
-            summary.rubric,
-            number(summary.mean),
-            f"{summary.passed} of {counts.ok}",
-            *map(str, (counts.ok, counts.abstained, counts.error, counts.not_assessable)),
-            number(agreement_of(found, summary.rubric)),
-        )
-    return view
+        counts, name = summary.counts, summary.rubric
+        numbers = map(str, (counts.ok, counts.abstained, counts.error, counts.not_assessable))
+        passed = f"{summary.passed} of {counts.ok}"
+        agreement = number(agreement_of(found, name))
+        rows.append([name, number(summary.mean), passed, *numbers, agreement])
+    return Table(heads, rows)
 
 
 def items_table(found: ScoredAnswers) -> Table:
     """Return a row for each answer: its score by each rubric, or why it has none."""
-    view = new_table("item", *(summary.rubric for summary in found.rubrics))
     n = len(found.rubrics)
-    for start in range(0, len(found), n):
-        row = found.scores[start : start + n]
-        view.add_row(row[0].item_id, *map(_cell, row))
-    return view
+    rows = [found.scores[start : start + n] for start in range(0, len(found), n)]
+    heads = ["item", *(summary.rubric for summary in found.rubrics)]
+    return Table(heads, [[row[0].item_id, *map(_cell, row)] for row in rows])
 
 
 def _cell(score: AnswerScore) -> str:
@@ -642,17 +634,13 @@ class RankCommand(ScoringOptions, Drawn):
 
 
 def _ranking_table(ranking: SystemRanking) -> Table:
-    view = new_table("system", "strength", "interval", "won/tied/lost")
+    rows = []
     for system in ranking.systems:
         interval = system.strength.interval
         told = "-" if interval is None else f"{interval.lower:+.3f} to {interval.upper:+.3f}"
-        view.add_row(
-            system.name,
-            f"{system.strength.value or 0.0:+.3f}",
-            told,
-            f"{system.wins:g}/{system.ties:g}/{system.losses:g}",
-        )
-    return view
+        counts = f"{system.wins:g}/{system.ties:g}/{system.losses:g}"
+        rows.append([system.name, f"{system.strength.value or 0.0:+.3f}", told, counts])
+    return Table(["system", "strength", "interval", "won/tied/lost"], rows)
 
 
 def _position(bias: PositionBias) -> str:

@@ -14,11 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
-
 from judged import MetricOptions
 from judged.cli.frame import FILE_VARIABLE, PREFIX, Document, opt
-from judged.cli.output import Output, new_table, open_output, say
+from judged.cli.output import Output, Table, open_output, say
 from judged.cli.problems import Problem, of_metrics
 from judged.cli.server import ServerCommand
 from judged.cli.tables import means_table
@@ -37,7 +35,7 @@ from judged.values import (
 
 _EXTRAS = {
     "server": ("judged_server", "numpy", "pydantic_settings", "uvloop", "onnxruntime"),
-    "cli": ("click", "jinja2", "rich"),
+    "cli": ("click", "jinja2"),
 }
 _PACKAGES = ("judged", "grpcio", "protobuf")
 _SECRET = ("TOKEN", "KEY", "SECRET", "PROXY")
@@ -60,15 +58,13 @@ class JudgesCommand(ServerCommand):
         """Ask, and show."""
         with self.connect() as server:
             info = server.info
-        table = new_table("judge", "min_score", "parameters")
-        table.columns[-1].justify = "left"
-        table.columns[-1].no_wrap = False
+        rows = []
         for judge in info.judges:  # the first profile of a judge is its default
             parameters = " ".join(f"{p.name}={_value(p.default_value)}" for p in judge.parameters)
-            table.add_row(_name_of(judge), f"{judge.default_min_score:g}", parameters or "-")
+            rows.append([_name_of(judge), f"{judge.default_min_score:g}", parameters or "-"])
         rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
         out.show(
-            table,
+            Table(["judge", "min_score", "parameters"], rows, names=3),
             "",
             "Signatures with these defaults:",
             *(f"  {judge.signature}" for judge in info.judges if judge.signature),
@@ -156,7 +152,7 @@ class UsageCommand(ServerCommand):
             say(_NOT_RECORDED)
         elif not usage.rows:
             say(f"no language model was asked in the last {self.days} days")
-        parts: list[RenderableType] = [_rows(usage)] if usage.rows else []
+        parts: list[Table | str] = [_rows(usage)] if usage.rows else []
         if usage.budgets:
             parts += ["", _budgets(usage)] if parts else [_budgets(usage)]
         out.show(*parts)
@@ -171,30 +167,38 @@ class UsageCommand(ServerCommand):
         }
 
 
-def _rows(usage: TenantUsage) -> RenderableType:
-    table = new_table(
-        *("day", "judge", "rubric", "model", "questions", "input tokens", "output tokens", "cost")
-    )
-    for column in table.columns[1:4]:
-        column.justify = "left"
-    for row in usage.rows:
-        table.add_row(
+def _rows(usage: TenantUsage) -> Table:
+    heads = [
+        "day",
+        "judge",
+        "rubric",
+        "model",
+        "questions",
+        "input tokens",
+        "output tokens",
+        "cost",
+    ]
+    rows = [
+        [
             *(row.day, row.judge or "-", row.rubric, row.model, f"{row.questions:,}"),
             *(f"{row.input_tokens:,}", f"{row.output_tokens:,}", f"{row.cost:.6f} {row.currency}"),
-        )
-    return table
+        ]
+        for row in usage.rows
+    ]
+    return Table(heads, rows, names=4)
 
 
-def _budgets(usage: TenantUsage) -> RenderableType:
-    table = new_table("budget", "limit", "left", "renewed at")
-    for each in usage.budgets:
-        table.add_row(
+def _budgets(usage: TenantUsage) -> Table:
+    rows = [
+        [
             each.budget,
             f"{each.limit:g} {each.currency}",
             f"{each.left:.6f} {each.currency}",
             f"{each.renewed_at:%Y-%m-%d %H:%M} UTC",
-        )
-    return table
+        ]
+        for each in usage.budgets
+    ]
+    return Table(["budget", "limit", "left", "renewed at"], rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +224,8 @@ class DoctorCommand(ServerCommand):
     def run(self, out: Output) -> Document:
         """Check packages, variables and the server."""
         findings = [*_packages(), *_variables(), *self._server()]
-        view = new_table("check", "", "found")
-        for column in view.columns[1:]:
-            column.justify = "left"
-            column.no_wrap = False
-        for one in findings:
-            view.add_row(one.check, one.status, one.found)
-        out.show(view)
+        rows = [[one.check, one.status, one.found] for one in findings]
+        out.show(Table(["check", "", "found"], rows, names=3))
         problems = [one for one in findings if one.status == "problem"]
         out.failed = bool(problems)
         return {"findings": [asdict(one) for one in findings], "problems": len(problems)}
