@@ -105,11 +105,7 @@ def parse_report(content: bytes, name: str) -> Report:
     means: dict[str, ReportedMetric] = {}
     for metric, value in metrics.fields.items():
         # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
-        record = Record(value, name, None, f"metrics[{metric!r}]")
-        mean, *bounds = map(record.optional_number, ("mean", "upper_bound", "lower_bound"))
-        means[metric] = ReportedMetric(
-            mean, record.position("n"), record.text("signature"), *bounds
-        )
+        means[metric] = Record(value, name, None, f"metrics[{metric!r}]").read(ReportedMetric)
     queries: dict[str, dict[str, float]] = {}
     for query_id, value in per_query.fields.items():
         record = Record(value, name, None, f"per_query[{query_id!r}]")

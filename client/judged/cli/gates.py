@@ -226,6 +226,15 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
     return threshold, gates
 
 
+def split_gate(text: str, flag: str) -> tuple[str, float]:
+    """Return the name and the number of METRIC=X. Raises Problem."""
+    metric, equals, number = text.rpartition("=")
+    threshold = read_number(number)
+    if not equals or not metric or threshold is None:
+        raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
+    return metric, threshold
+
+
 def read_gate(
     text: str, flag: str, metrics: Sequence[str], signatures: Mapping[str, str] | None = None
 ) -> Gate:
@@ -234,10 +243,7 @@ def read_gate(
     `signatures` are those of the metrics where they are known. Where they are not, whether what a
     name leaves out is a default, the server knows: `Gates.check` makes sure.
     """
-    metric, equals, number = text.rpartition("=")
-    threshold = read_number(number)
-    if not equals or not metric or threshold is None:
-        raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
+    metric, threshold = split_gate(text, flag)
     if threshold < 0 and flag == "--max-drop":
         raise Problem(f"{flag} {text}: a drop is 0 or more")
     if metric in metrics:

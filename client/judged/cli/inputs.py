@@ -402,14 +402,12 @@ def _lines_of(lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Callable[[
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledLine:
+class LabelledLine(Line):
     """One line: its contexts or its score, its label and what it belongs to, if any."""
 
-    number: int
-    contexts: Sequence[Context]
-    score: float | None
-    label: bool | None
-    query_id: str | None
+    score: float | None = None
+    label: bool | None = None
+    query_id: str | None = None
     inclusion: float | None = None
 
 
@@ -434,8 +432,8 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
             contexts = contexts_of(record)
         lines.append(
             LabelledLine(
-                *(at, contexts, score, label, record.optional_identifier("query_id")),
-                inclusion=read_inclusion(record),
+                *(at, {}, contexts, None, score, label),
+                *(record.optional_identifier("query_id"), read_inclusion(record)),
             )
         )
     if not lines:
@@ -498,13 +496,6 @@ class ReadQueries:
         """How queries and results fit each other."""
         ids = [query.query_id for query in self._queries.queries]
         return Fit.of(ids, self._results, self._results.out_of_order)
-
-
-def check_fit(out: Output, fit: Fit) -> None:
-    """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
-    if fit.problem:
-        raise Problem(fit.problem)
-    out.warn(*fit.warnings())
 
 
 def places_of_queries(queries: ReadQueries | JoinedFiles) -> Places:

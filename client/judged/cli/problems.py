@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 from judged import errors
 
@@ -29,28 +28,20 @@ _FLAGS: Places = {
     r"comparison\.max_moved": "--moved",
     r"(max_error|max_share|precision_floor)": lambda name: f"--{name.replace('_', '-')}",
     "max_cost": "--max-item-cost",
+    "models": "--member",
     "stages": "--stage",
     "clusters|labels": "LABELS.jsonl",
 }
-_SEVERAL = re.compile(r"@\d+[ ,;]")
 _INDEXED = re.compile(r"\b\w+\[\d+\]")
 """The way into a list that a sentence speaks of."""
 _CHOICE = re.compile(r"\b(?:IntervalMethod|Matching|NoGold|RatingLevel|Unjudged)\.([A-Z_]+)")
 """A choice as Python calls it. Options take the last part, in small letters."""
-_COMMANDS = (("use Evaluate", "use judged evaluate"), ("call ScoreAnswers", "use judged score"))
-"""What a rule calls a call, and the command that makes it."""
 NOT_FOUND = "not found"
 """The key of Places for what is said of a judge, or model, that is not there."""
 
 
 class Problem(Exception):
     """A command can't go on. The message is one line and says what to do."""
-
-
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return what ends a problem with a name: the known one that is nearest, else `otherwise`."""
-    near = get_close_matches(name[:80], list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else otherwise
 
 
 def of_metrics(metrics: Sequence[str]) -> Places:
@@ -74,10 +65,7 @@ def explain(error: errors.JudgedError, places: Places) -> str:
         rule = message.removeprefix(f"{error.field}: ")
         rule = _INDEXED.sub(lambda found: _known(found[0], places) or found[0], rule)
         rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
-        for call, command in _COMMANDS:
-            rule = rule.replace(call, command)
-        several = known.startswith("--metric") and _SEVERAL.search(known)
-        return f"{known}: {rule}{'; repeat --metric for each metric' if several else ''}"
+        return f"{known}: {rule}"
     if isinstance(error, errors.NotFound | errors.FailedPrecondition) and error.reason:
         named = places.get(NOT_FOUND, "")
         flag = named if isinstance(named, str) else named(message)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,8 +39,11 @@ _NEEDED = ("judged_server", "numpy", "pydantic_settings", "uvloop")
 _LONGEST_SOCKET_PATH = 100
 """The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
 _SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED_CLIENT_CA"}
-_FLAG = re.compile(r"(start (?:the server|it) with|the server's) --([a-z-]+)( ?)")
-_ANEW = ", and start the server again"
+_OF_SERVER = re.compile("start the server|the server's --")
+_AS_VARIABLES = (
+    "this server is started for the command alone, and takes its settings as JUDGED_* variables, "
+    "--llm-config as JUDGED_LLM_CONFIG"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class ServerCommand(Command):
                 stack.enter_context(explained(places))
                 client = stack.enter_context(Client(stack.enter_context(private_server())))
                 client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
-                yield Connection(client, _info_as_private(_ask(client)))
+                yield Connection(client, _ask(client))
 
     def _credentials(self) -> Credentials | None:
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -176,34 +179,15 @@ def private_server() -> Iterator[str]:
             _stop(server)
 
 
-def as_private(text: str) -> str:
-    """Return what is said of a server's start in words for one that starts with every command.
-
-    Its settings come from the environment alone, and the next command starts it anew anyway.
-    """
-
-    def variable(found: re.Match[str]) -> str:
-        name = f"JUDGED_{found[2].replace('-', '_').upper()}"
-        return f"set {name}=" if found[1].startswith("start") else f"{name}{found[3]}"
-
-    return _FLAG.sub(variable, text.replace(_ANEW, ""))
-
-
-def _info_as_private(info: ServerInfo) -> ServerInfo:
-    """Return what a private server says of itself, in such words."""
-    return replace(
-        info,
-        judges=[replace(j, unavailable=as_private(j.unavailable)) for j in info.judges],
-        chat_models=[replace(m, unavailable=as_private(m.unavailable)) for m in info.chat_models],
-    )
-
-
 @contextmanager
 def _problems_as_private() -> Iterator[None]:
+    """Add to what speaks of the server's flags how a server without a command line takes them."""
     try:
         yield
     except Problem as problem:
-        raise Problem(as_private(str(problem))) from problem
+        if _OF_SERVER.search(str(problem)):
+            raise Problem(f"{problem}; {_AS_VARIABLES}") from problem
+        raise
 
 
 def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:

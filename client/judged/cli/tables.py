@@ -38,7 +38,7 @@ from judged.values import (
     VerdictDetail,
     VerdictError,
 )
-from judged.values.intervals import names_by_warning, shared_warnings
+from judged.values.intervals import names_by_warning
 
 
 def means_table(table: MetricTable) -> Table:
@@ -101,11 +101,6 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
     if missing:
         verdicts = of_all(missing, report.counts.total, "verdict", "verdicts")
         yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
-
-
-def negatives_document(report: NegativeReport | None) -> dict[str, object]:
-    """Return what the JSON document says of negatives: nothing when no query has any."""
-    return {} if report is None else {"negatives": report.to_dict()}
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
@@ -179,18 +174,6 @@ def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
             half = (interval.upper - interval.lower) / 2
             told.append(f"{name} from +-{half:.4f} to +-{mean.half_width_with_more:.4f}")
     return f"50 labels more would narrow {', '.join(told)}" if told else ""
-
-
-def corrected_warnings(means: Mapping[str, CorrectedEstimate] | None) -> Iterator[str]:
-    """Yield what the reader should know, once for all metrics that share it."""
-    yield from shared_warnings("corrected mean", means or {})
-
-
-def corrected_document(means: Mapping[str, CorrectedEstimate] | None) -> dict[str, Any]:
-    """Return the part of the JSON document, empty when there were no labels."""
-    if means is None:
-        return {}
-    return {"corrected": {name: asdict(mean) for name, mean in means.items()}}
 
 
 def describe_usage(usage: Usage) -> str:

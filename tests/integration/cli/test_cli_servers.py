@@ -38,8 +38,8 @@ class TestServers:
     def test_says_what_to_set_for_a_private_server(self, folder):
         done = run_in(folder, "judge", "contexts.jsonl", "--judge", "llm")
         assert done.returncode == 2
-        assert 'and set JUDGED_LLM_CONFIG=FILE; see "Providers of language models"' in done.stderr
-        assert "in a file and set JUDGED_LLM_CONFIG=FILE; see" in run_in(folder, "judges").stdout
+        assert "--llm-config FILE" in done.stderr
+        assert "--llm-config as JUDGED_LLM_CONFIG" in done.stderr
         (folder / "llm.toml").write_text(
             'providers = [{ name = "p", base_url = "https://127.0.0.1:1", key_env = "NO_KEY" }]\n'
             'models = [{ name = "small", provider = "p", model = "m" }]\n'
@@ -49,7 +49,7 @@ class TestServers:
             done = run_in(folder, *judge, JUDGED_LLM_CONFIG="llm.toml")
             assert done.returncode == 2
             assert "NO_KEY is not set; set it to the key" in done.stderr
-            assert "start the server" not in done.stderr
+            assert "as JUDGED_* variables" in done.stderr
 
     def test_says_why_a_private_server_does_not_start(self, folder):
         done = run_in(folder, "judges", JUDGED_MAX_GROUPS="many")

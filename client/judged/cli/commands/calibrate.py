@@ -22,7 +22,6 @@ from judged.cli.inputs import (
     LABEL,
     AnswerFile,
     LabelledLine,
-    Line,
     cluster_of,
     fold_lines,
     of_lines,
@@ -181,7 +180,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
             lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
         else:
             answers = read_answers(self.labels, label_field=self.label_field)
-        contexts = [Line(line.number, {}, line.contexts) for line in lines if line.contexts]
+        contexts = [line for line in lines if line.contexts]
         groups = fold_lines(contexts)
         kept = kept_trace(self, out)
         places = dict(self.places())
@@ -253,7 +252,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
         columns = zip(answers.items, answers.line_numbers, answers.labels, found, strict=True)
         for item, line, label, score in columns:
             if score.score is not None:
-                lines.append(LabelledLine(line, [Context(item.query, "", "")], None, label, None))
+                lines.append(LabelledLine(line, {}, [Context(item.query, "", "")], label=label))
                 scores.append(score.score)
         judge = found.rubrics[0].judge
         if judge is None or all(line.label is None for line in lines):

@@ -119,11 +119,10 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         """Judge the lines by every stage, and report."""
         read = read_labels(self.labels, scored=False, label_field=self.label_field)
         lines = [line for line in read if line.label is not None]
-        contexts = [Line(line.number, {}, line.contexts) for line in lines]
-        groups = fold_lines(contexts)
+        groups = fold_lines(lines)
         cache = CacheMode.REFRESH if self.judge_refresh else CacheMode.USE
         asking: Asking | None = Asking(cache, self.max_cost)
-        with self.connect(places_of_lines(self.labels, contexts, groups)) as server:
+        with self.connect(places_of_lines(self.labels, lines, groups)) as server:
             stages = [_read(server, text) for text in self.stage]
             would = []
             for one in stages:
@@ -134,7 +133,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             costs, unit = _costs(stages, would, len(lines))
             scored = []
             for one, cost in zip(stages, costs, strict=True):
-                scores, spent = self._scored(out, server, one, cost, contexts, groups, asking)
+                scores, spent = self._scored(out, server, one, cost, lines, groups, asking)
                 scored.append(scores)
                 asking = Purse(asking, spent).rest()  # one limit for all stages
             found = server.client.calibrate_cascade(
@@ -171,20 +170,20 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         server: Connection,
         stage: _Stage,
         cost: float,
-        contexts: Sequence[Line],
+        lines: Sequence[Line],
         groups: Sequence[QueryGroup],
         asking: Asking | None,
     ) -> tuple[ScoredStage, float]:
         """Return the scores of a stage, None where it has no verdict, and what it cost."""
         title = f"judging by {stage.name}"
-        with explained(stage.places), progress_bar(title, len(contexts)) as progress:
+        with explained(stage.places), progress_bar(title, len(lines)) as progress:
             verdicts = server.client.judge(
                 groups, stage.judge, asking=asking, timeout=self.timeout, progress=progress
             )
         refuse_missing(verdicts)
         if verdicts.usage is not None:
             say(f"{stage.name}: {describe_usage(verdicts.usage)}")
-        of_each = of_lines(contexts, verdicts)
+        of_each = of_lines(lines, verdicts)
         scores = [
             score if status == Status.OK else None
             for score, status in zip(of_each.score, of_each.status, strict=True)
@@ -196,10 +195,10 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             raise Problem(f"--stage {stage.name}: has no verdict on any line{why}")
         if missing:
             out.warn(f"--stage {stage.name}: has no verdict on {missing} of {len(scores)} lines")
-        ends = accumulate(len(line.contexts) for line in contexts)
+        ends = accumulate(len(line.contexts) for line in lines)
         flagged = [
             any(verdicts.flags[end - len(line.contexts) : end])
-            for line, end in zip(contexts, ends, strict=True)
+            for line, end in zip(lines, ends, strict=True)
         ]
         spent = 0.0 if verdicts.usage is None else verdicts.usage.cost or 0.0
         return ScoredStage(verdicts.judge, scores, cost, flagged), spent

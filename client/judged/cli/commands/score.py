@@ -22,6 +22,8 @@ from judged.cli.gates import (
     hold_items,
     hold_mean,
     not_assessed,
+    split_gate,
+    split_min_scores,
 )
 from judged.cli.inputs import read_answers, read_candidates
 from judged.cli.judging import (
@@ -40,15 +42,11 @@ from judged.cli.judging import (
     tell_kept,
 )
 from judged.cli.output import STDOUT, Gate, Outcome, Output, Table, open_output, say
-from judged.cli.problems import Places, Problem, did_you_mean
+from judged.cli.problems import Places, Problem
 from judged.cli.tables import describe_usage, report_estimate, split_warnings
 from judged.evaluation import compare_answers, score_by_panel
 from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers
-from judged.evaluation.answers.score_panel import (
-    MEMBERS,
-    Combine,
-    replace_model,
-)
+from judged.evaluation.answers.score_panel import Combine, replace_model
 from judged.evaluation.circular_judging import scoring_models
 from judged.evaluation.warnings import missing_kinds
 from judged.report.summary import number
@@ -56,13 +54,6 @@ from judged.values import AnswerScore, PositionBias, RubricSummary, ServerInfo, 
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""
-ANSWER_FIELDS = frozenset(
-    {
-        *("query", "answer", "other_answer", "reference", "references", "contexts"),
-        *("sources_used", "confidence"),
-    }
-)
-"""What a rubric that scores answers may read; one that reads more is for contexts."""
 
 
 @dataclass(kw_only=True)
@@ -98,32 +89,18 @@ class Thresholds:
 
 def read_thresholds(texts: Sequence[str], rubrics: Sequence[str]) -> Thresholds:
     """Return the threshold and the gates of `--min-score`. Raises Problem."""
-    rubrics = [id_of(name) for name in rubrics]
-    thresholds: list[float] = []
+    known = [id_of(name) for name in rubrics]
+    threshold, given = split_min_scores(texts)
     gates = []
-    for text in texts:
-        rubric, equals, number = text.rpartition("=")
-        rubric = id_of(rubric)
-        value = read_number(number)
-        if value is None or (equals and not rubric):
-            raise Problem(
-                f"--min-score {text}: the threshold of an answer is written 0.7, a gate on a mean "
-                "RUBRIC=X, as in faithfulness=0.8"
-            )
-        if not equals:
-            thresholds.append(value)
-        elif rubric not in rubrics:
+    for text in given:
+        name, value = split_gate(text, "--min-score")
+        if (rubric := id_of(name)) not in known:
             raise Problem(
                 f"--min-score {text}: {rubric} is not scored; add --rubric {rubric}, or name one "
-                f"of {', '.join(rubrics)}"
+                f"of {', '.join(known)}"
             )
-        else:
-            gates.append(Gate("--min-score", rubric, value))
-    if len(thresholds) > 1:
-        raise Problem(
-            f"--min-score {thresholds[1]:g}: an answer's threshold is {thresholds[0]:g} already"
-        )
-    return Thresholds(thresholds[0] if thresholds else None, gates)
+        gates.append(Gate("--min-score", rubric, value))
+    return Thresholds(threshold, gates)
 
 
 def _outcome(gate: Gate, summary: RubricSummary) -> Outcome:
@@ -160,32 +137,15 @@ def read_rubrics(
     weights: str | None = None,
 ) -> list[Rubric]:
     """Return the rubrics that the flags ask for. Raises Problem."""
-    if not any(judge.kind == ANSWERS for judge in info.judges):
-        raise Problem(
-            f"this server does not offer the judge {ANSWERS!r}, which scores and compares answers; "
-            "`judged judges` lists what it offers; ask its operator, or name another --target"
-        )
-    known = {rubric.rubric: rubric for rubric in info.rubrics}
     for place, name in enumerate(names):
         if id_of(name) in map(id_of, names[:place]):
             raise Problem(f"--rubric {name}: is given twice")
-        if known and id_of(name) not in known:
-            here = [r.rubric for r in info.rubrics if ANSWER_FIELDS.issuperset(r.fields)]
-            own = "; for one of yours, start the server with --rubrics-dir FOLDER"
-            raise Problem(
-                f"--rubric {name}: no rubric has this id; this server scores answers by "
-                f"{', '.join(here) or 'none that it offers'}{did_you_mean(id_of(name), here, own)}"
-            )
     asked = read_judge(info, ANSWERS, None, None, parameters).parameters
     given = {} if weights is None else _read_weights(weights)
-    has = {id_of(name): list(known[id_of(name)].dimensions) for name in names if known}
-    fit = {name for name, dimensions in has.items() if set(given) <= set(dimensions)}
-    if given and not fit:
-        listed = "; ".join(f"{name} has {', '.join(of)}" for name, of in has.items() if of)
-        if not listed:
-            raise Problem(f"--weights: no rubric of {', '.join(has)} has dimensions; leave it out")
-        raise Problem(f"--weights: no rubric has all of {', '.join(given)}; {listed}")
-    return [Rubric(name, threshold, asked, given if id_of(name) in fit else {}) for name in names]
+    has = {rubric.rubric: rubric.dimensions.keys() for rubric in info.rubrics}
+    # Without one that has them all the server says which dimensions there are.
+    fit = [n for n in names if given.keys() <= has.get(id_of(n), given.keys())] or names
+    return [Rubric(name, threshold, asked, given if name in fit else {}) for name in names]
 
 
 def _read_weights(text: str) -> dict[str, float]:
@@ -236,30 +196,11 @@ def by_model(
         if known and name not in known:
             raise Problem(
                 f"--member {name}: no language model is called that; this server has "
-                f"{', '.join(known)}{did_you_mean(name, known)}"
+                f"{', '.join(known)}"
             )
     if not models:
         return [list(rubrics)]
     return [[replace_model(rubric, model) for rubric in rubrics] for model in models]
-
-
-def check_panel(options: ScoringOptions, members: Sequence[str], combine: Combine | None) -> None:
-    """Raise Problem for a panel that can't be asked, or where there is none to combine."""
-    if not members:
-        if combine is not None:
-            raise Problem(f"--combine {combine}: is for a panel; name its models by --member")
-        return
-    low, high = MEMBERS
-    if not low <= len(members) <= high:
-        raise Problem(
-            f"--member {members[0]}: a panel has {low} to {high} models, not {len(members)}; for "
-            "one alone say --judge-model"
-        )
-    for place, name in enumerate(members):
-        if name in members[:place]:
-            raise Problem(f"--member {name}: is given twice; it would count twice")
-    if any(text.partition("=")[0] == "model" for text in options.parameters()):
-        raise Problem("--member: takes the place of --judge-model; leave that out")
 
 
 _SHOWN_WARNINGS = 5
@@ -333,11 +274,10 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 )
             self.leave_out("cache_only")
             self.leave_out("judge_refresh", f"no model is asked with {REPLAYED}; leave one out")
-        check_panel(self, self.member, self.combine)
-        if self.member and self.calibration:
-            raise Problem(
-                "--calibration: is that of one model's scores; leave it out with --member"
-            )
+        if self.combine is not None and not self.member:
+            raise Problem(f"--combine {self.combine}: is for a panel; name its models by --member")
+        if self.member and self.judge_model is not None:
+            raise Problem("--member: takes the place of --judge-model; leave that out")
         if self.member and (self.trace is not None or self.replays):
             raise Problem(
                 f"--member: a trace keeps the scores of one model; leave out --trace and "

@@ -242,8 +242,6 @@ class TestRefusals:
             ("judge c --no-judge --max-cost 1", "--max-cost: no model is asked"),
             ("score a --rubric r --judge llm", "--judge llm: answers are scored by language"),
             ("score a --rubric r --combine vote", "--combine vote: is for a panel"),
-            ("score a --rubric r --member a", "a panel has 2 to 16 models, not 1"),
-            ("score a --rubric r --member a --member a", "--member a: is given twice"),
             ("calibrate l --rubric r --profile p", "--profile: is of a judge, whose place"),
             ("calibrate l --no-judge --trace t", "--trace: is of a judge, and --judge none asks"),
         ],

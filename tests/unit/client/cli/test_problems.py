@@ -46,20 +46,3 @@ class TestRules:
             explain(again, of_metrics(["ap", "ap()"]))
             == "--metric ap(): is ap again, as in --metric ap"
         )
-        use = invalid("metrics[0]", "use Evaluate, or ask for recall")
-        assert explain(use, of_metrics(["recall_exact"])).endswith(
-            ": use judged evaluate, or ask for recall"
-        )
-
-    @pytest.mark.parametrize(
-        ("metric", "told"),
-        [
-            ("ndcg@10,ap", True),
-            ("ndcg@10 ap", True),
-            ("ndcg@x", False),
-            ("hybrid_log_rank(gamma=1,alpha=2)@10", False),
-        ],
-    )
-    def test_tell_how_several_metrics_are_written(self, metric, told):
-        found = explain(invalid("metrics[0]"), of_metrics([metric]))
-        assert found.endswith("; repeat --metric for each metric") is told

@@ -7,7 +7,7 @@ import sys
 import pytest
 from judged.cli import server as local_server
 from judged.cli.problems import Problem
-from judged.cli.server import as_private, private_server
+from judged.cli.server import private_server
 
 
 @pytest.fixture
@@ -71,26 +71,6 @@ class TestPrivateServer:
         both = r"--target ADDR or JUDGED_TARGET.*judged\[server\]"
         with pytest.raises(Problem, match=both), private_server():
             pass
-
-
-class TestWords:
-    """A private server has no flags, and starts anew with every command."""
-
-    @pytest.mark.parametrize(
-        ("said", "meant"),
-        [
-            (
-                "name a model in a file and start the server with --llm-config FILE; see docs",
-                "name a model in a file and set JUDGED_LLM_CONFIG=FILE; see docs",
-            ),
-            ("set it to the key, and start the server again", "set it to the key"),
-            ("start it with --llm-cache disk or memory", "set JUDGED_LLM_CACHE=disk or memory"),
-            ("in the server's --llm-config, and", "in JUDGED_LLM_CONFIG, and"),
-            ("the file is not there", "the file is not there"),
-        ],
-    )
-    def test_are_of_its_settings(self, said, meant):
-        assert as_private(said) == meant
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def verdicts(*statuses):
     return Verdicts(*columns, [0, n], errors, identity, usage=Usage(calls=n, cost=None))
 
 
-LINES = [LabelledLine(1, (), None, True, None), LabelledLine(2, (), None, None, None)]
+LINES = [LabelledLine(1, {}, (), label=True), LabelledLine(2, {}, ())]
 
 
 class TestScored:

@@ -55,8 +55,6 @@ class TestRubrics:
     @pytest.mark.parametrize(
         ("names", "weights", "message"),
         [
-            (["faithfulness"], "accuracy=1", "has dimensions; leave it out"),
-            (["quality"], "accuracy=1,speed=2", "quality has accuracy, coherence"),
             (["quality"], "accuracy", "write name=weight"),
             (["quality"], "accuracy=-1", "weights of 0 or more"),
             (["quality"], "accuracy=1e999", "write name=weight"),
@@ -68,21 +66,9 @@ class TestRubrics:
         with pytest.raises(Problem, match=message):
             rubrics(*names, weights=weights)
 
-    @pytest.mark.parametrize(
-        ("names", "message"),
-        [
-            (["quality", "quality"], "--rubric quality: is given twice"),
-            (["quality", "quality@1"], "--rubric quality@1: is given twice"),
-            (["qualty"], "by faithfulness, quality, other, recall; did you mean quality"),
-            (
-                ["matching"],
-                r"no rubric has this id; .* recall; for one of yours, .*--rubrics-dir FOLDER$",
-            ),
-        ],
-    )
-    def test_rubrics_that_are_wrong(self, names, message):
-        with pytest.raises(Problem, match=message):
-            rubrics(*names)
+    def test_rubrics_that_are_given_twice(self):
+        with pytest.raises(Problem, match="--rubric quality@1: is given twice"):
+            rubrics("quality", "quality@1")
 
 
 class TestBars:
@@ -124,11 +110,11 @@ class TestBars:
 
     @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
     def test_what_is_neither(self, text: str):
-        with pytest.raises(Problem, match=r"a gate on a mean RUBRIC=X"):
+        with pytest.raises(Problem, match=r"METRIC=X"):
             read_thresholds([text], ["a"])
 
     def test_two_bars_and_a_gate_on_nothing(self):
-        with pytest.raises(Problem, match=r"--min-score 0\.6: an answer.s threshold is 0\.5"):
+        with pytest.raises(Problem, match=r"--min-score 0\.6: the judge.s threshold is 0\.5"):
             read_thresholds(["0.5", "0.6"], ["a"])
         with pytest.raises(Problem, match="b is not scored; add --rubric b, or name one of a"):
             read_thresholds(["b=1"], ["a"])
