@@ -215,17 +215,6 @@ def test_an_improvement_is_green(repository):
     assert "::warning" not in printed
 
 
-def test_noise_is_green(repository):
-    draw = random.Random(5)
-    ranks = [n % 3 for n in range(N)]
-    for n in draw.sample(range(N), 12):
-        ranks[n] = draw.choice([0, 1, 2])
-    repository.retrieve(ranks.__getitem__)
-    status, printed = repository.action("pull_request")
-    assert status == 0, printed
-    assert "### Retrieval: no clear difference in 3 metrics" in repository.comment
-
-
 def test_a_stale_baseline_is_said_and_compared_all_the_same(repository):
     repository.run("git", "checkout", "-q", "main")
     for number in range(3):

@@ -120,17 +120,6 @@ class TestEvaluate:
         assert "recall   1.0000" in covered.stdout
         assert "judge span|measure:containment|min_score:0.5|v1" in covered.stdout
 
-    def test_asks_no_judge_when_all_is_matched_by_id(self, judged, folder):
-        only = {"queries": DATASET["queries"][1:]}
-        (folder / "dataset.json").write_text(json.dumps(only))
-        (folder / "results.jsonl").write_text(json.dumps(RESULTS[1]))
-        done = judged(*self.command, "-m", "recall", "--json", "out.json")
-        assert "matched by document id; no judge was asked" in done.stdout
-        document = json.loads((folder / "out.json").read_text())
-        assert document["signature"] is None
-        assert document["counts"]["verdicts"] is None
-        assert document["metrics"]["recall"]["mean"] == 0.5
-
     def test_warns_of_files_that_do_not_fit_and_counts_it_when_strict(self, judged, folder):
         rising = {
             "query_id": "q1",

@@ -137,18 +137,6 @@ def test_hostile_texts_are_shown_and_not_run(opened):
     assert page.locator("b").count() == 0
 
 
-def test_two_runs_stand_side_by_side(opened):
-    rows = [comparison("ndcg@10", 0.05, 0.001)]
-    report = make_report(
-        result_document(20, 2), result_document(20, 1), rows, names=("branch", "main")
-    )
-    page = opened(to_html(report))
-    page.click("#body th button")
-    labels = page.locator("#detail .label").all_inner_texts()
-    assert labels == ["Expected", "Retrieved by main", "Retrieved by branch"]
-    assert page.locator("#head").get_by_role("button", name="ndcg@10 change").is_visible()
-
-
 def test_a_browser_without_scripts_shows_the_numbers(browser, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(to_html(make_report(result_document(20))), encoding="utf-8")
@@ -157,15 +145,6 @@ def test_a_browser_without_scripts_shows_the_numbers(browser, tmp_path):
     assert page.is_visible("th >> text=ndcg@10")
     assert page.is_visible("noscript p")
     page.close()
-
-
-def test_on_paper_the_examples_are_open_and_the_table_is_not_there(opened):
-    page = opened(to_html(make_report(result_document(50))))
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-    assert page.locator(".examples details:not([open])").count() == 0
-    assert not page.is_visible("#scroll")
-    assert page.is_visible(".onlyprint")
 
 
 def long_names() -> dict[str, object]:

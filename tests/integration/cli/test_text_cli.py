@@ -43,13 +43,6 @@ def test_answers_are_measured_and_held_against_a_baseline(folder: Path, server_a
     assert "token_f1 fell from" in worse.stderr
 
 
-def test_an_answer_without_references_is_named(folder: Path, server_address: str):
-    (folder / "bad.jsonl").write_text('{"query": "q", "answer": "a"}\n')
-    done = run_in(folder, "texts", "bad.jsonl", "-m", "bleu", "--target", server_address)
-    assert done.returncode == 2
-    assert "bad.jsonl:1: item '1' has no 'references'" in done.stderr
-
-
 def test_answers_in_scripts_that_a_metric_does_not_read_are_told(
     tmp_path: Path, server_address: str
 ):
@@ -137,21 +130,6 @@ class TestSimilarity:
         assert (near["item_id"], near["negative"]) == ("wrong", 1)
         assert near["similarity"] == pytest.approx(1, abs=1e-5)
         assert near["to_references"] == wrong
-
-    @pytest.mark.parametrize(
-        ("flags", "message"),
-        [
-            (["-m", "bleu"], "measure with judged texts -m semantic_similarity"),
-            (["-m", "semantic_similarity"], ""),
-        ],
-    )
-    def test_negatives_are_read_by_the_similarity_alone(
-        self, tmp_path: Path, server_address: str, flags: list[str], message: str
-    ):
-        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, self.lines)))
-        done = run_in(tmp_path, "texts", "a.jsonl", *flags, "--target", server_address)
-        assert done.returncode == (2 if message else 0), done.stderr
-        assert message in done.stderr
 
     def test_the_gate_needs_the_metric_and_negatives(self, folder: Path, server_address: str):
         for flags, message in (

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from judged import Status, Verdicts
 from judged.cli.app import run
-from judged.cli.commands.calibrate import _items, _judged, _Scored
-from judged.cli.inputs import LabelledLine, read_labels
-from judged.cli.output import Output
-from judged.cli.problems import Problem
+from judged.cli.commands.calibrate import _items, _Scored
+from judged.cli.inputs import read_labels
 from judged.evaluation import FileError
-from judged.values import JudgeIdentity, Usage, VerdictError
 
 TEXTS = '"query": "q", "expected_text": "e", "retrieved_text": "r"'
 
@@ -35,13 +31,6 @@ def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
         "text q",
         "text q",
     ]
-
-
-def test_lines_with_scores_need_no_texts(tmp_path):
-    path = write(tmp_path, '{"score": 0.25, "relevant": false}', '{"score": 1}')
-    lines = read_labels(path, scored=True)
-    assert [line.score for line in lines] == [0.25, 1.0]
-    assert _items(_Scored(lines, [0.25, 1.0], None)).clusters == []
 
 
 @pytest.mark.parametrize(
@@ -76,37 +65,6 @@ def test_labels_are_read_as_sheets_write_them(tmp_path, value, label):
 def test_what_is_no_label_is_told_how_to_be_one(tmp_path, value):
     with pytest.raises(FileError, match="1 and 0 are read as true and false"):
         read_labels(write(tmp_path, f'{{"score": 0.5, "relevant": {value}}}'), scored=True)
-
-
-def test_a_file_without_a_label_is_refused(tmp_path):
-    with pytest.raises(FileError, match="label some lines"):
-        read_labels(write(tmp_path, '{"score": 1}'), scored=True)
-
-
-def verdicts(*statuses):
-    n = len(statuses)
-    failed = [place for place, status in enumerate(statuses) if status != Status.OK]
-    errors = {i: VerdictError(8, "BUDGET_EXCEEDED", f"line {i + 1} failed", False) for i in failed}
-    identity = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
-    columns = [True] * n, [1.0] * n, list(statuses), [1] * n, [0] * n
-    return Verdicts(*columns, [0, n], errors, identity, usage=Usage(calls=n, cost=None))
-
-
-LINES = [LabelledLine(1, {}, (), label=True), LabelledLine(2, {}, ())]
-
-
-class TestScored:
-    def test_holds_the_lines_with_a_verdict_and_what_they_took(self, capsys):
-        scored = _judged(Output(None), LINES, verdicts(Status.OK, Status.ERROR))
-        assert (scored.lines, scored.scores) == (LINES[:1], [1.0])
-        assert (scored.signature, scored.min_score, scored.usage.calls) == ("llm|v1", 0.5, 2)
-        assert "2 calls answered" in capsys.readouterr().err
-
-    def test_without_a_label_among_them_is_a_problem_with_the_first_reason(self):
-        for status in (Status.OK, Status.ERROR):
-            found = verdicts(status, Status.ERROR)
-            with pytest.raises(Problem, match="could be judged: line 2 failed"):
-                _judged(Output(None), LINES[::-1], found)
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def test_the_json_document_replaces_no_file_of_the_command(folder, capsys, name)
     assert (folder / "set.json").read_bytes() == before
 
 
-def test_a_field_with_nearly_a_known_name_is_a_warning(folder, capsys):
-    line = {"query_id": "q", "query": "who", "expected_answer": ["a"]}
-    (folder / "set.jsonl").write_text(json.dumps(line) + "\n")
-    assert run(["convert", "set.jsonl", "x.json", "--json", "-", "--strict"]) == 1
-    warning, *_ = json.loads(capsys.readouterr().out)["warnings"]
-    assert "expected_answer" in warning
-
-
 def test_validate_tells_all_and_ends_by_what_it_found(folder, capsys):
     assert run(["validate", "set.json", "--json", "found.json"]) == 0
     assert json.loads((folder / "found.json").read_text())["findings"] == []
@@ -74,14 +66,6 @@ def test_validate_tells_all_and_ends_by_what_it_found(folder, capsys):
     assert "bad.csv:3: query 'q2' has the words of query 'q1'" in told.err
     assert "2 queries, 0 documents, 1 error, 1 warning" in told.out
     assert run(["validate", "set.xyz"]) == 2
-
-
-def test_convert_says_where_the_scores_of_a_run_rank_otherwise(folder, capsys):
-    (folder / "distances.run").write_text("1 Q0 a 1 0.1 x\n1 Q0 b 2 0.9 x\n")
-    command = ["convert", "distances.run", "d.jsonl", "--results", "--strict"]
-    assert run(command) == 1
-    assert "in 1 of 1 topic the scores rank otherwise than the rank" in capsys.readouterr().err
-    assert [found.doc_id for found in Results.from_jsonl("d.jsonl")["1"]] == ["b", "a"]
 
 
 def test_names_of_files_and_ids_reach_the_terminal_as_pictures(tmp_path, capsys):

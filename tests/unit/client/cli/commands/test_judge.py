@@ -29,20 +29,6 @@ def verdict(status=Status.OK, relevant=True, score=0.75, flags=Flag.NONE, error=
 
 
 class TestJudgedLine:
-    def test_adds_the_verdict_behind_the_fields_of_the_line(self):
-        assert list(judged_line(LINE, verdict(), JUDGE).items()) == [
-            ("id", 7),
-            ("query", "q"),
-            ("status", "OK"),
-            ("relevant", True),
-            ("score", 0.75),
-            ("source", "COMPUTED"),
-        ]
-
-    def test_names_flags(self):
-        fields = judged_line(LINE, verdict(flags=Flag.NO_TOKENS | Flag.WINDOWED), JUDGE)
-        assert fields["flags"] == ["NO_TOKENS", "WINDOWED"]
-
     def test_has_neither_score_nor_decision_where_there_is_no_verdict(self):
         error = VerdictError(3, "TEXT_TOO_LONG", "too long", False)
         fields = judged_line(LINE, verdict(Status.ERROR, None, None, error=error), JUDGE)

@@ -44,11 +44,6 @@ def test_a_bad_line_is_named(tmp_path, line, problem):
     assert caught.value.line == 2
 
 
-def test_a_file_without_ratings_is_refused(tmp_path):
-    with pytest.raises(FileError, match="holds no ratings"):
-        read_ratings(write(tmp_path, '{"item_id": "1", "ratings": {"a": null}}'))
-
-
 def rated(tmp_path, *values):
     lines = [f'{{"item_id": {i}, "ratings": {{"a": {v}}}}}' for i, v in enumerate(values)]
     return read_ratings(write(tmp_path, *lines))
@@ -68,25 +63,6 @@ def test_words_need_an_order_where_it_matters(tmp_path):
         choose_categories(words, RatingLevel.ORDINAL, None)
     given = choose_categories(words, RatingLevel.ORDINAL, "poor, fair, good")
     assert given == ["poor", "fair", "good"]
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [("poor,poor", "once"), ("poor,", "once"), ("poor,fair", "'good' too")],
-)
-def test_bad_categories_are_refused(tmp_path, given, problem):
-    with pytest.raises(Problem, match=problem):
-        choose_categories(rated(tmp_path, '"poor"', '"good"'), RatingLevel.NOMINAL, given)
-
-
-def test_one_category_must_be_told_from_what(tmp_path):
-    with pytest.raises(Problem, match="all ratings are 'x'"):
-        choose_categories(rated(tmp_path, '"x"', '"x"'), RatingLevel.NOMINAL, None)
-
-
-def test_too_many_categories_are_refused(tmp_path):
-    with pytest.raises(Problem, match="at most 100"):
-        choose_categories(rated(tmp_path, *range(101)), RatingLevel.NOMINAL, None)
 
 
 def warned(tmp_path, *values, level="ordinal", categories=None) -> list[str]:

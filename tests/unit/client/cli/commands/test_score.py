@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from judged import InvalidArgument, NotFound, Rubric
-from judged.cli.commands.score import places_of_rubrics, read_rubrics, read_thresholds
-from judged.cli.problems import Problem, explain
+from judged import Rubric
+from judged.cli.commands.score import read_rubrics, read_thresholds
+from judged.cli.problems import Problem
 from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
 
 PARAMETERS = (
@@ -107,35 +107,3 @@ class TestBars:
                 read_thresholds([f"{name}=0.8"], ["a@1"]).gates
                 == read_thresholds(["a=0.8"], ["a"]).gates
             )
-
-    @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
-    def test_what_is_neither(self, text: str):
-        with pytest.raises(Problem, match=r"METRIC=X"):
-            read_thresholds([text], ["a"])
-
-    def test_two_bars_and_a_gate_on_nothing(self):
-        with pytest.raises(Problem, match=r"--min-score 0\.6: the judge.s threshold is 0\.5"):
-            read_thresholds(["0.5", "0.6"], ["a"])
-        with pytest.raises(Problem, match="b is not scored; add --rubric b, or name one of a"):
-            read_thresholds(["b=1"], ["a"])
-
-
-class TestPlaces:
-    @pytest.mark.parametrize(
-        ("field", "flag"),
-        [
-            ("rubrics[1].rubric", "--rubric b"),
-            ("rubrics[0].min_score", "--min-score"),
-            ('rubrics[0].parameters["max_tokens"]', "--param max_tokens"),
-            ('rubrics[0].parameters["max_context_tokens"]', "--param max_context_tokens"),
-            ('rubrics[1].weights["x"]', "--weights"),
-            ("rubrics[1].weights", "--weights"),
-        ],
-    )
-    def test_names_the_flag_of_a_field(self, field: str, flag: str):
-        error = InvalidArgument.of_field(field, "rule")
-        assert explain(error, places_of_rubrics(["a", "b"])) == f"{flag}: rule"
-
-    def test_a_rubric_that_is_not_there(self):
-        unknown = NotFound("no rubric 'x'", reason="UNKNOWN_RUBRIC")
-        assert explain(unknown, {}) == "--rubric: no rubric 'x'"
