@@ -197,7 +197,7 @@ def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - a class of xdist
 def judged_client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield a Client of the session's server."""
     from judged import Client  # noqa: PLC0415 - few tests need it
-    from judged.cli.problems import Problem  # noqa: PLC0415
+    from judged.cli.output import Problem  # noqa: PLC0415
 
     try:
         target = request.config.stash[_SESSION].target()

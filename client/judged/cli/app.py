@@ -20,16 +20,14 @@ from judged.cli.commands.canary import CheckCommand, RecordCommand
 from judged.cli.commands.ci import CiCommand
 from judged.cli.commands.compare import CompareCommand, ReportCommand
 from judged.cli.commands.data import ConvertCommand, ValidateCommand
-from judged.cli.commands.evaluate import EvaluateCommand
 from judged.cli.commands.frontier import FrontierCommand
-from judged.cli.commands.judge import JudgeCommand
+from judged.cli.commands.judge import EvaluateCommand, JudgeCommand
 from judged.cli.commands.labels import AgreeCommand, LabelCommand
 from judged.cli.commands.metrics import MetricsCommand, TextsCommand
 from judged.cli.commands.score import RankCommand, ScoreCommand
 from judged.cli.commands.servers import DemoCommand, DoctorCommand, JudgesCommand, UsageCommand
 from judged.cli.frame import Command, click_command, config_option, misspelt_variables
-from judged.cli.output import Exit, say
-from judged.cli.problems import Problem, explain
+from judged.cli.output import Exit, Problem, explain, say
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
 
@@ -37,28 +35,28 @@ INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
-_CANARIES: dict[str, type[Command]] = {"record": RecordCommand, "check": CheckCommand}
-_COMMANDS: dict[str, type[Command]] = {
-    "judge": JudgeCommand,
-    "evaluate": EvaluateCommand,
-    "score": ScoreCommand,
-    "metrics": MetricsCommand,
-    "texts": TextsCommand,
-    "compare": CompareCommand,
-    "report": ReportCommand,
-    "ci": CiCommand,
-    "rank": RankCommand,
-    "agree": AgreeCommand,
-    "calibrate": CalibrateCommand,
-    "label": LabelCommand,
-    "frontier": FrontierCommand,
-    "judges": JudgesCommand,
-    "usage": UsageCommand,
-    "doctor": DoctorCommand,
-    "demo": DemoCommand,
-    "convert": ConvertCommand,
-    "validate": ValidateCommand,
-}
+_CANARIES = (RecordCommand, CheckCommand)
+_COMMANDS = (
+    JudgeCommand,
+    EvaluateCommand,
+    ScoreCommand,
+    MetricsCommand,
+    TextsCommand,
+    CompareCommand,
+    ReportCommand,
+    CiCommand,
+    RankCommand,
+    AgreeCommand,
+    CalibrateCommand,
+    LabelCommand,
+    FrontierCommand,
+    JudgesCommand,
+    UsageCommand,
+    DoctorCommand,
+    DemoCommand,
+    ConvertCommand,
+    ValidateCommand,
+)
 
 
 class _InOrder(click.Group):
@@ -67,9 +65,9 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-def _add(group: click.Group, commands: dict[str, type[Command]]) -> click.Group:
-    for name, kind in commands.items():
-        group.add_command(click_command(name, kind))
+def _add(group: click.Group, commands: Sequence[type[Command]]) -> click.Group:
+    for kind in commands:
+        group.add_command(click_command(kind.__name__.removesuffix("Command").lower(), kind))
     return group
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from judged import MetricOptions, PerQueryValues
 from judged._files import FileError, Record, parse_json, read_bytes
 from judged._views import of_all
-from judged.cli.output import Output
-from judged.cli.problems import Problem, of_metrics
+from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ServerCommand
 from judged.values import ComparedRuns
 from judged.values.metric_names import is_metric

@@ -21,8 +21,7 @@ import click
 from click.core import ParameterSource
 
 from judged._files import FileWarning
-from judged.cli.output import Output, check_apart, check_writable
-from judged.cli.problems import Problem
+from judged.cli.output import Output, Problem, check_apart, check_writable
 
 PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"

@@ -15,8 +15,7 @@ from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.documents import Report, read_report
 from judged.cli.frame import Command, Strict, flag, many, opt
-from judged.cli.output import Gate, Outcome, Output
-from judged.cli.problems import Problem
+from judged.cli.output import Gate, Outcome, Output, Problem
 from judged.report.summary import share
 from judged.values import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
 from judged.values.metric_names import is_metric, may_be

@@ -26,8 +26,7 @@ from judged._files import (
     read_lines,
 )
 from judged._views import of_all, word
-from judged.cli.output import STDOUT, Output
-from judged.cli.problems import Places, Problem
+from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.joined_files import IdIndex, JoinedFiles, JoinedQuery, ReadWhole

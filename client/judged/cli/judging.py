@@ -33,8 +33,7 @@ from judged._batching.chunks import ASKING_KINDS
 from judged._views import of_all, plural, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.inputs import Name
-from judged.cli.output import Exit, Output, say
-from judged.cli.problems import NOT_FOUND, Places, Problem
+from judged.cli.output import NOT_FOUND, Exit, Output, Places, Problem, say
 from judged.cli.server import Connection, JudgingCommand
 from judged.evaluation.circular_judging import circular_remarks
 from judged.traces import (
@@ -50,12 +49,12 @@ from judged.traces import (
     UnclearName,
     UnclearThreshold,
 )
-from judged.values import Scalar, ServerInfo, VerdictError, load_cascade
+from judged.traces.recording import NOT_CACHED
+from judged.values import Scalar, ServerInfo, load_cascade
 
 LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"
 REPLAYED = "--judge none"
 _MODEL = "judge_model judge_samples judge_temperature judge_max_tokens"
-NOT_CACHED = "NOT_CACHED"
 _KEYLESS = re.compile(r"language model .* can't be asked: .*")
 """What the server adds when the model's key is missing: what to do about that."""
 
@@ -443,21 +442,16 @@ def refuse_other(kind: str | None) -> None:
         )
 
 
-def refuse_missing(verdicts: Verdicts | None) -> None:
-    """Raise Problem with the next step when a verdict is missing because it was not cached."""
-    if verdicts is not None:
-        refuse_uncached(verdicts.errors.values(), len(verdicts))
-
-
-def refuse_uncached(errors: Iterable[VerdictError], total: int) -> None:
-    """Raise Problem with the next step when any of these errors of `total` verdicts is a gap."""
+def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
+    """Raise Problem with the next step where something is missing because it was not cached."""
+    errors = () if found is None else found.errors.values()
     missing = [error.message for error in errors if error.reason == NOT_CACHED]
-    if not missing:
+    if found is None or not missing:
         return
     keyless = _KEYLESS.search(missing[0])
     first = f"{keyless[0]}; then " if keyless else ""
     raise Problem(
-        f"--cache-only: {of_all(len(missing), total, 'verdict', 'verdicts')} not in the "
+        f"--cache-only: {of_all(len(missing), len(found), 'verdict', 'verdicts')} not in the "
         f"server's cache; {first}run the same command once without --cache-only, with the same "
         "model, rubric and texts, to fill it"
     )

@@ -21,8 +21,7 @@ from pathlib import Path
 from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
 from judged._transport.channel import fault
 from judged.cli.frame import Command, Strict, opt
-from judged.cli.output import Progress, progress_bar
-from judged.cli.problems import Places, Problem, explained
+from judged.cli.output import Places, Problem, Progress, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token
 from judged.values import ServerInfo
 

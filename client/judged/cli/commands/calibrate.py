@@ -36,13 +36,11 @@ from judged.cli.judging import (
     JudgeOptions,
     TraceOptions,
     kept_trace,
-    refuse_missing,
     refuse_other,
     refuse_uncached,
     tell_kept,
 )
-from judged.cli.output import Output, Progress, Table, open_output, say
-from judged.cli.problems import Problem
+from judged.cli.output import Output, Problem, Progress, Table, open_output, say
 from judged.cli.server import Connection
 from judged.cli.tables import (
     cells,
@@ -245,7 +243,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
             timeout=self.timeout,
             progress=progress,
         )
-        refuse_uncached(found.errors.values(), len(found))
+        refuse_uncached(found)
         say(describe_usage(found.usage))
         out.warn(*score_warnings(found))
         lines, scores = [], []
@@ -283,7 +281,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
 
 def _judged(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _Scored:
     """Return the lines that the judge could score, labelled or not. Raises Problem."""
-    refuse_missing(verdicts)
+    refuse_uncached(verdicts)
     if verdicts.usage is not None:
         say(describe_usage(verdicts.usage))
     out.warn(

@@ -16,8 +16,7 @@ from judged.canary.evidence import LEAST_FACTOR
 from judged.cli.frame import Document, arg, opt
 from judged.cli.inputs import Line, check_expectations, count_lines, read_contexts
 from judged.cli.judging import CascadeOptions, MaxCost
-from judged.cli.output import Output, Table, say
-from judged.cli.problems import Problem
+from judged.cli.output import Output, Problem, Table, say
 from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
 

@@ -2,6 +2,9 @@
 
 On main `--save` keeps the result as the baseline, on a branch of the repository. On a pull request
 the result is compared with it by paired tests; the status is 1 where a metric is worse.
+
+A branch of its own needs no service but Git's remote, works alike on every forge, and leaves the
+history of the code alone. A file on it is a result document; the commit says of which commit.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,17 +23,19 @@ from typing import Any
 
 from judged import IntervalOptions, MetricOptions
 from judged._files import parse_json, read_bytes
-from judged.cli import baselines
 from judged.cli.documents import compare_documents, parse_report
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import AnySignature
-from judged.cli.output import Output, open_output, say
-from judged.cli.problems import Problem
+from judged.cli.output import Output, Problem, open_output, say
 from judged.cli.server import ResultCommand
 from judged.report import Report, make_report, to_html
 from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
 from judged.report.texts import visible
 
+BRANCH = "judged-baseline"
+_TIMEOUT_S = 120.0
+_OF = re.compile(r"^Baseline-Of: ([0-9a-f]{7,64})$", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STALE_DAYS = 30.0
 MOST = 10
 """GitHub shows ten annotations of a step."""
@@ -66,14 +73,14 @@ class CiCommand(ResultCommand, AnySignature):
     max_age: float = opt("DAYS", "Age from which a baseline is stale.", _STALE_DAYS, low=0)
     remote: str = opt("NAME", "Git remote.", "origin")
     main: str = opt("NAME", "The branch to compare with.", "main")
-    branch: str = opt("NAME", "Branch that baselines are kept on.", baselines.BRANCH)
+    branch: str = opt("NAME", "Branch that baselines are kept on.", BRANCH)
 
     def run(self, out: Output) -> Document | None:
         """Keep the result, or compare it."""
         content = read_bytes(self.result)
         now = parse_report(content, self.result)
         if self.save:
-            of = baselines.save(self.name, content, self.remote, self.branch)
+            of = save_baseline(self.name, content, self.remote, self.branch)
             say(
                 f"kept {self.result} as the baseline {self.name!r} of commit {of[:10]} on "
                 f"{self.branch}"
@@ -123,7 +130,7 @@ class CiCommand(ResultCommand, AnySignature):
             changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
             days = (now - changed).total_seconds() / 86400
             return content, BaselineAge(None, days, None, days > self.max_age, self.baseline)
-        kept = baselines.read(self.name, self.remote, self.main, self.branch)
+        kept = read_baseline(self.name, self.remote, self.main, self.branch)
         if kept is None:
             return None, None
         days = kept.age_days(now)
@@ -136,7 +143,7 @@ class CiCommand(ResultCommand, AnySignature):
             for query_id, metric, was, now in lost(made)
         ]
         lines = lines_of_queries(read_bytes(dataset))
-        whole, root = Path(dataset).resolve(), baselines.repository()
+        whole, root = Path(dataset).resolve(), repository()
         inside = whole.is_relative_to(root)
         path = whole.relative_to(root).as_posix() if inside else dataset
         if self.github:
@@ -231,3 +238,124 @@ def _message(text: str) -> str:
 
 def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A result document of the branch, the commit it was made of, and when.
+
+    `behind` is how many commits the remote's main branch has since, None where that is not known.
+    """
+
+    document: bytes
+    commit: str
+    made: datetime
+    behind: int | None = None
+
+    def age_days(self, now: datetime) -> float:
+        """Return how old it is."""
+        return (now - self.made).total_seconds() / 86400
+
+
+def file_name(name: str) -> str:
+    """Return the name of the file that holds a baseline. Raises Problem."""
+    if not _NAME.fullmatch(name):
+        raise Problem(f"--name {name}: may have letters, digits, dots, dashes and underscores only")
+    return f"{name}.json"
+
+
+def read_baseline(name: str, remote: str, main: str, branch: str = BRANCH) -> Baseline | None:
+    """Return a baseline of the remote's branch; None where there is none yet. Raises Problem."""
+    if not _git("ls-remote", "--heads", remote, f"refs/heads/{branch}").strip():
+        return None
+    _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
+    tip = _git("rev-parse", "FETCH_HEAD").decode().strip()
+    if not _git("ls-tree", "--name-only", tip, "--", file_name(name)).strip():
+        return None
+    # Each save is a commit, but of several names only the last one's commit is at the tip.
+    document = _git("show", f"{tip}:{file_name(name)}")
+    told = _git("show", f"{tip}:{file_name(name)}.of").decode()
+    of, made = _OF.search(told), told.partition("Made: ")[2].strip()
+    if of is None or not made:
+        raise Problem(f"{branch}: {file_name(name)}.of is not what judged ci --save writes")
+    return Baseline(document, of[1], datetime.fromisoformat(made), _behind(remote, main, of[1]))
+
+
+def save_baseline(name: str, document: bytes, remote: str, branch: str = BRANCH) -> str:
+    """Put a document on the remote's branch, as that of HEAD; return its commit. Raises Problem.
+
+    Others may save at the same time, so it is tried again on top of what they saved.
+    """
+    of = _git("rev-parse", "HEAD").decode().strip()
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    told = f"Baseline-Of: {of}\nMade: {made}\n".encode()
+    for last in (False, False, True):
+        parents: list[str] = []
+        entries: dict[str, str] = {}
+        if _git("ls-remote", "--heads", remote, f"refs/heads/{branch}").strip():
+            _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
+            tip = _git("rev-parse", "FETCH_HEAD").decode().strip()
+            parents = ["-p", tip]
+            for line in _git("ls-tree", tip).decode().splitlines():
+                about, _, path = line.partition("\t")
+                entries[path] = about
+        for path, content in ((file_name(name), document), (f"{file_name(name)}.of", told)):
+            entries[path] = f"100644 blob {_blob(content)}"
+        listed = "".join(f"{about}\t{path}\n" for path, about in sorted(entries.items()))
+        tree = _git("mktree", given=listed.encode()).decode().strip()
+        commit = _git(
+            *("-c", "user.name=judged", "-c", "user.email=judged@localhost"),
+            *("commit-tree", tree, *parents, "-m", f"Baseline {name} of {of[:12]}"),
+        )
+        pushed = commit.decode().strip()
+        try:
+            _git("push", "--quiet", remote, f"{pushed}:refs/heads/{branch}")
+        except Problem:
+            if last:
+                raise
+        else:
+            return of
+    raise AssertionError("the last try returns or raises")
+
+
+def _behind(remote: str, main: str, commit: str) -> int | None:
+    try:
+        ahead = _git("rev-list", "--count", f"{commit}..refs/remotes/{remote}/{main}")
+    except Problem:
+        return None  # a shallow clone, or a commit that is no longer there
+    return int(ahead)
+
+
+def _blob(content: bytes) -> str:
+    return _git("hash-object", "-w", "--stdin", given=content).decode().strip()
+
+
+def _git(*arguments: str, given: bytes = b"") -> bytes:
+    """Return what Git prints. Raises Problem with what it says."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            done = subprocess.run(  # noqa: S603 - arguments of ours, no shell
+                ["git", *arguments],  # noqa: S607 - the user's own Git
+                input=given,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise Problem("there is no git here; install it, baselines are kept with it") from None
+        except subprocess.TimeoutExpired:
+            raise Problem(f"git {arguments[0]} took longer than {_TIMEOUT_S:g} s") from None
+        said.seek(0)
+        message = " ".join(said.read().decode(errors="replace").split()).rstrip(".")
+    if done.returncode:
+        step = ""
+        if arguments[0] == "ls-remote":
+            step = "; run it in a checkout that has --remote, or name a --baseline FILE"
+        raise Problem(f"git {' '.join(arguments[:2])} failed: {message or done.returncode}{step}")
+    return done.stdout
+
+
+def repository() -> Path:
+    """Return the root of the work tree that the command runs in. Raises Problem."""
+    return Path(_git("rev-parse", "--show-toplevel").decode().strip())

@@ -27,8 +27,18 @@ from judged.cli.documents import (
 )
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import LARGEST_SEED, AnySignature, hold_drop, read_gate
-from judged.cli.output import STDOUT, Gate, Outcome, Output, Table, open_output, say
-from judged.cli.problems import Problem, explained, of_metrics
+from judged.cli.output import (
+    STDOUT,
+    Gate,
+    Outcome,
+    Output,
+    Problem,
+    Table,
+    explained,
+    of_metrics,
+    open_output,
+    say,
+)
 from judged.cli.server import ResultCommand
 from judged.evaluation import FileError, TrecQrels, TrecRun
 from judged.evaluation.warnings import count_warnings

@@ -12,8 +12,7 @@ from typing import Any
 
 from judged._views import plural
 from judged.cli.frame import Document, Strict, arg, flag, opt
-from judged.cli.output import Output, say
-from judged.cli.problems import Problem
+from judged.cli.output import Output, Problem, say
 from judged.evaluation import Results
 from judged.evaluation.datasets.dataset import dataset_of
 from judged.evaluation.datasets.formats import FORMATS, format_of, read_content

@@ -32,11 +32,19 @@ from judged.cli.judging import (
     places_of_judge,
     read_amount,
     read_member,
-    refuse_missing,
+    refuse_uncached,
     without_key,
 )
-from judged.cli.output import Output, Table, open_output, progress_bar, say
-from judged.cli.problems import Places, Problem, explained
+from judged.cli.output import (
+    Output,
+    Places,
+    Problem,
+    Table,
+    explained,
+    open_output,
+    progress_bar,
+    say,
+)
 from judged.cli.server import Connection, JudgingCommand
 from judged.cli.tables import (
     describe_guarantee,
@@ -180,7 +188,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             verdicts = server.client.judge(
                 groups, stage.judge, asking=asking, timeout=self.timeout, progress=progress
             )
-        refuse_missing(verdicts)
+        refuse_uncached(verdicts)
         if verdicts.usage is not None:
             say(f"{stage.name}: {describe_usage(verdicts.usage)}")
         of_each = of_lines(lines, verdicts)

@@ -18,8 +18,7 @@ from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import MethodOption
 from judged.cli.inputs import input_records, name_of
-from judged.cli.output import Output, Table, say
-from judged.cli.problems import Problem
+from judged.cli.output import Output, Problem, Table, say
 from judged.cli.server import ResultCommand
 from judged.cli.tables import (
     corrected_table,

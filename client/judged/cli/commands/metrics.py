@@ -21,8 +21,7 @@ from judged.cli.gates import (
     hold_count,
 )
 from judged.cli.inputs import AnswerFile, read_answers
-from judged.cli.output import Gate, Outcome, Output
-from judged.cli.problems import Problem, of_metrics
+from judged.cli.output import Gate, Outcome, Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
 from judged.cli.tables import describe_counts, means_table, per_query_table
 from judged.evaluation import TrecQrels, TrecRun, answer_similarity
@@ -211,16 +210,15 @@ def _unread_warnings(
     measured: TextMetricTable, similarity: AnswerSimilarity | None, n: int
 ) -> Iterator[str]:
     """Yield of how many answers each metric does not read a good part."""
-    alike: dict[tuple[int, int, bool], list[str]] = {}
     for metric in measured:
-        if metric.unread:
-            key = metric.unread, metric.without_value, metric.name.startswith("rouge")
-            alike.setdefault(key, []).append(metric.name)
-    for (unread, without, dropped), names in alike.items():
-        some = f"{of_all(unread, n, 'answer', 'answers')} (or the references)"
-        which = f"{', '.join(names)} {word(len(names), 'does', 'do')} not"
-        what = f"that {which} read" if dropped else f"without spaces, which {which} part into words"
-        yield f"{some} {word(unread, 'is', 'are')} in a script {what}{_missing(without)}"
+        if not metric.unread:
+            continue
+        some = f"{of_all(metric.unread, n, 'answer', 'answers')} (or the references)"
+        what = f"without spaces, which {metric.name} does not part into words"
+        if metric.name.startswith("rouge"):
+            what = f"that {metric.name} does not read"
+        verb = word(metric.unread, "is", "are")
+        yield f"{some} {verb} in a script {what}{_missing(metric.without_value)}"
     if similarity is not None and similarity.unread:
         some = of_all(similarity.unread, n, "answer", "answers")
         yield (

@@ -41,8 +41,17 @@ from judged.cli.judging import (
     tell_circular,
     tell_kept,
 )
-from judged.cli.output import STDOUT, Gate, Outcome, Output, Table, open_output, say
-from judged.cli.problems import Places, Problem
+from judged.cli.output import (
+    STDOUT,
+    Gate,
+    Outcome,
+    Output,
+    Places,
+    Problem,
+    Table,
+    open_output,
+    say,
+)
 from judged.cli.tables import describe_usage, report_estimate, split_warnings
 from judged.evaluation import compare_answers, score_by_panel
 from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers
@@ -332,7 +341,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     kept.keep_scores(file.items, found.scores, info.rubrics)
                     tell_kept(kept)
             for some in members.values() or [found]:
-                refuse_uncached(some.errors.values(), len(some))
+                refuse_uncached(some)
         return self._report(out, found, members, thresholds, file.min_scores)
 
     def _report(

@@ -10,14 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata, resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from judged import MetricOptions
 from judged.cli.frame import FILE_VARIABLE, PREFIX, Document, opt
-from judged.cli.output import Output, Table, open_output, say
-from judged.cli.problems import Problem, of_metrics
+from judged.cli.output import Output, Problem, Table, of_metrics, open_output, say
 from judged.cli.server import ServerCommand
 from judged.cli.tables import means_table
 from judged.evaluation import Dataset, Evaluator, Retrieved
@@ -33,10 +31,6 @@ from judged.values import (
     TenantUsage,
 )
 
-_EXTRAS = {
-    "server": ("judged_server", "numpy", "pydantic_settings", "uvloop", "onnxruntime"),
-    "cli": ("click", "jinja2"),
-}
 _PACKAGES = ("judged", "grpcio", "protobuf")
 _SECRET = ("TOKEN", "KEY", "SECRET", "PROXY")
 _NOT_RECORDED = (
@@ -254,13 +248,6 @@ def _packages() -> Iterator[Finding]:
     yield Finding("Python", "ok", f"{platform.python_version()} on {platform.machine()}")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("packages", "ok", versions)
-    for extra, needed in _EXTRAS.items():
-        missing = [name for name in needed if find_spec(name) is None]
-        if missing:
-            found = f"without {', '.join(missing)}; run pip install 'judged[{extra}]'"
-            yield Finding(f"extra {extra}", "note", found)
-        else:
-            yield Finding(f"extra {extra}", "ok", "installed")
 
 
 def _variables() -> Iterator[Finding]:

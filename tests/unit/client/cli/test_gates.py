@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from judged import MetricTable
 from judged.cli.gates import GateOptions, Gates, split_min_scores
-from judged.cli.output import Exit, Output
-from judged.cli.problems import Problem
+from judged.cli.output import Exit, Output, Problem
 from judged.evaluation import FileError
 from judged.report.documents import read_gates
 from judged.values import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts

@@ -14,7 +14,7 @@ from judged.cli.inputs import (
     read_answers,
     read_contexts,
 )
-from judged.cli.problems import explain
+from judged.cli.output import explain
 from judged.evaluation import FileError
 from judged.values import JudgeIdentity, VerdictError
 

@@ -10,7 +10,7 @@ from judged.cli.judging import (
     places_of_members,
     read_judge,
 )
-from judged.cli.problems import Problem, explain
+from judged.cli.output import Problem, explain
 from judged.values import JudgeInfo, Limits, ParameterInfo, ServerInfo
 
 PARAMETERS = [

@@ -12,12 +12,12 @@ from judged.cli.output import (
     Exit,
     Items,
     Output,
+    Problem,
     Table,
     check_apart,
     document_texts,
     say,
 )
-from judged.cli.problems import Problem
 
 
 class TestOutput:

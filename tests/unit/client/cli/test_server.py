@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from judged.cli import server as local_server
-from judged.cli.problems import Problem
+from judged.cli.output import Problem
 from judged.cli.server import private_server
 
 

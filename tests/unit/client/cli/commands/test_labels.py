@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from judged import RatingLevel
 from judged.cli.commands.labels import _gaps, choose_categories, read_ratings
-from judged.cli.problems import Problem
+from judged.cli.output import Problem
 from judged.evaluation import FileError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from judged import Rubric
 from judged.cli.commands.score import read_rubrics, read_thresholds
-from judged.cli.problems import Problem
+from judged.cli.output import Problem
 from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
 
 PARAMETERS = (

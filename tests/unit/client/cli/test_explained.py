@@ -2,7 +2,7 @@
 
 import pytest
 from judged import DeadlineExceeded, InternalError, InvalidArgument, NotFound, Unavailable
-from judged.cli.problems import explain, of_metrics
+from judged.cli.output import explain, of_metrics
 
 
 def invalid(field, rule="rule"):
