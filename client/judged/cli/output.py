@@ -280,28 +280,26 @@ class Table:
         cells = [
             [visible(cell).replace("\n", " ") for cell in row] for row in (self.heads, *self.rows)
         ]
-        widths = [max(map(_width, column)) + _GAP for column in zip(*cells, strict=True)]
-        names = [*range(self.names)]
-        room = None if width is None else width + _GAP - sum(widths[: self.names])
-        parts: list[list[int]] = [[]]
-        for place in range(self.names, len(widths)):
-            taken = sum(widths[each] for each in (*parts[-1], place))
-            if parts[-1] and room is not None and width is not None and width // 2 < room < taken:
+        columns = []
+        for place, column in enumerate(zip(*cells, strict=True)):
+            size = max(map(_width, column))
+            blanks = [" " * (size - _width(cell)) for cell in column]
+            sides = (column, blanks) if place < self.names else (blanks, column)
+            columns.append(["".join(pair) for pair in zip(*sides, strict=True)])
+        names = columns[: self.names]
+        fits = width if width is not None and _taken(names) <= width // 2 else None
+        parts: list[list[list[str]]] = [[]]
+        for column in columns[self.names :]:
+            if fits is not None and parts[-1] and _taken([*names, *parts[-1], column]) > fits:
                 parts.append([])
-            parts[-1].append(place)
+            parts[-1].append(column)
         for nth, part in enumerate(parts):
-            if nth:
-                yield ""
-            columns = [*names, *part]
-            for row, line in enumerate(cells):
-                padded = []
-                for place in columns:
-                    blanks = " " * (widths[place] - _GAP - _width(line[place]))
-                    first = place < self.names
-                    padded.append(line[place] + blanks if first else blanks + line[place])
-                yield (" " * _GAP).join(padded)
-                if not row:
-                    yield "─" * (sum(widths[place] for place in columns) - _GAP)
+            head, *rows = ((" " * _GAP).join(row) for row in zip(*names, *part, strict=True))
+            yield from [*([""] if nth else []), head, "─" * _width(head), *rows]
+
+
+def _taken(columns: Sequence[Sequence[str]]) -> int:
+    return sum(_width(column[0]) + _GAP for column in columns) - _GAP
 
 
 def _width(text: str) -> int:
