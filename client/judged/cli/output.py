@@ -289,10 +289,10 @@ class Table:
         names = columns[: self.names]
         fits = width if width is not None and _taken(names) <= width // 2 else None
         parts: list[list[list[str]]] = [[]]
-        for column in columns[self.names :]:
-            if fits is not None and parts[-1] and _taken([*names, *parts[-1], column]) > fits:
+        for other in columns[self.names :]:
+            if fits is not None and parts[-1] and _taken([*names, *parts[-1], other]) > fits:
                 parts.append([])
-            parts[-1].append(column)
+            parts[-1].append(other)
         for nth, part in enumerate(parts):
             head, *rows = ((" " * _GAP).join(row) for row in zip(*names, *part, strict=True))
             yield from [*([""] if nth else []), head, "─" * _width(head), *rows]

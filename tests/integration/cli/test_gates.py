@@ -101,9 +101,3 @@ class TestEvaluate:
         assert done.returncode == 1, done.stderr
         assert "fell short: mrr is 1.0000, and 0.7556 in the worst case" in done.stderr
         assert "(68 of 90 verdicts)" in done.stderr
-
-    def test_all_refused(self, server: ServerProcess, tmp_path: Path):
-        self.write(tmp_path, ["refused"] * 3)
-        done = run_in(tmp_path, *self.COMMAND, JUDGED_TARGET=server.address)
-        assert done.returncode == 2
-        assert "nothing could be assessed" in done.stderr

@@ -79,16 +79,6 @@ def test_a_search_and_a_kind_narrow_the_table(opened):
     assert page.is_visible("#empty")
 
 
-def test_a_click_on_a_column_sorts_by_it(opened):
-    page = opened(to_html(make_report(result_document(60))))
-    button = page.locator("#head").get_by_role("button", name="query id")
-    button.click()
-    assert ids(page)[:3] == ["q00001", "q00002", "q00003"]
-    button.click()
-    assert ids(page)[:3] == ["q00060", "q00059", "q00058"]
-    assert page.get_attribute("#head th >> nth=0", "aria-sort") == "descending"
-
-
 def test_of_3000_rows_only_those_in_sight_are_drawn(opened):
     page = opened(to_html(make_report(result_document(3000)), room=0))
     assert page.locator("#body tr").count() < 60

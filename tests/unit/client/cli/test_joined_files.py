@@ -4,10 +4,8 @@ import gzip
 import json
 import os
 import random
-import warnings
 
 import pytest
-from judged._files import UnknownField
 from judged.cli.inputs import ReadQueries
 from judged.evaluation.datasets.joined_files import JoinedFiles, ReadWhole
 
@@ -126,13 +124,3 @@ def test_a_pipe_is_read_whole_and_compressed_files_are_not(tmp_path):
     packed = tmp_path / "dataset.json.gz"
     packed.write_bytes(gzip.compress((tmp_path / "dataset.json").read_bytes()))
     assert [group.query_id for group in JoinedFiles(packed, results, by_spans=None)] == ["1"]
-
-
-def test_misspellings_are_told_once_however_often_files_are_read(tmp_path):
-    line = {"query_id": "1", "reslts": 1, "results": [{"text": "t", "scor": 2}]}
-    paths = write(tmp_path, [{**QUERY, "metadat": {}}], [line])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        joined = JoinedFiles(*paths, by_spans=None)
-        assert len([*joined, *joined]) == 2
-    assert [warning.category for warning in caught] == [UnknownField] * 3

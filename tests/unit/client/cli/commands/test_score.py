@@ -86,21 +86,6 @@ class TestBars:
         assert (outcome.value, outcome.passed) == (mean, passed)
         assert outcome.assessed is (mean is not None)
 
-    @pytest.mark.parametrize(
-        ("counts", "coverage", "passed"),
-        [
-            (ScoreCounts(ok=9, error=1), None, [True, False]),
-            (ScoreCounts(ok=9, abstained=1), 0.9, [True, True]),
-            (ScoreCounts(ok=8, error=1, abstained=1), 0.8, [False, True]),
-            (ScoreCounts(ok=8, not_assessable=2), None, [True, True]),
-        ],
-    )
-    def test_missing_scores_count_as_the_worst(self, counts, coverage, passed):
-        summary = RubricSummary("a", 1.0, counts)
-        found = read_thresholds(["a=0.9"], ["a"]).outcomes([summary], coverage)
-        assert [outcome.passed for outcome in found] == passed
-        assert [outcome.gate.flag for outcome in found] == ["--min-score", "--min-coverage"]
-
     def test_a_gate_may_name_the_version_too(self):
         for name in ("a", "a@1"):
             assert (
