@@ -262,14 +262,15 @@ def open_output(target: str, flag: str) -> Iterator[TextIO]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under their heads; the first `names` columns name a row and begin at the left.
+    """Rows of cells under their heads; the first `names` columns name a row.
 
-    The others are numbers or words, and end at the right.
+    Cells of the first `left` columns begin at the left, others end at the right.
     """
 
     heads: Sequence[str]
     rows: Iterable[Sequence[str]]
     names: int = 1
+    left: int = 1
 
     def lines(self, width: int | None = None) -> Iterator[str]:
         """Yield the lines of the table; of one wider than `width` a part below the other.
@@ -284,7 +285,7 @@ class Table:
         for place, column in enumerate(zip(*cells, strict=True)):
             size = max(map(_width, column))
             blanks = [" " * (size - _width(cell)) for cell in column]
-            sides = (column, blanks) if place < self.names else (blanks, column)
+            sides = (column, blanks) if place < self.left else (blanks, column)
             columns.append(["".join(pair) for pair in zip(*sides, strict=True)])
         names = columns[: self.names]
         fits = width if width is not None and _taken(names) <= width // 2 else None

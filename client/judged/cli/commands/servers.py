@@ -58,7 +58,7 @@ class JudgesCommand(ServerCommand):
             rows.append([_name_of(judge), f"{judge.default_min_score:g}", parameters or "-"])
         rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
         out.show(
-            Table(["judge", "min_score", "parameters"], rows, names=3),
+            Table(["judge", "min_score", "parameters"], rows, names=3, left=3),
             "",
             "Signatures with these defaults:",
             *(f"  {judge.signature}" for judge in info.judges if judge.signature),
@@ -179,7 +179,7 @@ def _rows(usage: TenantUsage) -> Table:
         ]
         for row in usage.rows
     ]
-    return Table(heads, rows, names=4)
+    return Table(heads, rows, left=4)
 
 
 def _budgets(usage: TenantUsage) -> Table:
@@ -219,7 +219,7 @@ class DoctorCommand(ServerCommand):
         """Check packages, variables and the server."""
         findings = [*_packages(), *_variables(), *self._server()]
         rows = [[one.check, one.status, one.found] for one in findings]
-        out.show(Table(["check", "", "found"], rows, names=3))
+        out.show(Table(["check", "", "found"], rows, names=3, left=3))
         problems = [one for one in findings if one.status == "problem"]
         out.failed = bool(problems)
         return {"findings": [asdict(one) for one in findings], "problems": len(problems)}
