@@ -17,6 +17,14 @@ MEANT: dict[str, str] = {
     r"canary.*(item_id|\.id: |guarantee)": "A canary has items as other files, and a guarantee.",
     r"must bring a calibrator or name one": "One wording for a choice that is not set.",
     r"no such call; ": "The port of HTTP says where its calls are listed.",
+    r": judged judges( |:)": "Thresholds begin at the left, and a server speaks of its own flags.",
+    r"takes its settings as JUDGED_": "How a private server takes a setting is told once.",
+    r"no rubric is called|has no dimensions|names a model twice|must name 2 to 16": "The server "
+    "refuses rubrics, weights and panels, once.",
+    r"repeat --metric for each metric|use judged (evaluate|score)": "The server's words are kept.",
+    r"in a script (that|without)": "A warning for each metric.",
+    r"extra (server|cli)": "The doctor tells no extras: a private server names what it lacks.",
+    r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 
