@@ -31,10 +31,6 @@ class Connection:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def next_request(self) -> None:
-        """Read the next request of the same connection."""
-        self.request = await _whole_request(self._reader)
-
     async def closed(self) -> None:
         """Return once the other side has closed the connection."""
         with suppress(ConnectionError):
