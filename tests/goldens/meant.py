@@ -23,7 +23,7 @@ MEANT: dict[str, str] = {
     "refuses rubrics, weights and panels, once.",
     r"repeat --metric for each metric|use judged (evaluate|score)": "The server's words are kept.",
     r"in a script (that|without)": "A warning for each metric.",
-    r"extra (server|cli)": "The doctor tells no extras: a private server names what it lacks.",
+    r"judged doctor|extra (server|cli)": "A private server names the extras it lacks.",
     r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
