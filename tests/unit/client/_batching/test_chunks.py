@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import Verdicts, join_verdicts
 
 
-def sent(batch: Batch) -> list:
+def sent(batch: Batch) -> list[Any]:
     return list(batch.requests(write_judge("exact"), include_details=False))
 
 
@@ -88,9 +89,9 @@ def test_vectors_and_spans_are_cut_with_their_results(monkeypatch):
     ):
         with monkeypatch.context() as patch:
             patch.setattr(chunking, name, most)
-            parts = [piece.part().spans for (piece,) in cut([group])]
-            assert [len(part.retrieved) for part in parts] == sizes
-            assert [span for part in parts for span in part.retrieved] == retrieved
+            spans = [piece.part().spans for (piece,) in cut([group])]
+            assert [len(part.retrieved) for part in spans] == sizes
+            assert [span for part in spans for span in part.retrieved] == retrieved
             assert [len(chunk) for chunk in cut([group], evaluated=True)] == [1]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from judged import InternalError, InvalidArgument, TextItem, Unavailable
 from judged._batching import parts
@@ -24,7 +26,8 @@ def test_each_try_sends_all_parts_of_items_that_are_read_once(monkeypatch, read)
     for _ in range(read):
         next(broken)
     assert list(asked.waits(Unavailable("gone")))
-    again = [item.hypothesis for message in asked.request() for item in message.part.items]
+    sent = cast("list[pb.StreamTextMetricsRequest]", list(asked.request()))
+    again = [item.hypothesis for message in sent for item in message.part.items]
     assert again == [str(n) for n in range(9)]
     with pytest.raises(InternalError, match="without a reply"):
         asked.ended()

@@ -32,7 +32,7 @@ from judged_server.llm.config.configuration import (
 from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.rubrics.loading import load_builtin
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletion
+from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolCall
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
@@ -126,8 +126,9 @@ def openai_reads(reply: Json) -> ChatReply:
     parsed = ChatCompletion.model_validate(reply)
     choice, usage = parsed.choices[0], parsed.usage
     message, text = choice.message, choice.message.content or ""
-    if message.tool_calls:
-        text = message.tool_calls[0].function.arguments
+    for call in message.tool_calls or []:
+        assert isinstance(call, ChatCompletionMessageFunctionToolCall)
+        text = call.function.arguments
     ends = {"stop": "STOP", "tool_calls": "STOP", "length": "LENGTH", "content_filter": "SAFETY"}
     places = (choice.logprobs.content or []) if choice.logprobs else []
     return ChatReply(
