@@ -21,7 +21,8 @@ MEANT: dict[str, str] = {
     r"takes its settings as JUDGED_": "How a private server takes a setting is told once.",
     r"no rubric is called|has no dimensions|names a model twice|must name 2 to 16": "The server "
     "refuses rubrics, weights and panels, once.",
-    r"repeat --metric for each metric|use judged (evaluate|score)": "The server's words are kept.",
+    r"repeat --metric for each metric|use judged (evaluate|score)|or run judged score": "The "
+    "server's words are kept.",
     r"in a script (that|without)": "A warning for each metric.",
     r"judged doctor|extra (server|cli)": "A private server names the extras it lacks.",
     r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",

@@ -131,7 +131,8 @@ class JudgeCatalog:
         kind = self._kinds.get(spec.kind or self.default)
         if kind is None and spec.kind == ANSWERS:
             raise errors.InvalidField(
-                f"{field}.kind", "answers scores answers, not contexts; call ScoreAnswers"
+                f"{field}.kind",
+                "answers scores answers, not contexts; call ScoreAnswers, or run judged score",
             )
         if kind is None:
             raise errors.UnknownJudge(spec.kind, tuple(self._kinds))

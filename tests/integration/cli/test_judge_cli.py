@@ -101,7 +101,10 @@ class TestJudge:
             (["--output", "."], "--output .: is a folder"),
             (["--target", "127.0.0.1:1"], "can't reach 127.0.0.1:1: "),
             (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
-            (["--judge", "answers"], "--judge: answers scores answers, not contexts; use judged s"),
+            (
+                ["--judge", "answers"],
+                "--judge: answers scores answers, not contexts; call ScoreAnswers, or run judged s",
+            ),
             (
                 ["--judge", "panel", "--member", "exact", "--member", "nope"],
                 "--member nope: no judge is called 'nope'; this server has token_overlap, exact",
