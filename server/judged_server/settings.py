@@ -27,6 +27,8 @@ from pydantic_settings import (
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 
 PREFIX = "JUDGED_"
+_OTHER_PREFIX = "VERDICT_"
+"""What people write for PREFIX."""
 _NEARLY_THE_SAME = 0.9
 """The similarity, prefix included, from which a variable is a misspelt setting."""
 _YEAR_S = 365 * 86_400
@@ -383,11 +385,15 @@ def _said(kind: str, message: str, name: str) -> str:
 def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of a setting.
 
-    The others may be of the command `judged`, or of programs that have this prefix too.
+    And for each VERDICT_* variable that would be one's under the right prefix. The others may be
+    of the command `judged`, or of programs that have this prefix too.
     """
     known = {name.upper() for name in ("config", *Settings.model_fields)}
     for variable in sorted(environ):
         name = variable.upper().removeprefix(PREFIX)
+        meant = name.removeprefix(_OTHER_PREFIX)
+        if meant != name and meant in known:
+            yield f"{variable} is not read; did you mean {PREFIX}{meant}?"
         if not variable.upper().startswith(PREFIX) or name in known:
             continue
         settings = [PREFIX + setting for setting in known]

@@ -90,6 +90,8 @@ class WatchedFiles(Generic[Said]):
 
 RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute", "log_level"}
 """Settings that SIGHUP takes over. The others are parts of what was built at the start."""
+_READ_AT_START = ("calibrations_dir", "llm_config", "rubrics_dir")
+"""Settings whose files SIGHUP does not read again."""
 _LOOK_EVERY_S = 1.0
 
 
@@ -145,4 +147,5 @@ class Reload:
             self._take_over(settings)
         if waiting := sorted(settings.differing(self._settings) - RELOADED_SETTINGS):
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
-        _log.info("reloaded by SIGHUP")
+        unread = [name for name in _READ_AT_START if getattr(settings, name) is not None]
+        _log.info("reloaded by SIGHUP", files_not_read_again=", ".join(unread))

@@ -297,12 +297,16 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
 def misspelt_variables(group: click.Group, names: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of an option.
 
-    The others may be settings of a server, or of programs that have this prefix too.
+    And for each VERDICT_* variable that would be one's under the right prefix. The others may be
+    settings of a server, or of programs that have this prefix too.
     """
     known = {
         f"{PREFIX}_{name.upper()}" for c in commands_of(group).values() for name in options_of(c)
     }
     for name in sorted(set(names) - known - {FILE_VARIABLE}):
+        meant = name.replace("VERDICT_", f"{PREFIX}_", 1)
+        if name.startswith("VERDICT_") and meant in known:
+            yield f"{name} is not read; did you mean {meant}?"
         near = get_close_matches(name, [*known, FILE_VARIABLE], n=1, cutoff=0.9)
         if name.startswith(f"{PREFIX}_") and near:
             yield f"{name} is no option, and is not read; did you mean {near[0]}?"

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
 import grpc
@@ -173,9 +174,13 @@ class TestDrain:
                 assert list(answers) == []  # every chunk that there was is answered
 
     def test_sighup_takes_over_limits_and_says_what_waits_for_a_restart(self, tmp_path: Path):
-        config = tmp_path / "judged.toml"
+        config = tmp_path / "judged.cfg"
         config.write_text("grace_s = 600\nmax_pending_bytes = 2000000\n")
-        with running_server("--config", str(config)) as ready, Client(ready.address) as client:
+        rubric = resources.files("judged_server.llm.rubrics") / "builtin/graded_relevance.toml"
+        own = rubric.read_text().replace('id = "graded_relevance"', 'id = "own"')
+        (tmp_path / "own.toml").write_text(own)
+        flags = ("--config", str(config), "--rubrics-dir", str(tmp_path))
+        with running_server(*flags) as ready, Client(ready.address) as client:
 
             def reload(settings: str, says: str) -> None:
                 config.write_text(settings)
@@ -190,6 +195,7 @@ class TestDrain:
             assert ready.process.wait(60) == 0
             assert '"grace_s":7' in ready.log_text()
             assert ready.log_text().count("reloaded by SIGHUP") == 1
+            assert '"files_not_read_again":"rubrics_dir"' in ready.log_text()
 
     def test_a_terminal_that_closes_drains_as_sigterm_does(self, tmp_path: Path):
         path, port_file = tmp_path / "judged.sock", tmp_path / "port"

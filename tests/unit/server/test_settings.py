@@ -97,6 +97,8 @@ def test_changed_settings_are_told_without_users_and_passwords(tmp_path: Path):
 
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
-    (near,) = misspelt_variables(dict.fromkeys(names, "1"))
+    names += ("VERDICT_LISTEN", "VERDICT_OF_ANOTHER_PROGRAM")
+    near, prefix = misspelt_variables(dict.fromkeys(names, "1"))
+    assert prefix == "VERDICT_LISTEN is not read; did you mean JUDGED_LISTEN?"
     assert near.startswith("JUDGED_MAX_GROUP ")
     assert near.endswith("did you mean JUDGED_MAX_GROUPS?")
