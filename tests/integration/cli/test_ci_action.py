@@ -254,6 +254,17 @@ def test_a_baseline_that_is_a_file_is_named_as_one(repository, content, said):
     assert done.stderr.startswith(said), done.stderr
 
 
+def test_a_comparison_with_a_file_names_the_file(repository):
+    (repository.at / "before.json").write_bytes((repository.at / "result.json").read_bytes())
+    done = run_in(
+        *(repository.at, "ci", "result.json", "--baseline", "before.json", "--json", "ci.json")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Baseline: the file before.json, less than a day old" in done.stdout
+    baseline = json.loads((repository.at / "ci.json").read_text())["baseline"]
+    assert (baseline["commit"], baseline["file"]) == (None, "before.json")
+
+
 def test_what_was_measured_in_another_way_is_not_compared(repository):
     evaluate = EVALUATE.replace(" -m ndcg@5", " --matching any")
     status, printed = repository.action("pull_request", evaluate=evaluate)

@@ -7,11 +7,16 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judged import (
     Client,
+    HumanLabels,
+    InvalidArgument,
     Judge,
+    JudgedRanking,
+    JudgedRankings,
     Matching,
     MetricOptions,
     QueryGroup,
@@ -144,6 +149,29 @@ def test_every_relevant_result_is_a_hit_where_no_text_was_expected(client: Clien
         assert done.table["precision@4"].mean == 0.75, matching
 
 
+def test_what_rests_on_all_there_is_to_find_is_refused(client: Client):
+    group = QueryGroup("one", (), ["3 a"], "1")
+    for name in ("recall@5", "f1", "ap", "r_precision", "hybrid_log_rank"):
+        with pytest.raises(InvalidArgument, match="needs to know how much there is to find"):
+            client.evaluate([group], ["ndcg@3", name], JUDGE)
+    with pytest.raises(InvalidArgument, match="needs to know how much there is to find"):
+        client.compute_metrics(
+            ["recall"], JudgedRankings([JudgedRanking("1", 1, 2, open_ended=True)], [True, False])
+        )
+
+
+def test_human_labels_are_yes_or_no_and_correct_no_grades(client: Client):
+    rankings = JudgedRankings(
+        [JudgedRanking("1", 1, 1)],
+        [True],
+        score=[1.0],
+        max_grade=3,
+        human_labels=HumanLabels(["1"], [True]),
+    )
+    with pytest.raises(InvalidArgument, match="can't correct grades"):
+        client.compute_metrics(["ndcg"], rankings)
+
+
 def test_a_failed_grade_without_an_expected_text_is_between_the_bounds(client: Client):
     done = client.evaluate(
         [QueryGroup("one", (), ["2 x", "failing"], "1"), QueryGroup("two", (), ["3 x"], "2")],
@@ -192,3 +220,57 @@ def test_going_on_and_replaying_give_the_same_numbers(
     assert len(provider.asked) == before
     [mean] = {json.loads(done.stdout)["metrics"]["ndcg@3"]["mean"] for done in (asked, replayed)}
     assert mean == pytest.approx(whole.table["ndcg@3"].mean)
+
+
+class TestCommand:
+    LINES = (
+        {"query_id": "7", "doc_id": "a", "query": "q", "retrieved_text": "3 a"},
+        {"query_id": "7", "doc_id": "b", "query": "q", "retrieved_text": "failing"},
+        {"query_id": "8", "doc_id": "a", "query": "r", "retrieved_text": "1 c"},
+    )
+
+    def judge(self, folder: Path, server: ServerProcess, *more: str, lines: Any = LINES):
+        (folder / "pool.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return run_in(folder, "judge", "pool.jsonl", "--target", server.address, *more)
+
+    def test_a_pool_without_expected_texts_becomes_a_judgment_list(
+        self, tmp_path: Path, grading_server: ServerProcess
+    ):
+        graded = ("--judge", "llm", "--param", "rubric=graded_relevance")
+        done = self.judge(tmp_path, grading_server, *graded, "--output", "pool.qrels")
+        assert (tmp_path / "pool.qrels").read_text() == "7 0 a 3\n8 0 a 1\n"
+        assert "1 line without a verdict left out of pool.qrels" in done.stderr
+        (tmp_path / "x.run").write_text("7 Q0 b 1 2 x\n7 Q0 a 2 1 x\n8 Q0 a 1 1 x\n")
+        found = run_in(
+            tmp_path, "metrics", "--qrels", "pool.qrels", "--run", "x.run", "-m", "ndcg@10"
+        )
+        assert "0.8155" in found.stdout, found.stderr
+        for output in ("-", "judged.jsonl"):
+            done = self.judge(tmp_path, grading_server, *graded, "--output", output)
+            text = done.stdout if output == "-" else (tmp_path / output).read_text()
+            assert [json.loads(line)["score"] for line in text.splitlines()][::2] == [1, 1 / 3]
+
+    @pytest.mark.parametrize("output", ["-", "judged.jsonl"])
+    def test_a_judge_that_compares_asks_for_the_expected_text(
+        self, tmp_path: Path, grading_server: ServerProcess, output: str
+    ):
+        for judge in ("exact", "llm"):
+            done = self.judge(tmp_path, grading_server, "--judge", judge, "--output", output)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr.startswith("judged: pool.jsonl:1: has no 'expected_text'")
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"doc_id": None}, "pool.jsonl:3: has no 'doc_id', which a judgment list"),
+            ({"query_id": "a b"}, "pool.jsonl:3: has 'query_id' with white space"),
+            ({"query_id": "7"}, "pool.jsonl:3: judges 'a' for query '7' again, as line 1 does"),
+        ],
+    )
+    def test_a_judgment_list_needs_ids(
+        self, tmp_path: Path, grading_server: ServerProcess, change: dict[str, object], said: str
+    ):
+        lines = (*self.LINES[:2], {**self.LINES[2], **change})
+        done = self.judge(tmp_path, grading_server, "--output", "pool.qrels", lines=lines)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"judged: {said}")

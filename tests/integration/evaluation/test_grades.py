@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from judged import Client, InvalidArgument, MetricOptions, TrecRankings
-from judged.evaluation import Dataset, Evaluator, Query, Results, TrecQrels, TrecRun
+from judged import Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
+from judged.evaluation import Dataset, Evaluator, LocalJudge, Query, Results, TrecQrels, TrecRun
 
 from tests.integration.cli_process import run_in
 
@@ -69,6 +69,12 @@ def test_grades_survive_every_format(client, folder, expected, source, to):
     assert (folder / "back.qrels").read_text() == QRELS
 
 
+def test_ragas_says_that_it_holds_none(folder):
+    done = run_in(folder, "convert", "trec.qrels", "r.jsonl", "--to", "ragas", "--strict")
+    assert done.returncode == 1
+    assert "grades of documents: those of 3 queries are left out" in done.stderr
+
+
 def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, server_address):
     assert values(client, Dataset.from_beir(folder / "given"), folder) == expected
     assert run_in(folder, "convert", "given", "set.json").returncode == 0
@@ -82,6 +88,28 @@ def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, s
     assert json.loads(done.stdout)["per_query"] == expected
     done = run_in(folder, "validate", "given", "--strict")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_judge_of_ones_own_and_a_file_to_resume_from(client, folder, expected):
+    dataset = Dataset.from_beir(folder / "given")
+    judge = LocalJudge(lambda context: True, name="yes")
+    assert values(client, dataset, folder, judge=judge) == expected
+    kept = folder / "kept.jsonl"
+    for _ in range(2):
+        assert values(client, dataset, folder, resume=kept) == expected
+
+
+def test_large_groups_are_cut_and_joined(client):
+    """One group of many results travels in several pieces."""
+    n = 3000
+    ids = [f"d{i}" for i in range(n)]
+    texts = ["x" * 2000] * n
+    grades = {f"d{i}": i % 4 for i in range(0, n, 7)}
+    group = QueryGroup("q", (), texts, "1", ids, grades=grades)
+    found = client.evaluate([group], METRICS, options=MetricOptions(per_query=True))
+    run = {"1": {name: float(n - i) for i, name in enumerate(ids)}}
+    trec = client.compute_metrics(METRICS, TrecRankings({"1": grades}, run))
+    assert [m.mean for m in found.table.metrics] == [m.mean for m in trec.metrics]
 
 
 def test_queries_that_are_judged_beside_those_with_grades(client, folder, expected):
@@ -104,7 +132,9 @@ def test_queries_that_are_judged_beside_those_with_grades(client, folder, expect
     [
         ({"d1": 0}, ["d1"], "is 0, but the document is among those that are relevant"),
         ({"d1": 1.5}, [], "must be a whole number"),
+        ({"d1": True}, [], "must be a whole number"),
         ({"d1": 2**31}, [], "must lie within"),
+        ({"1": 1, 1: 2}, [], "twice: as text and as a number"),
     ],
 )
 def test_grades_that_contradict_or_are_none_are_refused(grades, relevant, problem):

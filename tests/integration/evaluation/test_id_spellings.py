@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,23 @@ class TestEvaluator:
         judged = Dataset([Query("q0", "t0", ["a text"])])
         found = Evaluator(client).evaluate({"q0": ["a text"]}, judged, ["mrr"], judge="exact")
         assert (found.table.warnings, found.table.id_fit) == ([], None)
+
+    def test_the_plugin_for_pytest_fails_the_test(self, folder, server_address):
+        (folder / "test_it.py").write_text(
+            "def test_retrieval(judged_evaluate):\n"
+            "    judged_evaluate('results.jsonl', 'dataset.json', ['recall@2'])\n"
+        )
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+        done = subprocess.run(
+            [*command, "--judged-target", server_address],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 1, done.stdout
+        assert "are they ids of the same kind" in done.stdout
 
 
 class TestCalls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,25 @@ def scored(client: Client, asking: Asking) -> int:
     [message] = {score.error.message for score in found.scores if score.error is not None}
     assert f"max_cost of {asking.max_cost:.6g} USD" in message
     return sum(score.status is Status.OK for score in found.scores)
+
+
+def streamed(client: Client, asking: Asking) -> int:
+    parts = [groups()[i : i + N // MESSAGES] for i in range(0, N, N // MESSAGES)]
+    found = [each.verdicts for each in client.judge_stream(parts, "llm", asking=asking)]
+    return sum(status == Status.OK for each in found if each for status in each.status)
+
+
+def evaluated(client: Client, asking: Asking) -> int:
+    work = [replace(group, query_id=str(i)) for i, group in enumerate(groups())]
+    found = client.evaluate(work, ["mrr"], "llm", asking=asking, include_verdicts=True)
+    assert found.verdicts is not None
+    return sum(status == Status.OK for status in found.verdicts.status)
+
+
+@pytest.mark.parametrize("how", [streamed, evaluated])
+def test_a_stream_has_one_limit_too(client: Client, how):
+    asking = limit_for(client, 32)
+    assert abs(how(client, asking) - judged(client, asking)) <= 1
 
 
 @pytest.mark.parametrize("about", [5, 32, 120])

@@ -151,6 +151,31 @@ def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
     assert refused.stderr.startswith("judged: --max-error: must be above 0 and below 0.5")
 
 
+@pytest.mark.parametrize(
+    ("human", "machine", "told"),
+    [
+        (("Yes", "No"), ("yes", "no"), "'No' and 'no', 'Yes' and 'yes' count as different ones"),
+        ((True, False), ("1", "0"), "'0' and 'false', '1' and 'true'"),
+        (
+            ("gut", "schlecht"),
+            ("good", "bad"),
+            "'human' gives no category that another",
+        ),
+    ],
+)
+def test_raters_who_write_categories_otherwise_are_told_apart_with_a_warning(
+    judged, tmp_path, human, machine, told
+):
+    pairs = list(zip(human, machine, strict=True)) * 20
+    rows = [{"item_id": i, "ratings": {"human": a, "judge": b}} for i, (a, b) in enumerate(pairs)]
+    write(tmp_path / "labels.jsonl", rows)
+    done = judged("agree", "labels.jsonl", "--strict", "--json", "found.json")
+    assert done.returncode == 1
+    assert any(
+        told in warning for warning in json.loads((tmp_path / "found.json").read_text())["warnings"]
+    )
+
+
 def test_a_scale_with_a_gap_is_told(judged, tmp_path):
     pairs = [(1, 1), (2, 1), (4, 5), (5, 5), (4, 4)] * 20
     rows = [{"item_id": i, "ratings": {"a": a, "b": b}} for i, (a, b) in enumerate(pairs)]

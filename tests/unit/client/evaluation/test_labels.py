@@ -22,6 +22,11 @@ def read(tmp_path, *lines):
     return Labels.from_jsonl(path)
 
 
+def test_labels_are_read_as_sheets_write_them(tmp_path):
+    labels = read(tmp_path, {"query_id": "q1", "relevant": [[1, "FALSE"], ["0", "true"]]})
+    assert labels.by_query == {"q1": [True, False, False, True]}
+
+
 @pytest.mark.parametrize("relevant", [[[True, False], [False, True]], [True, False, False, True]])
 def test_labels_are_read_by_result_or_flat(tmp_path, relevant):
     labels = read(tmp_path, {"query_id": "q1", "relevant": relevant})

@@ -59,6 +59,11 @@ RESULT = EvaluationResult(
 )
 
 
+def test_the_summary_shows_bounds_where_all_is_unsettled():
+    [line] = [line for line in RESULT.summary().splitlines() if line.startswith("recall@2")]
+    assert line.split() == ["recall@2", "-", "[0.0000,", "1.0000]", "0"]
+
+
 def test_the_document_is_read_back_as_it_was(tmp_path):
     text = RESULT.to_json(tmp_path / "a.json")
     again = EvaluationResult.from_json(tmp_path / "a.json")

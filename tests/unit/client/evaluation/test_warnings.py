@@ -20,6 +20,12 @@ class TestWarnings:
         assert "--profile unicode" in second
         assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
 
+    def test_tell_of_what_was_read_in_part(self):
+        (warning,) = verdict_warnings(VerdictCounts(ok=3, flagged_unknown_tokens=2))
+        assert warning.startswith(
+            "2 of 3 verdicts are about a text of which the judge does not read"
+        )
+
 
 def judge(kind, min_score=0.75):
     return JudgeIdentity(kind, "", min_score, "", "", "")

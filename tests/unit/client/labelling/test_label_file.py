@@ -96,3 +96,11 @@ def test_a_table_keeps_texts_labels_and_notes(tmp_path_factory, query, found, no
     with path.open(newline="", encoding="utf-8") as file:
         first = next(csv.DictReader(file))
     assert (plain_cell(first["query"]), plain_cell(first["retrieved"])) == (query, found)
+
+
+def test_labels_are_read_in_the_words_that_people_write(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,label\na,Yes\nb,n\nc, ? \nd,\ne,FALSE\n")
+    assert [(name, said) for _, name, said, _ in read_csv(path)] == [
+        ("a", True), ("b", False), ("c", None), ("e", False),
+    ]  # fmt: skip

@@ -86,12 +86,32 @@ def test_data_like_the_labels_are_called_unlike_in_at_most_a_twentieth(name: str
     assert alarms <= 0.05 * DRAWS / (4 if name.startswith("evouna") else 1)
 
 
+def test_missing_verdicts_alone_are_a_shift():
+    labelled = Items.load("evouna_nq")
+    judged = Items.load("evouna_nq")
+    judged.scores[::4] = np.nan
+    judged.flags[::4] = server.MISSING
+    assert shift_of(labelled, judged).unlike == ("flags",)
+
+
 @pytest.mark.parametrize("texts", [1.5, 0.5])
 def test_longer_or_shorter_texts_alone_are_a_shift(texts: float):
     labelled = Items.load("evouna_nq")
     judged = Items.load("evouna_nq")
     judged.lengths *= texts
     assert shift_of(labelled, judged).unlike == ("length",)
+
+
+def test_messages_add_up_however_the_items_of_a_query_are_scattered():
+    labelled = Items.load("evouna_nq")
+    guarantee = labelled.guarantee()
+    whole = labelled.usage(guarantee)
+    first = sorted(set(labelled.queries))[::2]
+    parts = [
+        labelled.only(set(first)).usage(guarantee),
+        labelled.only(set(labelled.queries) - set(first)).usage(guarantee),
+    ]
+    assert list((parts[0] + parts[1]).counts) == list(whole.counts)
 
 
 def test_few_queries_and_old_guarantees_are_not_checked():

@@ -188,6 +188,23 @@ class TestUnknownTokens:
         assert whole.flag == Flag.WINDOWED
         assert 2 <= len(encoded.windows) < len(whole.windows)
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "the ac\u00adcount is open",
+            "the\u200baccount is\ufeff open",
+            "\uff54\uff48\uff45\u3000account is open",
+        ],
+    )
+    def test_a_text_in_another_form_has_the_same_tokens(self, text):
+        (window,) = _encode(text, tokenizer=_words()).windows
+        (same,) = _encode("the account is open", tokenizer=_words()).windows
+        assert window.tolist() == same.tolist()
+
+    def test_only_what_is_judged_counts(self):
+        encoded = _encode("the account is open. " * 3 + "👍 " * 20, TRUNCATE, _words(8))
+        assert encoded.flag == Flag.TRUNCATED
+
     def test_a_vocabulary_of_bytes_knows_all(self):
         library = Tokenizer(models.BPE({"a": 0, "Ġ": 1, "b": 2, "Ð": 3, "Ł": 4}, []))
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

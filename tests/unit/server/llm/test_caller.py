@@ -29,6 +29,7 @@ CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, Prices(1.0, 2.0
 RUBRIC = load_builtin()["retrieval_match"]
 YES = json.dumps({"reasoning": "so it is", "verdict": "yes"})
 REFUSED = ChatReply("", FinishReason.REFUSAL, TokenUsage(), "gpt-1", "I can't")
+UNREADABLE = ChatReply("", FinishReason.UNTOLD, TokenUsage(10, 2), "", unreadable="it is odd")
 
 
 def says(text: str) -> ChatReply:
@@ -179,6 +180,19 @@ class TestForms:
         assert "could not be used" in second.user
         assert "depends" not in second.user
         assert answer.usage.calls == 2
+
+    @pytest.mark.parametrize(
+        ("replies", "status"),
+        [
+            ((UNREADABLE, says(YES)), Status.OK),
+            ((UNREADABLE, says("no JSON")), Status.ABSTAINED),
+            ((says("no JSON"), UNREADABLE), Status.ERROR),
+        ],
+    )
+    async def test_an_unreadable_one_is_one_of_two(self, replies, status):
+        model = Model(*replies)
+        answer = await ModelCaller().ask(model, asked(), call_options())
+        assert (answer.parsed.status, len(model.asked), answer.usage.calls) == (status, 2, 2)
 
 
 class TestSharing:

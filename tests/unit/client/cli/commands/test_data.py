@@ -56,6 +56,14 @@ def test_the_json_document_replaces_no_file_of_the_command(folder, capsys, name)
     assert (folder / "set.json").read_bytes() == before
 
 
+def test_convert_says_where_the_scores_of_a_run_rank_otherwise(folder, capsys):
+    (folder / "distances.run").write_text("1 Q0 a 1 0.1 x\n1 Q0 b 2 0.9 x\n")
+    command = ["convert", "distances.run", "d.jsonl", "--results", "--strict"]
+    assert run(command) == 1
+    assert "in 1 of 1 topic the scores rank otherwise than the rank" in capsys.readouterr().err
+    assert [found.doc_id for found in Results.from_jsonl("d.jsonl")["1"]] == ["b", "a"]
+
+
 def test_validate_tells_all_and_ends_by_what_it_found(folder, capsys):
     assert run(["validate", "set.json", "--json", "found.json"]) == 0
     assert json.loads((folder / "found.json").read_text())["findings"] == []

@@ -147,6 +147,12 @@ def test_spans_and_metadata_are_read_as_python_writes_them_or_refused(tmp_path, 
             read(tmp_path, column, cell)
 
 
+def test_rows_may_hold_tuples_and_sets():
+    row = {"query": "who", "relevant_docs": ("a", "b"), "expected_answers": {"one"}}
+    (query,) = Dataset.from_rows([row]).queries
+    assert (query.relevant_document_ids, query.expected_answers) == (["a", "b"], ["one"])
+
+
 @pytest.mark.parametrize("name", ["a.csv"])
 @pytest.mark.parametrize(
     ("header", "told"),
@@ -224,6 +230,26 @@ def test_cells_of_a_column_without_a_name_are_left_out_and_told(tmp_path):
     assert [dict(query.metadata) for query in content.queries.values()] == [{}, {}]
     (finding,) = findings
     assert "a.csv:3: has a cell in a column without a name" in finding.text
+
+
+def test_a_parquet_file_with_a_column_twice_is_refused(monkeypatch, tmp_path):
+    class TwoColumns:
+        column_names = ("query", "expected_answers", "expected_answers")
+
+        def to_pylist(self):
+            return [{"query": "a", "expected_answers": ["b"]}]
+
+    class Parquet:
+        @staticmethod
+        def read_table(_: str) -> TwoColumns:
+            return TwoColumns()
+
+    monkeypatch.setattr("judged.evaluation.datasets.tables.import_module", lambda _: Parquet)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(FileError, match="the header has 'expected_answers' twice"):
+        Dataset.load(tmp_path / "a.parquet")
+    monkeypatch.setattr(TwoColumns, "column_names", ("query", "expected_answers"))
+    assert Dataset.load(tmp_path / "a.parquet").queries[0].expected_answers == ["b"]
 
 
 FORMULAS = st.text(st.sampled_from("=+-@'\t\r\n ab1"), max_size=4)

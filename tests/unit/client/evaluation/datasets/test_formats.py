@@ -164,6 +164,14 @@ def test_grades_of_a_file_say_which_documents_are_relevant(tmp_path, fields, rel
     assert (list(found.relevant_document_ids), found.grades) == (relevant, grades)
 
 
+@pytest.mark.parametrize("grades", [[1], {"a": "2"}, {"a": 1.5}, {"a": None}, {"a": True}, "a:2"])
+def test_grades_that_are_none_are_refused_with_their_place(tmp_path, grades):
+    query = {"query_id": "1", "query_text": "q", "doc_grades": grades}
+    (tmp_path / "set.jsonl").write_text(json.dumps(query))
+    with pytest.raises(FileError, match=r"set\.jsonl:1: .*doc_grades"):
+        Dataset.load(tmp_path / "set.jsonl")
+
+
 def test_a_beir_folder_joins_title_and_text_and_reads_the_queries_of_a_split(tmp_path):
     (tmp_path / "qrels").mkdir()
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "T", "text": "body"}\n')

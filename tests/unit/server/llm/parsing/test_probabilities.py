@@ -57,6 +57,11 @@ class TestPlain:
         spoken = reply(*before, place(" NO", {" NO": 0.3, " YES": 0.1}))
         assert probability_of_yes(spoken, False) == pytest.approx(0.25)
 
+    def test_reasoning_is_passed_over(self):
+        before = [place(token) for token in ("<think>", "YES", "</think>\n")]
+        spoken = reply(*before, place("NO", {"NO": 0.3, "YES": 0.1}))
+        assert probability_of_yes(spoken, False) == pytest.approx(0.25)
+
 
 class TestStructured:
     TOKENS = ('{"', "reasoning", '":"', 'he said \\"verdict\\": \\"no\\"', '","', "verdict", '":"')

@@ -126,6 +126,12 @@ class TestFewLabels:
             assert found.accuracy.value is not None
             assert found.accuracy.value > np.mean((items.scores >= 0.9) == items.labels) + 0.1
 
+    @pytest.mark.parametrize("per_cluster", [1, 5, 60])
+    def test_of_few_queries_make_a_fit_too(self, per_cluster: int) -> None:
+        found = reliability(drawn(60, 1.0, 0.0, per_cluster), None, 5, OPTIONS)
+        assert found.fitted
+        assert found.n_clusters == 60 // per_cluster
+
 
 def test_no_label_judges_what_it_taught() -> None:
     """With two folds the probabilities of one half follow the labels of the other alone."""
