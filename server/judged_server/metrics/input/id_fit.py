@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Self
 from urllib.parse import unquote
 
@@ -197,11 +198,15 @@ def _may_be_one(a: str, b: str) -> bool:
 
 
 def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str, str]:
-    """Return an expected id and the one that is the most like it, any two where none is."""
+    """Return an expected id and the one that is the most like it."""
     same = [(name, name) for name in expected if name in retrieved]
-    first, other = next(iter(expected)), next(iter(retrieved))
+    first = next(iter(expected))
     within = [(first, name) for name in retrieved if first in name or name in first]
-    return [*same, *_alike(expected, retrieved), *within, (first, other)][0]
+    if found := [*same, *_alike(expected, retrieved), *within]:
+        return found[0]
+    known = {name[:_SHOWN]: name for name in retrieved}
+    (like,) = get_close_matches(first[:_SHOWN], known, 1, cutoff=0.0)
+    return first, known[like]
 
 
 def _difference(a: str, b: str) -> str:

@@ -60,6 +60,12 @@ def test_nothing_found_names_the_nearest_pair_and_what_differs(expected, retriev
         assert f"{retrieved!a} and {expected!a}" in said
 
 
+def test_where_no_spelling_fits_the_nearest_is_named():
+    found = ["en-4711-a", "passage_0417_b", "x"]
+    said = fit_of({"1": {"passage-0471-a": 1}}, {"1": found}).warning()
+    assert "for example 'passage_0417_b' and 'passage-0471-a'; are they" in said
+
+
 def test_the_ids_of_fever_of_which_19_of_24_are_spelt_otherwise():
     """24 ids have letters outside ASCII, in NFD; the run has 19 of them in NFC."""
     named = [f"Zoë_{i}" for i in range(19)] + ["É", "Ñ", "Å", "Ç", "Ü"]
