@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import pytest
 from judged import Client, QueryGroup
-from judged.v1 import groups_pb2, metrics_pb2
+from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
@@ -117,10 +117,20 @@ def test_calls_that_wait_for_a_provider_leave_room_for_others(tmp_path: Path, si
             asyncio.run(run(server))
 
 
-def start(slices: Sequence[str] = ()) -> pb.StreamEvaluateRequest:
-    options = metrics_pb2.MetricOptions(slice_by=slices)
+Stream = tuple[str, list[Any], Callable[[int], Any]]
+"""The name of a call, the messages that it begins with, and what makes another."""
+
+
+def evaluated(make: Callable[[int], list[groups_pb2.QueryGroup]], *keys: str) -> Stream:
+    options = metrics_pb2.MetricOptions(slice_by=keys)
     begin = pb.StreamEvaluateStart(judge=EXACT, metrics=["mrr"], options=options)
-    return pb.StreamEvaluateRequest(start=begin)
+
+    def chunk(number: int) -> pb.StreamEvaluateRequest:
+        chunk = pb.EvaluateChunk(chunk_id=number, groups=make(number))
+        chunk.continues = number > 0 and len(chunk.groups) == 1
+        return pb.StreamEvaluateRequest(chunk=chunk)
+
+    return "StreamEvaluate", [pb.StreamEvaluateRequest(start=begin)], chunk
 
 
 def queries(number: int) -> list[groups_pb2.QueryGroup]:
@@ -161,19 +171,62 @@ def one_group_of_texts(number: int) -> list[groups_pb2.QueryGroup]:
     ]
 
 
-@pytest.mark.parametrize("groups", [queries, slices, one_group, one_group_of_texts])
-def test_a_stream_that_keeps_much_takes_the_room_of_nobody(
-    groups: Callable[[int], list[groups_pb2.QueryGroup]],
-):
+def measured(make: Callable[[int], dict[str, Any]]) -> Stream:
+    def part(number: int) -> pb.StreamMetricsRequest:
+        return pb.StreamMetricsRequest(
+            part=pb.ComputeMetricsRequest(metrics=["mrr"], **make(number))
+        )
+
+    return "StreamMetrics", [], part
+
+
+def rankings(number: int) -> dict[str, Any]:
+    """Return rankings whose ids, of 4,000 bytes in memory, are kept to the end."""
+    each = [
+        metrics_pb2.GainRanking(query_id=f"\U0001f600{number} {i} ".ljust(1_000, "x"), gains=[1])
+        for i in range(1_000)
+    ]
+    return {"gains": metrics_pb2.GainRankings(rankings=each)}
+
+
+def metadata(number: int) -> dict[str, Any]:
+    keys = {f"k{i}": "" for i in range(60)}
+    return {
+        "metadata": [pb.QueryMetadata(query_id=f"{number} {i}", metadata=keys) for i in range(1000)]
+    }
+
+
+def verdicts(number: int) -> dict[str, Any]:
+    """Return verdicts, of which nothing need be kept."""
+    shape = metrics_pb2.JudgedRanking(query_id=f"{number}", retrieved=2_000, expected=500)
+    columns = verdicts_pb2.VerdictColumns(relevant=[True] * 1_000_000)
+    return {"judged": metrics_pb2.JudgedRankings(rankings=[shape], verdicts=columns)}
+
+
+KEPT = {
+    "queries": evaluated(queries),
+    "slices": evaluated(slices, "kind"),
+    "one group": evaluated(one_group),
+    "one group of texts": evaluated(one_group_of_texts),
+    "rankings": measured(rankings),
+    "metadata": measured(metadata),
+    "verdicts": measured(verdicts),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_stream_that_keeps_much_takes_the_room_of_nobody(name: str):
+    method, begin, make = KEPT[name]
+    ranks = method == "StreamMetrics"
+
     async def run(server: ServerProcess) -> None:
         sent = asyncio.Event()
 
-        async def requests() -> AsyncIterator[pb.StreamEvaluateRequest]:
-            yield start(["kind"] if groups is slices else [])
+        async def requests() -> AsyncIterator[Any]:
+            for message in begin:
+                yield message
             for number in range(250):
-                chunk = pb.EvaluateChunk(chunk_id=number, groups=groups(number))
-                chunk.continues = number > 0 and len(chunk.groups) == 1
-                yield pb.StreamEvaluateRequest(chunk=chunk)
+                yield make(number)
             sent.set()
             await asyncio.Event().wait()
 
@@ -185,16 +238,20 @@ def test_a_stream_that_keeps_much_takes_the_room_of_nobody(
                 sent.set()
 
         async with grpc.aio.insecure_channel(server.address, options=OPTIONS) as channel:
-            stream: Any = JudgeServiceStub(channel).StreamEvaluate
+            stream: Any = getattr(JudgeServiceStub(channel), method)
             ended = asyncio.create_task(read(stream(requests(), timeout=250)))
-            await sent.wait()
+            # A stream that holds all the room it may have is not read on.
+            await asyncio.wait({asyncio.create_task(sent.wait())}, timeout=10 if ranks else None)
             # Whether it has ended or not.
             await asyncio.to_thread(serve_in_time, server)
             await asyncio.to_thread(serve_in_time, server, 100_000)
-            await ended
+            if ranks:
+                ended.cancel()
+            await asyncio.wait({ended})
 
     with running_server("--max-pending-bytes", str(100 << 20)) as server:
         before = resident(server.process.pid)
         asyncio.run(run(server))
-        until(lambda: '"RESOURCE_EXHAUSTED"' in server.log_text())
+        if not ranks:
+            until(lambda: '"RESOURCE_EXHAUSTED"' in server.log_text())
         assert resident(server.process.pid, "VmHWM") < before + 250

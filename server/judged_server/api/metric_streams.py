@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import reduce
 from operator import add
+from sys import getsizeof
 from typing import Any, Protocol, TypeVar
 
 from judged.v1 import judge_service_pb2 as pb
@@ -26,13 +28,18 @@ from judged_server.api.convert.text_metrics import (
     read_measurement,
     write_text_metrics,
 )
-from judged_server.api.requests import Admission, Call, Received
+from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
 from judged_server.domain.names import check_unique
 from judged_server.metrics.compute import join_tables
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.text.metrics import TextColumn, join_columns, measure_texts
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_computation
 from judged_server.settings import Limits
+
+PART_BYTES = 1000
+"""What is kept of a part takes, and of each of its metrics, beside what has a size of its own,"""
+VALUE_BYTES = 40
+"""and each value of a metric, with its bounds."""
 
 _PLACE = re.compile(
     r"(?<![\w.])(trec\.qrels|trec\.run|(?:gains|judged|embedded)\.rankings|judged\.verdicts|items)"
@@ -96,17 +103,19 @@ class RankingParts:
             if self._whole.HasField("human_values"):
                 raise errors.InvalidField("human_values", "were sent before on this stream")
             self._whole.human_values.CopyFrom(request.human_values)
-        kept = request.human_values.ByteSize() + sum(each.ByteSize() for each in request.metadata)
+        kept = _kept_bytes(request)
         if which is None:
             return kept
         try:
             done = self._measure(which, request)
         except errors.InvalidField as error:
             raise _of_stream(error, self._before) from None
-        self._measured.append(done)
-        ids = len(done.query_ids) + len(done.not_measured)
-        kept += sum(map(len, done.query_ids)) + sum(map(len, done.not_measured)) + ITEM_BYTES * ids
-        return kept + 24 * len(self._measures) * len(done.query_ids)
+        self._measured.append(replace(done, judged=None))  # which only human labels need
+        ids = [*done.query_ids, *done.not_measured]
+        if (fit := done.table.id_fit) is not None:
+            ids += fit.expected_id, fit.retrieved_id
+        kept += sum(map(getsizeof, ids)) + ITEM_BYTES * len(ids)
+        return kept + len(self._measures) * (PART_BYTES + VALUE_BYTES * len(done.query_ids))
 
     def _measure(self, which: str, request: pb.ComputeMetricsRequest) -> Measured:
         scores = request.embedded
@@ -190,7 +199,8 @@ class TextParts:
         except errors.InvalidField as error:
             raise _of_stream(error, self._before) from None
         self._before["items"] += len(items)
-        return 24 * len(self._measurement.metrics) * len(items)
+        metrics = len(self._measurement.metrics)
+        return PART_BYTES + metrics * (PART_BYTES + VALUE_BYTES * len(items))
 
     def reply(self) -> statistics_service_pb2.StreamTextMetricsResponse:
         """Return the metrics over all items."""
@@ -199,6 +209,14 @@ class TextParts:
         columns = [join_columns(same) for same in zip(*self._columns, strict=True)]
         metrics = write_text_metrics(columns, self._measurement)
         return statistics_service_pb2.StreamTextMetricsResponse(metrics=metrics)
+
+
+def _kept_bytes(request: pb.ComputeMetricsRequest) -> int:
+    """Return what is kept of a part beside its measures: metadata and human values."""
+    metadata, human = request.metadata, request.human_values
+    fields = len(human.query_ids) + sum(1 + len(each.metadata) for each in metadata)
+    size = human.ByteSize() + sum(each.ByteSize() for each in metadata)
+    return PART_BYTES + size + FIELD_BYTES * fields
 
 
 def _check_alike(given: object, first: object) -> None:
