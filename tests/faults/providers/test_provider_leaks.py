@@ -42,7 +42,7 @@ LEAKY: dict[str, Behaviour] = {
         f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{KEY}\r\n{TEXT}".encode()
     ),
     "redirect": always(reply(ECHO, "307 There", f"Location: http://{KEY}.test/")),
-    "encoding": always(reply(ECHO, "200 OK", "Content-Encoding: gzip")),
+    "encoding": always(reply(ECHO, "200 OK", f"Content-Encoding: {KEY}")),
     "cut": always(reply(ECHO)[:-3]),
     "reset": reset,
 }

@@ -110,6 +110,23 @@ class TestLargeReplies:
                 else:
                     assert (await model.complete(REQUEST, 100.0)).reply.text == "YES"
 
+    @pytest.mark.parametrize(
+        ("body", "encoding"),
+        [
+            *((PACKED[:-lost], "gzip") for lost in (1, 8)),
+            (b"x" + PACKED[1:], "gzip"),
+            *((completion(), encoding) for encoding in ("br", "deflate", "zstd", "gzip, gzip")),
+        ],
+    )
+    async def test_what_cannot_be_decoded_was_paid_for_and_is_not_asked_for_again(
+        self, body: bytes, encoding: str
+    ):
+        packed = reply(body, "200 OK", f"Content-Encoding: {encoding}")
+        async with faulty_http(always(packed)) as server, models_at(server.url) as model:
+            fault = await fault_of(model)
+        assert "no whole gzip" in fault.message
+        assert (fault.retryable, len(server.requests)) == (False, 1)
+
 
 @pytest.mark.parametrize("counted", [{"prompt_tokens": 2**62}, {"completion_tokens": 10**6}])
 async def test_a_count_of_tokens_that_can_not_be_is_no_count(counted: dict[str, int]):

@@ -12,6 +12,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -79,6 +80,7 @@ _NAT64 = int(ipaddress.IPv6Address("64:ff9b::"))
 
 
 MAX_BODY_BYTES = 1 << 20
+_TOO_LARGE = f"its reply is larger than {MAX_BODY_BYTES} bytes"
 
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 
@@ -135,7 +137,7 @@ class HttpTransport:
                     raise
                 return HttpReply(
                     response.status,
-                    raw,
+                    self._decoded(raw, response.headers.get("Content-Encoding", "")),
                     response.headers.get("Retry-After"),
                 )
         except TimeoutError:
@@ -165,13 +167,15 @@ class HttpTransport:
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,
+                # aiohttp reports what can't be decoded as a broken connection, and takes cut gzip.
+                auto_decompress=False,
                 headers={"Accept-Encoding": "gzip", "User-Agent": "judged"},
                 trust_env=False,
             )
         return self._session
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return the body, decoded, at most MAX_BODY_BYTES of it."""
+        """Return the body as it was sent, at most MAX_BODY_BYTES of it."""
         fields = response.headers
         chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
         if response.status == 200 and not chunked and "Content-Length" not in fields:
@@ -184,9 +188,22 @@ class HttpTransport:
             parts.append(part)
             size += len(part)
             if size > MAX_BODY_BYTES:
-                what = f"its reply is larger than {MAX_BODY_BYTES} bytes"
-                raise self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
+                raise self._unusable(_TOO_LARGE)
         return b"".join(parts)
+
+    def _decoded(self, raw: bytes, encoding: str) -> bytes:
+        if encoding.strip().lower() in {"", "identity"}:
+            return raw
+        reader = zlib.decompressobj(wbits=31)
+        try:
+            body = reader.decompress(raw, MAX_BODY_BYTES + 1)
+        except zlib.error:
+            body = b""
+        if len(body) > MAX_BODY_BYTES:
+            raise self._unusable(_TOO_LARGE)
+        if not reader.eof:
+            raise self._unusable("its reply is no whole gzip, the one encoding it was asked for")
+        return body
 
     def _classify(self, error: Exception) -> ProviderFault:
         """Return the fault of what aiohttp raised, without its words, which may quote the peer."""
@@ -202,12 +219,16 @@ class HttpTransport:
             return self._fault("it answered with something that isn't HTTP", Reason.PROVIDER_ERROR)
         what = next(
             (words for kind, words in _UNREACHABLE.items() if isinstance(error, kind)),
-            "it closed the connection before its reply was complete, or sent what can't be decoded",
+            "it closed the connection before its reply was complete",
         )
         distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
         fault = self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
         fault.unsent = isinstance(error, tuple(_UNREACHABLE))
         return fault
+
+    def _unusable(self, what: str) -> ProviderFault:
+        """Return the fault of a reply that came, and so was paid for: it is not asked for again."""
+        return self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
 
     def _fault(self, what: str, reason: Reason, *, retryable: bool = True) -> ProviderFault:
         return ProviderFault(reason, f"{self._says}: {what}", retryable=retryable)
