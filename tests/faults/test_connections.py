@@ -95,6 +95,19 @@ def is_served(server: ServerProcess) -> bool:
         return client.judge([GROUP], "exact", timeout=60)[0].relevant is True
 
 
+def test_a_flood_of_pings_ends_its_connection_alone(server: ServerProcess):
+    with connected(server) as flood:
+        flood.settimeout(60)
+        with suppress(ConnectionError):
+            for _ in range(400):
+                flood.sendall(frame(PING, 0, 0, b"\0" * 8) * 50)
+                if not flood.recv(1 << 16):
+                    break
+            else:
+                pytest.fail("every ping was answered")
+        assert is_served(server)
+
+
 def test_calls_that_are_reset_at_once_leave_nothing_and_hold_nobody_up(server: ServerProcess):
     before = resident_mb(server)
     headers = call_headers()

@@ -8,20 +8,23 @@ import signal
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, QueryGroup
+from judged_server.api import health_service
 from judged_server.api.health_service import WATCHERS_OF_AN_ADDRESS
+from judged_server.errors import Overloaded
 
 from tests.faults.loads import TOLD_DRAINING, drained, limited
 from tests.faults.test_connections import HEADERS, PREFACE, SETTINGS, call_headers, frame
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess, running_server, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not run: /proc")
 
@@ -86,6 +89,41 @@ def test_a_watcher_that_never_reads_holds_up_no_drain():
         # One who reads hears it meanwhile.
         assert next(reads).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert server.process.wait(60) == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_watch_that_is_not_read_ends():
+    with running_server("--max-unread-s", "1") as server, watcher_without_window(server, 3):
+        until(lambda: server.log_text().count('"DEADLINE_EXCEEDED"') == 3)
+
+
+async def test_unknown_services_are_told_so_at_once(container: ServerProcess):
+    """Also where the name is long: a watch that went on would keep it."""
+    counted = Counter[str]()
+    async with grpc.aio.insecure_channel(container.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        for name in ("judged.v1.judgeservice", "judged.v1.JudgeService\0", "é", "x" * 60_000):
+            request = health_pb2.HealthCheckRequest(service=name)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.Check(request, timeout=60)
+            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+            assert name not in str(refused.value.details())
+            await watch(channel, request.SerializeToString(), counted)
+    assert counted == {"NOT_FOUND": 4}
+
+
+async def test_watchers_are_counted_in_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(health_service, "WATCHERS", 3)
+    health = health_service.Health(())
+
+    def watcher(number: int) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        call: Any = SimpleNamespace(context=SimpleNamespace(peer=lambda: f"ipv4:10.0.0.{number}:1"))
+        return health.Watch(health_pb2.HealthCheckRequest(), call)
+
+    for number in range(3):
+        assert (await anext(watcher(number))).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    with pytest.raises(Overloaded, match="3 in all"):
+        await anext(watcher(3))
 
 
 @pytest.mark.timeout(300)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from judged import AsyncClient, Client, InvalidArgument, QueryGroup
 from judged.credentials import Tls, Token
+from judged_server import healthcheck
 
 from tests.fakes.authority import Authority
 from tests.fakes.connect_proxy import ConnectProxy, connect_proxy
@@ -59,11 +60,16 @@ def targets(address: str) -> list[str]:
     return [address, f"localhost:{port}", f"ipv4:{address}"]
 
 
-def test_clients_send_a_token_past_it(proxy: ConnectProxy, tenants: tuple[ServerProcess, str]):
+async def test_clients_send_a_token_past_it(
+    proxy: ConnectProxy, tenants: tuple[ServerProcess, str]
+):
     server, token = tenants
     for target in targets(server.address):
         with Client(target, credentials=Token(token)) as client:
             assert client.judge(GROUPS, "exact").relevant == [True]
+        async with AsyncClient(target, credentials=Token(token)) as other:
+            assert (await other.judge(GROUPS, "exact")).relevant == [True]
+    assert healthcheck.problem(server.address) == ""
     assert not proxy.read
 
 
@@ -76,6 +82,15 @@ def test_the_command_does_so(proxy: ConnectProxy, tenants: tuple[ServerProcess, 
 
 
 class TestTls:
+    async def test_it_is_passed_over_too(
+        self, proxy: ConnectProxy, authority: Authority, address: str
+    ):
+        with Client(address, credentials=Tls(authority.ca)) as client:
+            assert client.judge(GROUPS, "exact").relevant == [True]
+        async with AsyncClient(address, credentials=Tls(authority.ca)) as other:
+            assert (await other.judge(GROUPS, "exact")).relevant == [True]
+        assert not proxy.read
+
     async def test_one_that_is_given_tunnels_what_it_cant_read(
         self, authority: Authority, address: str
     ):

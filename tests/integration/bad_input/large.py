@@ -91,6 +91,12 @@ CASES = [
     Case("groups", lambda: evaluate(group(negatives=["n"] * 1001, retrieved=["r"] * 1000))),
     Case("groups[0].metadata", lambda: evaluate(group(metadata={str(i): "" for i in range(65)}))),
     Case('groups[0].metadata["k"]', lambda: evaluate(group(metadata={"k": "v" * 1025}))),
+    Case("groups[0].query_id", lambda: evaluate(group(query_id="é" * 513))),
+    Case("groups[0].document_ids[1]", lambda: evaluate(group(document_ids=["a", "b" * 1025]))),
+    Case(
+        "groups[0].relevant_document_ids[0]",
+        lambda: evaluate(group(expected=[], relevant_document_ids=["b" * 1025])),
+    ),
     text("ComputeMetrics", "metadata[0].metadata", TREC, f'metadata {{ query_id: "1" {KEYS} }}'),
     *(
         text(

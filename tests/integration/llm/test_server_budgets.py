@@ -72,7 +72,9 @@ class TestServersBudgets:
             reply = stub.BatchJudge(work("day 3", 60), timeout=60)
             costs.append(reply.usage.cost)
             assert reasons(reply) == {"BUDGET"}
-            assert "what this server may spend a day" in reply.verdicts.errors[0].message
+            said = reply.verdicts.errors[0].message
+            assert "what this server may spend a day" in said
+            assert said.count("EUR") == 1, "what is left would tell what others ask"
             before = provider.requests
             with pytest.raises(grpc.RpcError) as caught:
                 stub.BatchJudge(work("day 4", 5), timeout=60)

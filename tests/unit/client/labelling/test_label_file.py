@@ -16,6 +16,7 @@ from judged.labelling import Item, Label, LabelFile, read_csv, write_csv
 
 WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=20)
+TEXT |= st.text("=+-@'\t 1", max_size=4)
 ITEMS = [Item(f"i{n}", f"q{n}", f"query {n}", ["a", "b"], "found", True, 0.4) for n in range(4)]
 
 
@@ -95,6 +96,7 @@ def test_a_table_keeps_texts_labels_and_notes(tmp_path_factory, query, found, no
     assert (item_id, relevant, said) == ("i0", None, note.strip())
     with path.open(newline="", encoding="utf-8") as file:
         first = next(csv.DictReader(file))
+    assert all(cell[:1] not in {*"=+-@\t"} for cell in first.values())
     assert (plain_cell(first["query"]), plain_cell(first["retrieved"])) == (query, found)
 
 

@@ -55,6 +55,16 @@ def test_large_requests_leave_room_for_small_ones():
         admission.admit(SMALL_MEMORY + 1)
 
 
+def test_no_error_tells_what_others_do():
+    admission = Admission(LIMIT)
+    with (
+        admission.admit(LIMIT),
+        pytest.raises(Overloaded, match="no room for a request") as refused,
+    ):
+        admission.admit(LIMIT)
+    assert not any(map(str.isdigit, refused.value.message))
+
+
 @pytest.mark.parametrize(
     ("pressure", "small", "large"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -12,8 +13,26 @@ from judged.v1 import judge_service_pb2 as pb
 from judged_server.address import Address
 from judged_server.api.listeners import Listener
 from judged_server.http_api import calls
-from judged_server.http_api.port import HttpPort
+from judged_server.http_api.calls import HttpCall
+from judged_server.http_api.port import METHODS, HttpPort
 from judged_server.settings import Settings
+
+
+def test_callers_are_told_apart_by_their_connections():
+    """Those of a Unix socket too: what fair turns are shared by."""
+
+    def peer(transport: object) -> str:
+        request: Any = SimpleNamespace(headers={}, transport=transport)
+        return HttpCall(request, METHODS["/v1/GetUsage"], 1, 1.0).peer()
+
+    def connection(peername: object) -> object:
+        return SimpleNamespace(get_extra_info=lambda _: peername)
+
+    one, other = connection(""), connection("")
+    assert peer(one) == peer(one) != peer(other)
+    assert peer(one).startswith("unix:")
+    assert peer(connection(("127.0.0.1", 7))) == "ipv4:127.0.0.1:7"
+    assert peer(connection(("::1", 7, 0, 0))) == "ipv6:[::1]:7"
 
 
 class SilentStream:

@@ -101,6 +101,12 @@ def test_what_is_no_json_object(raw: bytes, said: str):
     assert said in error.message
 
 
+def test_a_name_that_stands_twice_among_a_hundred_thousand_is_found_in_one_pass():
+    # Compared with each other they would take minutes, which no deadline ends.
+    names = b",".join(b'"%d":0' % number for number in range(100_000))
+    assert refused(b"{" + names + b',"99999":0}', most=1 << 30).message.startswith("99999: ")
+
+
 def test_numbers_count_as_what_they_take_as_protobuf():
     raw = b'{"values": [' + b"0," * 99 + b"0]}"
     kind = metrics_pb2.ValueColumn.DESCRIPTOR

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 from judged_server.settings import SettingsError
 from judged_server.tenants.directory import FileDirectory, Identity
 from judged_server.tenants.token_file import changing, tokens_beside
@@ -87,6 +88,30 @@ def test_a_file_counts_once_it_is_found_again_as_it_was(path: Path, half: str):
         assert named(directory.by_uri("x:a")) == "a"
     assert directory.problem == ""
     assert directory.refresh()
+
+
+@pytest.mark.parametrize("bad", [b"[tenants.a", b"\xff", b"# none\n", None])
+@pytest.mark.parametrize("of_tokens", [False, True])
+def test_a_bad_file_changes_nothing_and_is_told_once(
+    path: Path, bad: bytes | None, of_tokens: bool
+):
+    token = new_token(path, "a")
+    directory = FileDirectory(path)
+    file = tokens_beside(path) if of_tokens else path
+    good = file.read_bytes()
+    if bad is None:
+        file.unlink()
+    else:
+        file.write_bytes(bad)
+    with structlog.testing.capture_logs() as logged:
+        assert not looked_twice(directory)
+        assert not looked_twice(directory)
+    assert [line["event"] for line in logged] == ["bad tenants"]
+    assert str(file) in directory.problem
+    assert named(directory.by_token(token)) == "a"
+    file.write_bytes(good)
+    assert looked_twice(directory)
+    assert directory.problem == ""
 
 
 def test_a_file_may_begin_without_tenants(tmp_path: Path):
