@@ -183,7 +183,7 @@ def measured(make: Callable[[int], dict[str, Any]]) -> Stream:
 def rankings(number: int) -> dict[str, Any]:
     """Return rankings whose ids, of 4,000 bytes in memory, are kept to the end."""
     each = [
-        metrics_pb2.GainRanking(query_id=f"\U0001f600{number} {i} ".ljust(1_000, "x"), gains=[1])
+        metrics_pb2.GainRanking(query_id=f"\U0001f600{number} {i} ".ljust(1_000, "x"), gains=[0])
         for i in range(1_000)
     ]
     return {"gains": metrics_pb2.GainRankings(rankings=each)}
@@ -198,8 +198,8 @@ def metadata(number: int) -> dict[str, Any]:
 
 def verdicts(number: int) -> dict[str, Any]:
     """Return verdicts, of which nothing need be kept."""
-    shape = metrics_pb2.JudgedRanking(query_id=f"{number}", retrieved=2_000, expected=500)
-    columns = verdicts_pb2.VerdictColumns(relevant=[True] * 1_000_000)
+    shape = metrics_pb2.JudgedRanking(query_id=f"{number}", retrieved=500, expected=500)
+    columns = verdicts_pb2.VerdictColumns(relevant=[True] * 250_000, score=[0.5] * 250_000)
     return {"judged": metrics_pb2.JudgedRankings(rankings=[shape], verdicts=columns)}
 
 
@@ -217,7 +217,7 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_a_stream_that_keeps_much_takes_the_room_of_nobody(name: str):
     method, begin, make = KEPT[name]
-    ranks = method == "StreamMetrics"
+    kept = name != "verdicts"
 
     async def run(server: ServerProcess) -> None:
         sent = asyncio.Event()
@@ -240,18 +240,16 @@ def test_a_stream_that_keeps_much_takes_the_room_of_nobody(name: str):
         async with grpc.aio.insecure_channel(server.address, options=OPTIONS) as channel:
             stream: Any = getattr(JudgeServiceStub(channel), method)
             ended = asyncio.create_task(read(stream(requests(), timeout=250)))
-            # A stream that holds all the room it may have is not read on.
-            await asyncio.wait({asyncio.create_task(sent.wait())}, timeout=10 if ranks else None)
-            # Whether it has ended or not.
+            await sent.wait()  # whether it has ended or not
             await asyncio.to_thread(serve_in_time, server)
             await asyncio.to_thread(serve_in_time, server, 100_000)
-            if ranks:
+            if not kept:
                 ended.cancel()
             await asyncio.wait({ended})
 
     with running_server("--max-pending-bytes", str(100 << 20)) as server:
         before = resident(server.process.pid)
         asyncio.run(run(server))
-        if not ranks:
+        if kept:
             until(lambda: '"RESOURCE_EXHAUSTED"' in server.log_text())
         assert resident(server.process.pid, "VmHWM") < before + 250

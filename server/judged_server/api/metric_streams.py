@@ -70,9 +70,10 @@ async def answer_parts(
     """Yield the one reply to a stream of parts. The next is read when one is measured."""
     with ExitStack() as kept:
         async for request in requests:
-            with await admission.wait_for_room(request.memory, call.sender):
+            with await admission.wait_for_room(request.memory, call.sender, call.kept):
                 size = await run_computation(parts.add, request.message.part)
             kept.enter_context(admission.admit(size, call.sender))
+            call.kept += size
         yield await run_computation(parts.reply)
 
 

@@ -119,6 +119,7 @@ def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
 class Call:
     """A call in work. `size` and `memory` are of its message, or 0 for a stream of them.
 
+    `kept` is the memory of what a stream keeps of its messages until it ends.
     `deadline` is when the caller stops waiting, on the event loop's clock; `limit_s` the seconds
     after which the call is ended here, None where gRPC does so. `cost_tracker` has what language
     models took for it, None where none can be asked.
@@ -138,6 +139,7 @@ class Call:
     sender: Sender = ANYBODY
     size: int = 0
     memory: int = 0
+    kept: int = 0
     deadline: float = math.inf
     limit_s: float | None = None
     timeout: asyncio.Timeout | None = None
@@ -214,18 +216,25 @@ class Admission:
         admitted.callback(self._count, sender, memory, -1)
         return admitted
 
-    async def wait_for_room(self, memory: int, sender: Sender = ANYBODY) -> ExitStack:
+    async def wait_for_room(
+        self, memory: int, sender: Sender = ANYBODY, kept: int = 0
+    ) -> ExitStack:
         """Do what `admit` does once there is room, however long that takes.
 
-        Raises Overloaded where those that wait hold as much as may be in work.
+        `kept` is what the stream that waits holds until its end. Raises Overloaded where that
+        leaves no room even if nothing else is in work, and where those that wait hold as much as
+        may be in work.
         """
+        room = self.max_pending_bytes * (LARGE_SHARE if memory > SMALL_MEMORY else 1)
+        share = HELD_TO_FREE * sender.weight * (room - kept - memory)
+        alone = kept > 0 and kept + memory > share
         self._waiting += memory
         try:
             while True:
                 try:
                     return self.admit(memory, sender)
                 except errors.Overloaded as busy:
-                    if self._waiting > self.max_pending_bytes:
+                    if alone or self._waiting > self.max_pending_bytes:
                         raise
                     await asyncio.sleep(busy.retry_after_s)
         finally:
@@ -485,7 +494,7 @@ class Receiver:
 
     async def _room(self, admission: Admission, memory: int, call: Call, waits: bool) -> ExitStack:
         if waits:
-            return await admission.wait_for_room(memory, call.sender)
+            return await admission.wait_for_room(memory, call.sender, call.kept)
         return admission.admit(memory, call.sender)
 
     async def _on_thread(self, size: int, work: Callable[[], Result]) -> Result:

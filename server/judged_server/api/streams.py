@@ -243,7 +243,8 @@ class _EvaluateStream:
         """Return the work on the next message. Raises InvalidField for what is no new chunk."""
         parts, chunk = self._parts, self._parts.chunk_of(request.message)
         # The stream is not read until there is room.
-        admitted = await parts.admission.wait_for_room(request.memory, parts.call.sender)
+        call = parts.call
+        admitted = await parts.admission.wait_for_room(request.memory, call.sender, call.kept)
         try:
             first = self._groups - chunk.continues
             result = self._results_of_last if chunk.continues else 0
@@ -273,6 +274,7 @@ class _EvaluateStream:
         ]
         of_groups = sum(named) + GROUP_BYTES * (1 + len(keys)) * len(named)
         self.kept.enter_context(admission.admit(of_groups, sender))
+        self._parts.call.kept += of_groups
         if len(groups) > continues:
             self.kept_of_group.close()
         if groups[-1].document_ids:
