@@ -178,7 +178,6 @@ HIGHLIGHTS = (
         "contexts a CPU second, `token_overlap` `weighted`",
         smaller_is_better=True,
     ),
-    Highlight("semantic", "cold_over_evret", "Evret 0.0.3", "contexts a second, `semantic`"),
     Highlight("embed", "default_over_fastembed", "fastembed", "texts embedded a second"),
     Highlight("embed", "default_over_infinity", "infinity-emb", "texts embedded a second"),
     Highlight("embed", "default_over_st", "sentence-transformers", "texts embedded a second"),
@@ -188,7 +187,6 @@ HIGHLIGHTS = (
         "the `openai` package",
         "calls to a model a CPU second, `llm`",
     ),
-    Highlight("metrics", "wire_over_pytrec_eval_5000", "pytrec_eval", "queries measured a second"),
 )
 
 
