@@ -153,7 +153,7 @@ class JudgeServiceServicer(object):
 
     def StreamMetrics(self, request_iterator, context):
         """StreamMetrics is ComputeMetrics for any number of queries, which come in
-        parts. It answers once, when the caller has ended his side. The server reads
+        parts. It answers once, when the caller has sent them all. The server reads
         a part when the one before is measured, and keeps the values of its queries.
         Errors name fields as ComputeMetrics's do; entries count from the first part.
         """

@@ -69,7 +69,7 @@ class JudgeServiceStub:
     """
     StreamMetrics: _grpc.StreamStreamMultiCallable[_judge_service_pb2.StreamMetricsRequest, _judge_service_pb2.StreamMetricsResponse]
     """StreamMetrics is ComputeMetrics for any number of queries, which come in
-    parts. It answers once, when the caller has ended his side. The server reads
+    parts. It answers once, when the caller has sent them all. The server reads
     a part when the one before is measured, and keeps the values of its queries.
     Errors name fields as ComputeMetrics's do; entries count from the first part.
     """
@@ -130,7 +130,7 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     """
     StreamMetrics: _aio.StreamStreamMultiCallable[_judge_service_pb2.StreamMetricsRequest, _judge_service_pb2.StreamMetricsResponse]  # type: ignore[assignment]
     """StreamMetrics is ComputeMetrics for any number of queries, which come in
-    parts. It answers once, when the caller has ended his side. The server reads
+    parts. It answers once, when the caller has sent them all. The server reads
     a part when the one before is measured, and keeps the values of its queries.
     Errors name fields as ComputeMetrics's do; entries count from the first part.
     """
@@ -224,7 +224,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.StreamMetricsResponse], _abc.AsyncIterator[_judge_service_pb2.StreamMetricsResponse]]:
         """StreamMetrics is ComputeMetrics for any number of queries, which come in
-        parts. It answers once, when the caller has ended his side. The server reads
+        parts. It answers once, when the caller has sent them all. The server reads
         a part when the one before is measured, and keeps the values of its queries.
         Errors name fields as ComputeMetrics's do; entries count from the first part.
         """

@@ -97,7 +97,7 @@ class StatisticsServiceServicer(object):
 
     def StreamTextMetrics(self, request_iterator, context):
         """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-        in parts. It answers once, when the caller has ended his side. Errors name
+        in parts. It answers once, once the caller has sent them all. Errors name
         fields as ComputeTextMetrics's do; items count from the first part.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -46,7 +46,7 @@ class StatisticsServiceStub:
     """
     StreamTextMetrics: _grpc.StreamStreamMultiCallable[_statistics_service_pb2.StreamTextMetricsRequest, _statistics_service_pb2.StreamTextMetricsResponse]
     """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-    in parts. It answers once, when the caller has ended his side. Errors name
+    in parts. It answers once, once the caller has sent them all. Errors name
     fields as ComputeTextMetrics's do; items count from the first part.
     """
     MeasureAgreement: _grpc.UnaryUnaryMultiCallable[_statistics_service_pb2.MeasureAgreementRequest, _statistics_service_pb2.MeasureAgreementResponse]
@@ -85,7 +85,7 @@ class StatisticsServiceAsyncStub(StatisticsServiceStub):
     """
     StreamTextMetrics: _aio.StreamStreamMultiCallable[_statistics_service_pb2.StreamTextMetricsRequest, _statistics_service_pb2.StreamTextMetricsResponse]  # type: ignore[assignment]
     """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-    in parts. It answers once, when the caller has ended his side. Errors name
+    in parts. It answers once, once the caller has sent them all. Errors name
     fields as ComputeTextMetrics's do; items count from the first part.
     """
     MeasureAgreement: _aio.UnaryUnaryMultiCallable[_statistics_service_pb2.MeasureAgreementRequest, _statistics_service_pb2.MeasureAgreementResponse]  # type: ignore[assignment]
@@ -139,7 +139,7 @@ class StatisticsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_statistics_service_pb2.StreamTextMetricsResponse], _abc.AsyncIterator[_statistics_service_pb2.StreamTextMetricsResponse]]:
         """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-        in parts. It answers once, when the caller has ended his side. Errors name
+        in parts. It answers once, once the caller has sent them all. Errors name
         fields as ComputeTextMetrics's do; items count from the first part.
         """
 

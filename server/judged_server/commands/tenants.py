@@ -203,7 +203,9 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     """Show what the ledger has of all tenants; money is what was paid or may have been."""
     if settings.llm_config is None:
         raise SettingsError("tenants usage: name the file with the models: --llm-config FILE")
-    # Imported here: the other actions need no models.
+    # Imported here: the other actions need none of it.
+    from judged.evaluation.datasets.cells import safe_cell  # noqa: PLC0415
+
     from judged_server.llm.budget.account import default_ledger  # noqa: PLC0415
     from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
     from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
@@ -223,9 +225,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     if arguments.csv:
         out = io.StringIO()
         # A sheet would compute a name that begins like a formula, as "@cf/a-model" does.
-        safe = [
-            [f"'{c}" if c.startswith(("=", "+", "-", "@", "'")) else c for c in r] for r in cells
-        ]
+        safe = [[safe_cell(cell) for cell in row] for row in cells]
         csv.writer(out, lineterminator="\n").writerows([heads, *safe])
         say(out.getvalue().removesuffix("\n"))
         return

@@ -116,6 +116,15 @@ def test_sixteen_callers_of_a_tenant_never_overrun_its_budget(world: World):
     assert (by_tenant["rich"]["questions"], by_tenant["rich"]["model"]) == ("4", "m")
     assert by_tenant["rich"]["rubric"] == "retrieval_match"
     assert "rich" in world.usage()
+    with sqlite3.connect(world.folder / "judged" / "spending.sqlite") as db:
+        for number, model in enumerate(("@cf/model", "\tmodel", "'model")):
+            db.execute(
+                "INSERT INTO used SELECT ?, tenant, judge, ?, rubric, currency, 1, 1, 1, 1"
+                " FROM used LIMIT 1",
+                (f"2999-01-0{number + 1}", model),
+            )
+    shown = [row["model"] for row in csv.DictReader(io.StringIO(world.usage("--csv")))]
+    assert {"'@cf/model", "'\tmodel", "''model"} <= set(shown)
 
 
 def test_a_tenant_is_told_of_its_own_usage_alone(world: World):
