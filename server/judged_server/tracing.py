@@ -13,8 +13,7 @@ from typing import Protocol
 
 from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import QueryGroup, Verdicts
-from judged_server.domain.answers import AnswerScore
+from judged_server.domain import AnswerScore, QueryGroup, Verdicts
 from judged_server.recorder import Stage
 
 

@@ -14,7 +14,7 @@ from judged_server.address import Address, AddressError
 from judged_server.api.authentication import Authenticator, FailedCalls
 from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.listeners import Listener
-from judged_server.domain.usage import nano_within
+from judged_server.domain import nano_within
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import RuntimeConfig, choose
 from judged_server.embedding.vector_cache import VectorFile

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judged.values.metrics import TextItem
-from judged_server.domain.text_form import plain_form, unread_share
 from judged_server.metrics.text.metrics import measure_texts, parse_text_metrics
 from judged_server.metrics.text.porter_stemmer import stem
+from judged_server.text_form import plain_form, unread_share
 
 from tests.conformance import prose
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 from judged.values.choices import CacheMode, Status
-from judged_server.domain import JudgeSpec, QueryGroup
-from judged_server.domain.usage import CostTracker
+from judged_server.domain import CostTracker, JudgeSpec, QueryGroup
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmKind

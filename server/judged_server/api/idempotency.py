@@ -22,8 +22,7 @@ from judged_server import errors
 from judged_server.api.convert.scoring import write_score
 from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.api.requests import Call
-from judged_server.domain import Verdicts
-from judged_server.domain.answers import AnswerScore
+from judged_server.domain import AnswerScore, Verdicts
 from judged_server.judges.base import Caller
 from judged_server.scheduling.concurrency import run_by_size
 from judged_server.scheduling.single_flight import SingleFlight

@@ -39,7 +39,7 @@ from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.metric_streams import RankingParts, answer_parts
 from judged_server.api.requests import Admission, Call, Received
-from judged_server.domain.answers import AnswerScore, ScoreSummary
+from judged_server.domain import AnswerScore, ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.metrics.measures.names import parse_metrics

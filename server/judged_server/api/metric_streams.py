@@ -29,7 +29,7 @@ from judged_server.api.convert.text_metrics import (
     write_text_metrics,
 )
 from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
-from judged_server.domain.names import check_unique
+from judged_server.domain import check_unique
 from judged_server.metrics.compute import join_tables
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.text.metrics import TextColumn, join_columns, measure_texts

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 
 from judged_server import errors, tracing
 from judged_server.audit import CallNotes
-from judged_server.domain.usage import CostTracker
+from judged_server.domain import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from judged_server.address import write_whole
-from judged_server.domain.usage import NANO
+from judged_server.domain import NANO
 from judged_server.llm.config.file_tables import read_toml, text_of
 from judged_server.settings import Settings, SettingsError
 from judged_server.tenant import Tenant

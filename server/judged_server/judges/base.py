@@ -14,6 +14,7 @@ from judged.values.judges import JudgeIdentity
 from judged_server.audit import CallNotes
 from judged_server.domain import (
     ByteArray,
+    CostTracker,
     JudgeSpec,
     Parameter,
     ParameterScalar,
@@ -21,7 +22,6 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictFault,
 )
-from judged_server.domain.usage import CostTracker
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.concurrency import (

@@ -24,6 +24,7 @@ from judged_server import errors
 from judged_server.domain import (
     BoolArray,
     ByteArray,
+    CostTracker,
     FloatArray,
     IntArray,
     JudgeSpec,
@@ -32,8 +33,9 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictDetail,
     VerdictFault,
+    nano_within,
+    to_amount,
 )
-from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.judges.base import (
     Caller,
     ComposedJudge,

@@ -25,14 +25,14 @@ from judged.values.choices import Flag
 from judged.values.judges import JudgeIdentity
 
 from judged_server.domain import JudgeSpec, Parameter, QueryGroup, ScoreColumns
-from judged_server.domain.text_form import (
+from judged_server.judges.base import JudgeKind, Profile, PureJudge
+from judged_server.text_form import (
     FIRST_PICTURE,
     UNREAD_SHARE,
     UNSPACED,
     plain_form,
     unread_share,
 )
-from judged_server.judges.base import JudgeKind, Profile, PureJudge
 
 # The English list of NLTK as it stood at 179 words: what evret 0.0.3 leaves out of a comparison.
 _STOPWORDS = """

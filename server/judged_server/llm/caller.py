@@ -21,7 +21,7 @@ from judged.values.choices import CacheMode, Source, Status
 from judged.values.judges import Usage
 
 from judged_server import recorder, tracing
-from judged_server.domain.usage import CostTracker, to_amount
+from judged_server.domain import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.chat import (

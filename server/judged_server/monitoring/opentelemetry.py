@@ -34,8 +34,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from judged_server.domain import QueryGroup, Verdicts
-from judged_server.domain.answers import AnswerScore
+from judged_server.domain import AnswerScore, QueryGroup, Verdicts
 from judged_server.settings import SettingsError
 from judged_server.tracing import ModelCall, StageRun
 

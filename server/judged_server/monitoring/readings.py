@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from judged_server.api.certificates import Certificates
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.requests import Admission
-from judged_server.domain.usage import to_amount
+from judged_server.domain import to_amount
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.monitoring.prometheus import Reading

@@ -23,8 +23,7 @@ from judged.values.agreement import MEASURES, Agreement, RatingLevel, RatingTabl
 from judged.values.intervals import Estimate, IntervalOptions
 from numpy.typing import NDArray
 
-from judged_server.domain import FloatArray, IntArray
-from judged_server.domain.names import check_names
+from judged_server.domain import FloatArray, IntArray, check_names
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.intervals import FEW_QUERIES
 from judged_server.statistics.resampling import (

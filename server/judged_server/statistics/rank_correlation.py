@@ -17,8 +17,7 @@ import numpy as np
 from judged.values.agreement import RankAgreement, SystemScores
 from judged.values.intervals import Estimate, IntervalOptions
 
-from judged_server.domain import FloatArray
-from judged_server.domain.names import check_names
+from judged_server.domain import FloatArray, check_names
 from judged_server.errors import InvalidField
 from judged_server.statistics.resampling import (
     Units,

@@ -29,7 +29,7 @@ from operator import add
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from judged_server.domain.usage import MOST_NANO
+from judged_server.domain import MOST_NANO
 from judged_server.settings import SettingsError
 from judged_server.store.sqlite_file import make_private
 from judged_server.telemetry import logger

@@ -11,8 +11,7 @@ from judged.values.choices import CacheMode
 from judged.values.judges import CostEstimate
 from judged.values.scores import AnswerItem
 
-from judged_server.domain import QueryGroup
-from judged_server.domain.usage import to_amount
+from judged_server.domain import QueryGroup, to_amount
 from judged_server.judges.base import Judge
 from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer

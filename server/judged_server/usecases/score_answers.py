@@ -19,8 +19,7 @@ from judged.values.scores import AnswerItem, RubricSummary, ScoreCounts
 from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors, tracing
-from judged_server.domain import VerdictFault
-from judged_server.domain.answers import AnswerScore, ScoreSummary
+from judged_server.domain import AnswerScore, ScoreSummary, VerdictFault
 from judged_server.judges.base import Caller
 from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from judged.values.server_info import TenantUsage, UsageRow
 
-from judged_server.domain.usage import to_amount
+from judged_server.domain import to_amount
 from judged_server.errors import Overloaded
 from judged_server.llm.budget.account import Period
 from judged_server.llm.budget.budgets import Budgets

@@ -20,7 +20,7 @@ from judged_server.api.convert.fields import need, read
 from judged_server.api.convert.metrics import compute, read_options
 from judged_server.api.convert.statistics import read_interval_options
 from judged_server.api.convert.topics import read_qrels
-from judged_server.domain.names import check_names
+from judged_server.domain import check_names
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.input.trec import Qrels
 from judged_server.metrics.measures.names import Measure, parse_metrics

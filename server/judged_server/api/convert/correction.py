@@ -9,8 +9,7 @@ from judged.v1 import judge_service_pb2, metrics_pb2
 from judged.values.intervals import IntervalOptions
 
 from judged_server.api.convert.statistics import read_inclusion
-from judged_server.domain import FloatArray, IntArray
-from judged_server.domain.names import check_unique
+from judged_server.domain import FloatArray, IntArray, check_unique
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import merge_values
 from judged_server.metrics.corrected import (

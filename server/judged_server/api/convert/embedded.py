@@ -15,8 +15,7 @@ from judged.values.choices import Matching, Status
 
 from judged_server import errors
 from judged_server.api.convert.judging import read_embeddings
-from judged_server.domain import IntArray, QueryGroup, Verdicts
-from judged_server.domain.names import check_unique
+from judged_server.domain import IntArray, QueryGroup, Verdicts, check_unique
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import Judging, check_modes, compute_merged
 from judged_server.metrics.matching import JudgedResults

@@ -22,8 +22,8 @@ from judged_server.domain import (
     JudgeSpec,
     QueryGroup,
     Spans,
+    check_unique,
 )
-from judged_server.domain.names import check_unique
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
 from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE

@@ -22,8 +22,7 @@ from judged_server.api.convert.judging import read_grades, read_query_metadata, 
 from judged_server.api.convert.statistics import read_interval_options
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
-from judged_server.domain import BoolArray, FloatArray, IntArray, Verdicts, counts_of
-from judged_server.domain.names import check_unique
+from judged_server.domain import BoolArray, FloatArray, IntArray, Verdicts, check_unique, counts_of
 from judged_server.metrics.compute import (
     check_open_ended,
     compute_gains,

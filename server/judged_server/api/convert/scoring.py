@@ -21,7 +21,7 @@ from judged_server.api.convert.judging import (
     write_identity,
 )
 from judged_server.api.convert.verdicts import write_fault
-from judged_server.domain.answers import AnswerScore, ScoreSummary
+from judged_server.domain import AnswerScore, ScoreSummary
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size

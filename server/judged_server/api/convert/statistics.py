@@ -15,8 +15,7 @@ from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 from judged.values.intervals import IntervalMethod, IntervalOptions
 
 from judged_server.api.convert.fields import need, read
-from judged_server.domain import FloatArray
-from judged_server.domain.names import check_names
+from judged_server.domain import FloatArray, check_names
 from judged_server.statistics.agreement import measure_agreement
 from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,

@@ -33,7 +33,6 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictFault,
 )
-from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share
 from judged_server.embedding.base import UNSUPPORTED_TEXT
 from judged_server.judges.base import (
     SLICE_COST,
@@ -46,6 +45,7 @@ from judged_server.judges.equivalence.features import VERSION as FEATURES
 from judged_server.judges.equivalence.features import features
 from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS
 from judged_server.statistics.calibration.reliability import Platt
+from judged_server.text_form import UNREAD_SHARE, plain_form, unread_share
 
 DEPTH = 3
 """Levels of every tree: node 0 is the root, nodes 2i + 1 and 2i + 2 follow node i."""

@@ -15,8 +15,13 @@ from judged.values.choices import Status
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem
 
-from judged_server.domain import TIE_TOLERANCE, Parameter, ParameterScalar, VerdictFault
-from judged_server.domain.answers import AnswerScore
+from judged_server.domain import (
+    TIE_TOLERANCE,
+    AnswerScore,
+    Parameter,
+    ParameterScalar,
+    VerdictFault,
+)
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Profile
 from judged_server.judges.llm.judge import (

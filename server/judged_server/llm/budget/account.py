@@ -15,7 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from judged_server.domain.usage import nano_within
+from judged_server.domain import nano_within
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import state_folder
 from judged_server.store.ledger import Account, Ledger

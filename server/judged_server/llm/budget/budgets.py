@@ -18,7 +18,7 @@ from typing import NamedTuple
 import orjson
 from judged.values.server_info import BudgetLeft
 
-from judged_server.domain.usage import CostTracker, nano_covering, nano_within, to_amount
+from judged_server.domain import CostTracker, nano_covering, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.budget.account import BudgetAccount, Period
 from judged_server.llm.chat import (

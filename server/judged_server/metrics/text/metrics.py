@@ -11,7 +11,6 @@ import numpy as np
 from judged.values.metrics import TextItem
 
 from judged_server.domain import FloatArray
-from judged_server.domain.text_form import UNREAD_SHARE, plain_form, unread_share, unspaced_share
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.text.formulas import (
     Score,
@@ -24,6 +23,7 @@ from judged_server.metrics.text.formulas import (
 )
 from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A, Form, Tokens, TokenStore
 from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.text_form import UNREAD_SHARE, plain_form, unread_share, unspaced_share
 
 TextMetricFunction = Callable[[Tokens, Sequence[Tokens]], Score]
 

@@ -22,9 +22,9 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from judged_server.domain.text_form import plain_form
 from judged_server.metrics.text.porter_stemmer import stem
 from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.text_form import plain_form
 
 _SCAN = re.compile(r"[.,]+|[!-&(-+/:-@\[-`{-~]|-|[^!-&(-/:-@\[-`{-~]+")
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))

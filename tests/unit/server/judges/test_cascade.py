@@ -11,6 +11,8 @@ from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 from judged.values.choices import Flag, Status
 from judged.values.judges import JudgeIdentity, Usage
 from judged_server.domain import (
+    NANO,
+    CostTracker,
     JudgeSpec,
     PanelMember,
     QueryGroup,
@@ -18,7 +20,6 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
 )
-from judged_server.domain.usage import NANO, CostTracker
 from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.cascade import Cascade, CascadeKind

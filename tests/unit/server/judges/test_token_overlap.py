@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag
 from judged_server.domain import QueryGroup
-from judged_server.domain.text_form import plain_form
 from judged_server.judges.token_overlap import (
     NEGATIONS,
     STOPWORDS,
@@ -17,6 +16,7 @@ from judged_server.judges.token_overlap import (
     read_ascii,
     read_unicode,
 )
+from judged_server.text_form import plain_form
 
 from tests.unit.server.judges import reference
 from tests.unit.server.judges.reference import (

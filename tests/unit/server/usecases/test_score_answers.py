@@ -13,7 +13,7 @@ import pytest
 from judged.values.choices import Status
 from judged.values.scores import AnswerItem
 from judged.values.scores import Rubric as RubricSpec
-from judged_server.domain.answers import AnswerScore, ScoreSummary
+from judged_server.domain import AnswerScore, ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.llm.caller import ModelCaller

@@ -12,7 +12,7 @@ import pytest
 from judged.values.scores import AnswerItem
 from judged.values.scores import Rubric as RubricSpec
 from judged_server import errors
-from judged_server.domain.answers import AnswerScore
+from judged_server.domain import AnswerScore
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring import Asking
 from judged_server.llm.caller import CallOptions, ModelCaller

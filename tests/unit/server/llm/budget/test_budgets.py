@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain.usage import CostTracker
+from judged_server.domain import CostTracker
 from judged_server.llm.budget.account import BudgetAccount
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.chat import (

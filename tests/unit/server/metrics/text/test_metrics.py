@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.metrics import TextItem
 from judged_server import errors
-from judged_server.domain.text_form import plain_form, unread_share
 from judged_server.metrics.text.metrics import (
     TEXT_METRICS,
     measure_texts,
@@ -15,6 +14,7 @@ from judged_server.metrics.text.metrics import (
     parse_text_metrics,
 )
 from judged_server.scheduling.checkpoint import Abandoned, watched
+from judged_server.text_form import plain_form, unread_share
 
 ALL = tuple(TEXT_METRICS.values())
 WORDS = st.sampled_from(["a", "the", "cat", "cats", "sat", "U.S.", "3.5", "-", "", "é", "!"])

@@ -1,0 +1,517 @@
+"""The words of the service as values: groups, judges, verdicts, scores of answers, money.
+
+Nobody writes to a value, or to an array in it, after it is made. Groups and columns, which every
+call makes, are not frozen: a frozen one takes six times as long to make.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from judged.values.calibrators import Calibrator, ErrorGuarantee
+from judged.values.choices import Flag, Source, Status
+from judged.values.judges import JudgeIdentity, Usage
+from judged.values.scores import DimensionScore, RubricSummary, VerifiedClaim
+from judged.values.verdicts import VerdictCounts, VerdictSample
+from numpy.typing import NDArray
+
+from judged_server.errors import InvalidField, LimitExceeded
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+UnsignedArray = NDArray[np.uint64]
+ByteArray = NDArray[np.uint8]
+
+
+def check_unique(names: Sequence[str], field: str) -> None:
+    """Raise InvalidField at `field.format(i)` when name i was there before."""
+    places: dict[str, int] = {}
+    for i, name in enumerate(names):
+        first = places.setdefault(name, i)
+        if first != i:
+            raise InvalidField(field.format(i), f"is that of {field.format(first)} again")
+
+
+def check_names(names: Sequence[str], what: str, most: int, field: str, leaf: str = "") -> None:
+    """Raise InvalidField for fewer than two names, and at `field[i]leaf` for one empty or repeated.
+
+    Raises LimitExceeded for more than `most`; `what` says what has the names.
+    """
+    if len(names) < 2:
+        raise InvalidField(field, f"must hold at least two {what}")
+    if len(names) > most:
+        raise LimitExceeded(field, what, most, len(names))
+    if "" in names:
+        raise InvalidField(f"{field}[{list(names).index('')}]{leaf}", "must not be empty")
+    check_unique(names, f"{field}[{{}}]{leaf}")
+
+
+@dataclass(frozen=True, slots=True)
+class CallerEmbeddings:
+    """Vectors the caller sent for one group: float32, shapes (expected, d) and (retrieved, d)."""
+
+    expected: Float32Array
+    retrieved: Float32Array
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Parts of files: int64 `files`, uint64 `starts` and `ends`, all of one length.
+
+    Within a group equal numbers are equal files. An end lies above its start and is not part of
+    the span.
+    """
+
+    files: IntArray
+    starts: UnsignedArray
+    ends: UnsignedArray
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def take(self, places: IntArray) -> Spans:
+        """Return the spans at these places, in that order."""
+        return Spans(self.files[places], self.starts[places], self.ends[places])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpans:
+    """The spans that stand for the texts of one group."""
+
+    expected: Spans
+    retrieved: Spans
+
+
+@dataclass(slots=True)
+class QueryGroup:
+    """One query with expected and retrieved texts: all pairs are contexts, retrieved-major.
+
+    Vectors or spans may stand for the texts. `negatives` are texts that should not have been
+    found; their verdicts are no part of the group's. `grades` are those of documents that were
+    judged by their ids; `relevant_document_ids` are then those with a grade above 0.
+    """
+
+    query_id: str
+    query: str
+    expected: Sequence[str]
+    retrieved: Sequence[str]
+    document_ids: Sequence[str] = ()
+    relevant_document_ids: Sequence[str] = ()
+    embeddings: CallerEmbeddings | None = None
+    spans: GroupSpans | None = None
+    negatives: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    grades: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the results are matched by document id, and so not judged."""
+        return bool(self.relevant_document_ids or self.grades)
+
+    @property
+    def n_expected(self) -> int:
+        """The number of expected texts, or of what stands for them."""
+        return len((self.embeddings or self.spans or self).expected)
+
+    @property
+    def n_retrieved(self) -> int:
+        """The number of retrieved texts, or of what stands for them."""
+        return len((self.embeddings or self.spans or self).retrieved)
+
+    @property
+    def n_contexts(self) -> int:
+        """The number of verdicts the group has."""
+        if self.embeddings is None and self.spans is None:
+            return len(self.expected) * len(self.retrieved)
+        return self.n_expected * self.n_retrieved
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether texts were retrieved, and no text or one blank text says what was expected."""
+        if not self.retrieved or self.by_id or any(self.expected):
+            return False
+        return len(self.expected) <= 1 and self.embeddings is None and self.spans is None
+
+    def at_ranks(self, ranks: Sequence[int]) -> QueryGroup:
+        """Return the group with these of its results only, counted from 0, in that order."""
+        embeddings, spans = self.embeddings, self.spans
+        rows = np.asarray(ranks, np.int64)
+        return replace(
+            self,
+            retrieved=[self.retrieved[rank] for rank in ranks] if self.retrieved else (),
+            document_ids=[self.document_ids[rank] for rank in ranks] if self.document_ids else (),
+            embeddings=embeddings and replace(embeddings, retrieved=embeddings.retrieved[rows]),
+            spans=spans and replace(spans, retrieved=spans.retrieved.take(rows)),
+        )
+
+
+ParameterScalar = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a judge, or a metric: its default gives the type, the others the rule."""
+
+    name: str
+    default: ParameterScalar
+    description: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> str:
+        """The rule in words, for error messages and GetServerInfo."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if isinstance(self.default, bool):
+            return "true or false"
+        kind = {int: "a whole number", float: "a number", str: "a name"}[type(self.default)]
+        if self.minimum is not None and self.maximum is not None:
+            return f"{kind} from {self.minimum:.15g} to {self.maximum:.15g}"
+        if self.minimum is not None:
+            return f"{kind}, at least {self.minimum:g}"
+        return kind
+
+    def check(self, value: ParameterScalar) -> ParameterScalar:
+        """Return the value in the default's type. Raises ValueError where it breaks the rule."""
+        wanted = type(self.default)
+        if wanted is float and type(value) is int:
+            value = float(value)
+        fits = type(value) is wanted and (not self.choices or value in self.choices)
+        if fits and isinstance(value, int | float) and not isinstance(value, bool):
+            fits = (
+                math.isfinite(value)
+                and (self.minimum is None or value >= self.minimum)
+                and (self.maximum is None or value <= self.maximum)
+            )
+        if not fits:
+            raise ValueError(self.rule)
+        return value
+
+    def read(self, text: str) -> ParameterScalar:
+        """Return the value that a word or a number stands for. Raises ValueError with the rule."""
+        if isinstance(self.default, str):
+            return self.check(text)
+        # float() takes more than people write: "1_0", "\u0663".
+        if "_" in text or not text.isascii():
+            raise ValueError(self.rule)
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(self.rule) from None
+        return self.check(value + 0.0)  # -0.0 becomes 0.0, which prints one way
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSpec:
+    """What a request asks for: a kind, and whatever it overrides. Unset means the default.
+
+    `calibration` may be the name of one that the server has. `guarantee` is of a cascade.
+    """
+
+    kind: str = ""
+    profile: str = ""
+    min_score: float | None = None
+    parameters: Mapping[str, ParameterScalar] = field(default_factory=dict)
+    members: tuple[PanelMember, ...] = ()
+    calibration: Calibrator | str | None = None
+    guarantee: ErrorGuarantee | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PanelMember:
+    """A judge of a panel, as a request asks for it; `weight` None stands for 1."""
+
+    judge: JudgeSpec
+    weight: float | None = None
+
+
+TIE_TOLERANCE = 1e-9
+"""Added to a score before it is compared, so that one printed equal to the threshold passes."""
+
+
+_Column = TypeVar("_Column", FloatArray, ByteArray, BoolArray)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictFault:
+    """Why one verdict is missing: a reason of ErrorReason, and a message."""
+
+    index: int
+    reason: str
+    message: str
+    retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictDetail:
+    """How a language model came to the verdict at `index`."""
+
+    index: int
+    rationale: str
+    samples: tuple[VerdictSample, ...]
+    usage: Usage
+    model: str
+    system_fingerprint: str
+
+
+@dataclass(slots=True)
+class ScoreColumns:
+    """What a judge returns: one score a context, the groups in order, each retrieved-major.
+
+    `scores` is float64 in [0, 1] where the status is OK and 0 elsewhere. `statuses` (uint8 of
+    Status) and `flags` (uint8 of Flag) are None when every entry is OK, or unflagged. A judge that
+    votes also gives `majorities`, whether most votes said yes, and `agreements`, float64 in [0, 1];
+    one that asks a language model `usage`, `sources` (uint8 of Source, None when all were computed)
+    and, if asked for, `details` in ascending index. A calibrated judge gives `probabilities`,
+    float64 in [0, 1], 0 where the status is not OK. A cascade says which of its `stages` settled
+    each (uint8, from 1; 0 where none did).
+    """
+
+    scores: FloatArray
+    statuses: ByteArray | None = None
+    flags: ByteArray | None = None
+    faults: tuple[VerdictFault, ...] = ()
+    majorities: BoolArray | None = None
+    agreements: FloatArray | None = None
+    details: tuple[VerdictDetail, ...] = ()
+    usage: Usage | None = None
+    sources: ByteArray | None = None
+    probabilities: FloatArray | None = None
+    stages: ByteArray | None = None
+
+    @property
+    def ok(self) -> BoolArray:
+        """bool: which contexts have a verdict."""
+        if self.statuses is None:
+            return np.ones(len(self.scores), np.bool_)
+        ok: BoolArray = self.statuses == Status.OK
+        return ok
+
+    def filled(self, name: str) -> NDArray[Any]:
+        """Return a column; where it is None, what that stands for in every entry."""
+        column: NDArray[Any] | None = getattr(self, name)
+        return np.full(len(self.scores), _ABSENT[name]) if column is None else column
+
+    def compact(self) -> ScoreColumns:
+        """Return these columns, just made, without those that None stands for."""
+        for name, absent in _ABSENT.items():
+            column = getattr(self, name)
+            if column is not None and (column == absent).all():
+                setattr(self, name, None)
+        return self
+
+
+_ABSENT = {
+    "statuses": np.uint8(Status.OK),
+    "flags": np.uint8(Flag.NONE),
+    "sources": np.uint8(Source.COMPUTED),
+    "majorities": np.True_,
+}
+"""What None stands for in the columns that may be left out."""
+
+
+@lru_cache(maxsize=1024)
+def min_passing_score(min_score: float) -> FloatArray:
+    """Return the smallest score that with TIE_TOLERANCE is not below a threshold, as float64[].
+
+    One comparison then says of each score what a sum and a comparison would, rounding included:
+    in a small request each operation of NumPy takes ten microseconds. As an array it saves the
+    conversion of a number.
+    """
+    fails, passes = min_score - 1, min_score
+    while fails < (middle := (fails + passes) / 2) < passes:  # until they are neighbours
+        if middle + TIE_TOLERANCE >= min_score:
+            passes = middle
+        else:
+            fails = middle
+    return np.array(passes)
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Scores with the threshold applied, as a reply carries them.
+
+    `offsets` has a place more than there are groups; `sources` is None when all were computed.
+    """
+
+    relevant: BoolArray
+    columns: ScoreColumns
+    offsets: Sequence[int]
+    sources: ByteArray | None = None
+
+    @classmethod
+    def decide(cls, columns: ScoreColumns, offsets: Sequence[int], min_score: float) -> Verdicts:
+        """Return the verdicts of `columns` under a threshold; only OK scores can be relevant.
+
+        Where there was a vote, most votes must have said yes as well.
+        """
+        relevant = columns.scores >= min_passing_score(min_score)
+        if columns.majorities is not None:
+            relevant &= columns.majorities
+        if columns.statuses is not None:
+            relevant &= columns.statuses == Status.OK
+        return cls(relevant, columns, offsets, columns.sources)
+
+    def of_groups(self, begin: int, end: int) -> Verdicts:
+        """Return the verdicts of the groups from `begin` up to, not including, `end`.
+
+        What the whole took is not told of a part.
+        """
+        first, last = self.offsets[begin], self.offsets[end]
+        columns, part = self.columns, slice(first, last)
+        faults = (fault for fault in columns.faults if first <= fault.index < last)
+        details = (detail for detail in columns.details if first <= detail.index < last)
+        return Verdicts(
+            self.relevant[part],
+            ScoreColumns(
+                columns.scores[part],
+                _part(columns.statuses, part),
+                _part(columns.flags, part),
+                tuple(replace(fault, index=fault.index - first) for fault in faults),
+                _part(columns.majorities, part),
+                _part(columns.agreements, part),
+                tuple(replace(detail, index=detail.index - first) for detail in details),
+                probabilities=_part(columns.probabilities, part),
+                stages=_part(columns.stages, part),
+            ),
+            [offset - first for offset in self.offsets[begin : end + 1]],
+            _part(self.sources, part),
+        )
+
+
+def _part(column: _Column | None, part: slice) -> _Column | None:
+    return None if column is None else column[part]
+
+
+_COUNTED_FLAGS = (
+    Flag.NO_TOKENS,
+    Flag.TRUNCATED,
+    Flag.RESERVED_TOKENS,
+    Flag.FALLBACK,
+    Flag.UNKNOWN_TOKENS,
+)
+
+
+def counts_of(verdicts: Verdicts) -> VerdictCounts:
+    """Return how many verdicts have each status, and how many carry a flag worth knowing."""
+    statuses, flags = verdicts.columns.statuses, verdicts.columns.flags
+    ok, error, abstained, not_assessable = len(verdicts.relevant), 0, 0, 0
+    if statuses is not None:
+        ok, error, abstained, not_assessable = np.bincount(
+            statuses, minlength=len(Status) + 1
+        ).tolist()[1:]
+    flagged = [
+        0 if flags is None else int(np.count_nonzero(flags & flag)) for flag in _COUNTED_FLAGS
+    ]
+    relevant = int(np.count_nonzero(verdicts.relevant))
+    return VerdictCounts(ok, error, abstained, not_assessable, relevant, *flagged)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScore:
+    """The score of one item by one rubric.
+
+    `score` (in [0, 1]), `passed` and `agreement` are None unless the status is OK; `fault` is set
+    when it is not, with the index 0. `source` is CACHE when no question had to be asked.
+    """
+
+    item_id: str
+    rubric: str
+    status: Status
+    identity: JudgeIdentity
+    score: float | None = None
+    passed: bool | None = None
+    reasoning: str = ""
+    raw_replies: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    samples: int = 1
+    agreement: float | None = None
+    source: Source = Source.COMPUTED
+    dimensions: tuple[DimensionScore, ...] = ()
+    reported_overall: float | None = None
+    claims: tuple[VerifiedClaim, ...] = ()
+    fault: VerdictFault | None = None
+    warnings: tuple[str, ...] = ()
+    model: str = ""
+    system_fingerprint: str = ""
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSummary:
+    """All scores of a call in sum: the rubrics in the order they were asked for."""
+
+    rubrics: tuple[RubricSummary, ...]
+    usage: Usage
+
+
+NANO = 10**9
+MOST_NANO = 1 << 62
+"""No amount is larger, so that each fits into 64 bits, and so does the sum of two."""
+
+
+class CostTracker:
+    """What one call may spend, has spent, and holds for what is under way.
+
+    `limit` is in nano-units, None for none. `granted` counts the questions that were let through,
+    `refused_by_day` those that were not because of a budget of a day or month, the last of which
+    was `refusing_budget`. `unreported` is what models took since it was told last.
+    """
+
+    __slots__ = (
+        "granted",
+        "held",
+        "limit",
+        "max_cost",
+        "refused_by_day",
+        "refusing_budget",
+        "spent",
+        "unreported",
+    )
+
+    def __init__(self, max_cost: float | None = None) -> None:
+        """Begin with nothing spent; `max_cost` is the call's limit in the server's currency."""
+        self.max_cost = max_cost
+        self.limit = None if max_cost is None else nano_within(max_cost)
+        self.spent = 0
+        self.held = 0
+        self.granted = 0
+        self.refused_by_day = 0
+        self.refusing_budget = "per_day"
+        self.unreported: Usage | None = None
+
+    def note(self, usage: Usage) -> None:
+        """Note what a question took."""
+        self.unreported = usage if self.unreported is None else self.unreported + usage
+
+    def report(self) -> Usage | None:
+        """Return what was noted since it was told last; None when models were asked nothing."""
+        noted, self.unreported = self.unreported, None
+        return noted
+
+
+@lru_cache(maxsize=1024)
+def nano_within(amount: float) -> int:
+    """Return the nano-units of a limit, never more than it."""
+    exact = Decimal(repr(amount)) * NANO
+    return min(int(exact.to_integral_value(ROUND_FLOOR)), MOST_NANO)
+
+
+def nano_covering(amount: Decimal) -> int:
+    """Return the nano-units of a cost, never less than it."""
+    return min(int((amount * NANO).to_integral_value(ROUND_CEILING)), MOST_NANO)
+
+
+def to_amount(nano: int) -> float:
+    """Return nano-units as an amount of the currency."""
+    return nano / NANO
