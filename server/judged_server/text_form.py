@@ -38,8 +38,8 @@ _ODD = re.compile(f"[{_HYPHENS}{_INVISIBLE}]")
 _IN_UNSPACED = re.compile(f"[{UNSPACED}]")
 _INSIDE_UNSPACED = re.compile(f"(?<=[{UNSPACED}])\u200b+(?=[{UNSPACED}])")
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\u200b+(?=\w)")
-_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
-_NO_TOKEN = bytes(code for code in range(128) if not chr(code).isalnum())
+_ASCII = bytes(range(128))
+_NO_TOKEN = bytes(code for code in range(256) if code > 127 or not chr(code).isalnum())
 
 
 class _Forms(dict[int, str]):
@@ -75,7 +75,9 @@ def plain_form(text: str) -> str:
 
     A zero width space between words becomes a space, but not in scripts without spaces.
     """
-    if text.isascii() or (unicodedata.is_normalized("NFKC", text) and not _ODD.search(text)):
+    if text.isascii() or (
+        unicodedata.is_normalized("NFKC", text) and not _ODD.search(_beyond(text))
+    ):
         return text
     if "\u200b" in text:
         text = _BETWEEN_WORDS.sub(" ", _INSIDE_UNSPACED.sub("", text))
@@ -90,9 +92,8 @@ def unread_share(text: str) -> float:
     if text.isascii():
         return 0.0
     text = plain_form(text)
-    read = len(text.encode("ascii", "ignore").translate(None, _NO_TOKEN))
-    beyond = Counter("".join(_BEYOND_ASCII.findall(text)))
-    lost = sum(n * _letters(character) for character, n in beyond.items())
+    read = len(text.encode("utf-8", "replace").translate(None, _NO_TOKEN))
+    lost = sum(n * _letters(character) for character, n in Counter(_beyond(text)).items())
     return lost / (lost + read) if lost else 0.0
 
 
@@ -103,6 +104,11 @@ def unspaced_share(text: str) -> float:
     text = plain_form(text)
     found = sum(map(str.isalnum, _IN_UNSPACED.findall(text)))
     return found / sum(map(str.isalnum, text)) if found else 0.0
+
+
+def _beyond(text: str) -> str:
+    """Return the characters that are not ASCII."""
+    return text.encode("utf-8", "replace").translate(None, _ASCII).decode()
 
 
 def _letters(character: str) -> int:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -54,6 +55,8 @@ NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot"))
 """A text with one of these does not match a text with none, unless the two are equal."""
 
 VERSION = 2
+TEXTS_KEPT = 1024
+"""Texts whose words are kept while a slice is judged, since contexts of one query share them."""
 QUERY_CREDIT = 0.75
 """A query that has a shared word lowers the threshold to this part of it. Scores are divided by it
 instead, so that `score >= min_score` stays the one rule."""
@@ -61,26 +64,6 @@ QUERY_BONUS = 0.1
 PHRASE_BONUS = 0.05
 """For each word of the longest common phrase after its first."""
 LONGEST_PHRASE = 4
-
-
-@dataclass(slots=True)
-class Words:
-    """What is read of a text: its words in order, each once in `terms`.
-
-    Two texts are the same when their `normal` forms are equal. One contains the other when neither
-    `extent` is empty and one is a substring of the other. `flag` says what was not read. Of an
-    expected text the profile `weighted` keeps the `weight` of its content words, and once they are
-    asked for these words and the `pairs` of neighbours among them.
-    """
-
-    in_order: Sequence[str]
-    terms: frozenset[str]
-    normal: str
-    extent: str
-    flag: int = Flag.NONE.value
-    weight: int = 0
-    content: Sequence[str] | None = None
-    pairs: Sequence[str] = ()
 
 
 def _alphabet(*, keep_high_bytes: bool) -> bytes:
@@ -112,21 +95,6 @@ def normalise(text: str) -> str:
     return " ".join(lowered.split())
 
 
-def read_ascii(text: str) -> Words:
-    """Return the words of ASCII letters and digits, flagged where much of the text is in none."""
-    # The capital I with a dot is lowered to i and a combining dot; no other lowering beyond ASCII
-    # makes or breaks a word, and the alphabet lowers ASCII itself.
-    spelt = text if text.isascii() else plain_form(text).replace("\u0130", "i\u0307")
-    words = _split(spelt, _ASCII_ALPHABET)
-    normal = normalise(text)
-    flag, unread = Flag.NONE, unread_share(text)
-    if unread and not words:
-        flag = Flag.NO_TOKENS
-    elif unread > UNREAD_SHARE:
-        flag = Flag.UNKNOWN_TOKENS
-    return Words(words, frozenset(words), normal, normal, flag.value)
-
-
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 
@@ -152,17 +120,9 @@ class _WordCharacters(dict[int, int | str]):
 _WORD_CHARACTERS = _WordCharacters()
 
 
-def read_unicode(text: str) -> Words:
-    """Return the words of every language; a text contains another by whole words."""
-    if text.isascii():
-        folded = spaced = text.lower()
-    else:
-        # Folding can undo the plain form, so it is applied once more.
-        folded = plain_form(plain_form(text).casefold())
-        spaced = _UNSPACED_RUN.sub(_pairs, folded.translate(_WORD_CHARACTERS))
-    words = _split(spaced, _WIDE_ALPHABET)
-    extent = f" {' '.join(words)} " if words else ""
-    return Words(words, frozenset(words), " ".join(folded.split()), extent)
+def _folded(text: str) -> str:
+    # Folding can undo the plain form, so it is applied once more.
+    return text.lower() if text.isascii() else plain_form(plain_form(text).casefold())
 
 
 def _pairs(run: re.Match[str]) -> str:
@@ -171,16 +131,80 @@ def _pairs(run: re.Match[str]) -> str:
     return f" {' '.join(pairs)} "
 
 
-class _Read(dict[str, Words]):
-    """The words of texts, read when first asked for."""
+class Words:
+    """The words of ASCII letters and digits in a text, each once in `terms`, and other forms of it.
 
-    def __init__(self, read: Callable[[str], Words]) -> None:
-        super().__init__()
-        self._read = read
+    Texts with equal `normal` forms are the same. One contains the other when neither `extent` is
+    empty and one is a substring of the other. `flag` says what was not read.
+    """
 
-    def __missing__(self, text: str) -> Words:
-        words = self[text] = self._read(text)
-        return words
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.terms = frozenset(self.in_order())
+        self.flag = Flag.NONE.value if text.isascii() else self._unread().value
+
+    def in_order(self) -> list[str]:
+        """Return the words as the text has them."""
+        # The capital I with a dot is lowered to i and a combining dot; no other lowering beyond
+        # ASCII makes or breaks a word, and the alphabet lowers ASCII itself.
+        text = self._text
+        spelt = text if text.isascii() else plain_form(text).replace("\u0130", "i\u0307")
+        return _split(spelt, _ASCII_ALPHABET)
+
+    def _unread(self) -> Flag:
+        unread = unread_share(self._text)
+        if unread and not self.terms:
+            return Flag.NO_TOKENS
+        return Flag.UNKNOWN_TOKENS if unread > UNREAD_SHARE else Flag.NONE
+
+    @cached_property
+    def normal(self) -> str:
+        """The text on one line, in lower case."""
+        return normalise(self._text)
+
+    @property
+    def extent(self) -> str:
+        """What is looked for in another text."""
+        return self.normal
+
+    @cached_property
+    def content(self) -> list[str]:
+        """The content words in order."""
+        return [word for word in self.in_order() if word not in STOPWORDS]
+
+    @cached_property
+    def pairs(self) -> list[str]:
+        """The neighbours among the content words, joined by single spaces."""
+        return [f"{left} {right}" for left, right in pairwise(self.content)]
+
+    @cached_property
+    def weight(self) -> int:
+        """The weight of the content words."""
+        return _weight(self.terms - STOPWORDS)
+
+
+class UnicodeWords(Words):
+    """The words of every language; a text contains another by whole words."""
+
+    def in_order(self) -> list[str]:
+        """Return the words as the text has them."""
+        spaced = _folded(self._text)
+        if not self._text.isascii():
+            spaced = _UNSPACED_RUN.sub(_pairs, spaced.translate(_WORD_CHARACTERS))
+        return _split(spaced, _WIDE_ALPHABET)
+
+    def _unread(self) -> Flag:
+        return Flag.NONE
+
+    @cached_property
+    def normal(self) -> str:
+        """The text on one line, folded."""
+        return " ".join(_folded(self._text).split())
+
+    @cached_property
+    def extent(self) -> str:
+        """The words, with a space on either side of each."""
+        return f" {' '.join(self.in_order())} " if self.terms else ""
 
 
 @dataclass(frozen=True)
@@ -193,24 +217,27 @@ class TokenOverlapJudge(PureJudge):
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and flags of what was not read if there is any."""
-        is_unicode = self.identity.profile == ANY_LANGUAGE.name
-        compare = self._weighted if self.identity.profile == WEIGHTED.name else self._ratio
-        read = _Read(read_unicode if is_unicode else read_ascii)
+        profile = self.identity.profile
+        read = lru_cache(TEXTS_KEPT)(UnicodeWords if profile == ANY_LANGUAGE.name else Words)
+        compare = self._weighted if profile == WEIGHTED.name else self._ratio
         scores: list[float] = []
         flags: list[int] = []
         for group in groups:
-            asked = read[group.query].terms
-            expected = [read[text] for text in group.expected]
-            for retrieved in map(read.__getitem__, group.retrieved):
-                scores += [compare(one, retrieved, asked) for one in expected]
+            asked = read(group.query).terms
+            expected = [read(text) for text in group.expected]
+            wanted = frozenset().union(*(one.terms for one in expected))
+            for retrieved in map(read, group.retrieved):
+                found = wanted & retrieved.terms
+                scores += [compare(one, retrieved, one.terms & found, asked) for one in expected]
                 flags += [one.flag | retrieved.flag for one in expected]
         return ScoreColumns(
             np.array(scores, np.float64), flags=np.array(flags, np.uint8) if any(flags) else None
         )
 
-    def _ratio(self, expected: Words, retrieved: Words, asked: frozenset[str]) -> float:
-        shared = expected.terms & retrieved.terms
-        if expected.normal == retrieved.normal or _contained(expected, retrieved, len(shared)):
+    def _ratio(
+        self, expected: Words, retrieved: Words, shared: frozenset[str], asked: frozenset[str]
+    ) -> float:
+        if _contained(expected, retrieved, len(shared)):
             return 1.0
         if len(shared) < self.min_tokens:
             return 0.0
@@ -219,18 +246,16 @@ class TokenOverlapJudge(PureJudge):
             return min(share / QUERY_CREDIT, 1.0)
         return share
 
-    def _weighted(self, expected: Words, retrieved: Words, asked: frozenset[str]) -> float:
-        if expected.normal == retrieved.normal:
-            return 1.0
+    def _weighted(
+        self, expected: Words, retrieved: Words, shared: frozenset[str], asked: frozenset[str]
+    ) -> float:
         if NEGATIONS.isdisjoint(expected.terms) != NEGATIONS.isdisjoint(retrieved.terms):
             return 0.0
-        shared = expected.terms & retrieved.terms
         if _contained(expected, retrieved, len(shared)):
             return 1.0
         shared -= STOPWORDS
         if len(shared) < self.min_tokens:
             return 0.0
-        expected.weight = expected.weight or _weight(expected.terms - STOPWORDS)
         score = _weight(shared) / expected.weight
         if self.query_boost and not shared.isdisjoint(asked):
             score += QUERY_BONUS
@@ -240,10 +265,12 @@ class TokenOverlapJudge(PureJudge):
 
 
 def _contained(one: Words, other: Words, n_shared: int) -> bool:
-    """Tell whether one of two texts contains the other; an empty text is in no other."""
-    # A text inside another shares all its words but for the first and the last, which may be cut.
+    """Tell whether two texts are the same or one contains the other; no text has an empty one."""
+    # Such texts share all words but for the first and the last of one, which may be cut.
     if n_shared < min(len(one.terms), len(other.terms)) - 2:
         return False
+    if one.normal == other.normal:
+        return True
     left, right = one.extent, other.extent
     return bool(left and right) and (left in right or right in left)
 
@@ -258,9 +285,6 @@ def _weight(words: frozenset[str]) -> int:
 
 def _longest_phrase(expected: Words, retrieved: Words) -> int:
     """Return how many words the longest common phrase has, 0 for none."""
-    if expected.content is None:
-        expected.content = [word for word in expected.in_order if word not in STOPWORDS]
-        expected.pairs = [f"{left} {right}" for left, right in pairwise(expected.content)]
     content, text = expected.content, retrieved.normal
     starts = [place for place, pair in enumerate(expected.pairs) if pair in text]
     longest = 2 if starts else 0
