@@ -89,9 +89,11 @@ def unread_share(text: str) -> float:
 
     It is that of the letters and digits; a picture counts as a word of seven of them.
     """
-    if text.isascii():
-        return 0.0
-    text = plain_form(text)
+    return 0.0 if text.isascii() else unread_share_of_plain(plain_form(text))
+
+
+def unread_share_of_plain(text: str) -> float:
+    """Return the unread share of a text that is in plain form already."""
     read = len(text.encode("utf-8", "replace").translate(None, _NO_TOKEN))
     lost = sum(n * _letters(character) for character, n in Counter(_beyond(text)).items())
     return lost / (lost + read) if lost else 0.0

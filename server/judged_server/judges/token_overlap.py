@@ -32,7 +32,7 @@ from judged_server.text_form import (
     UNREAD_SHARE,
     UNSPACED,
     plain_form,
-    unread_share,
+    unread_share_of_plain,
 )
 
 # The English list of NLTK as it stood at 179 words: what evret 0.0.3 leaves out of a comparison.
@@ -88,7 +88,10 @@ def _split(text: str, alphabet: bytes) -> list[str]:
 
 def normalise(text: str) -> str:
     """Return the plain form lowered, stripped, with one space for each run of white space."""
-    lowered = plain_form(text).lower()
+    return _on_one_line(plain_form(text).lower())
+
+
+def _on_one_line(lowered: str) -> str:
     # The space is the one white space that is printable, so most texts are in order already.
     if lowered.isprintable() and "  " not in lowered and lowered.strip(" ") == lowered:
         return lowered
@@ -120,11 +123,6 @@ class _WordCharacters(dict[int, int | str]):
 _WORD_CHARACTERS = _WordCharacters()
 
 
-def _folded(text: str) -> str:
-    # Folding can undo the plain form, so it is applied once more.
-    return text.lower() if text.isascii() else plain_form(plain_form(text).casefold())
-
-
 def _pairs(run: re.Match[str]) -> str:
     characters = run[0]
     pairs = (characters[i : i + 2] for i in range(max(1, len(characters) - 1)))
@@ -139,7 +137,7 @@ class Words:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._plain = plain_form(text)
         self.terms = frozenset(self.in_order())
         self.flag = Flag.NONE.value if text.isascii() else self._unread().value
 
@@ -147,12 +145,10 @@ class Words:
         """Return the words as the text has them."""
         # The capital I with a dot is lowered to i and a combining dot; no other lowering beyond
         # ASCII makes or breaks a word, and the alphabet lowers ASCII itself.
-        text = self._text
-        spelt = text if text.isascii() else plain_form(text).replace("\u0130", "i\u0307")
-        return _split(spelt, _ASCII_ALPHABET)
+        return _split(self._plain.replace("\u0130", "i\u0307"), _ASCII_ALPHABET)
 
     def _unread(self) -> Flag:
-        unread = unread_share(self._text)
+        unread = unread_share_of_plain(self._plain)
         if unread and not self.terms:
             return Flag.NO_TOKENS
         return Flag.UNKNOWN_TOKENS if unread > UNREAD_SHARE else Flag.NONE
@@ -160,7 +156,7 @@ class Words:
     @cached_property
     def normal(self) -> str:
         """The text on one line, in lower case."""
-        return normalise(self._text)
+        return _on_one_line(self._plain.lower())
 
     @property
     def extent(self) -> str:
@@ -178,9 +174,12 @@ class Words:
         return [f"{left} {right}" for left, right in pairwise(self.content)]
 
     @cached_property
-    def weight(self) -> int:
-        """The weight of the content words."""
-        return _weight(self.terms - STOPWORDS)
+    def weights(self) -> dict[str, int]:
+        """The weight of each content word, in twentieths so that sums are exact."""
+        return {
+            word: 30 if word.isdigit() else 15 if len(word) <= 2 else 27 if len(word) >= 8 else 20
+            for word in self.terms - STOPWORDS
+        }
 
 
 class UnicodeWords(Words):
@@ -188,10 +187,14 @@ class UnicodeWords(Words):
 
     def in_order(self) -> list[str]:
         """Return the words as the text has them."""
-        spaced = _folded(self._text)
-        if not self._text.isascii():
+        spaced = self._folded()
+        if not spaced.isascii():
             spaced = _UNSPACED_RUN.sub(_pairs, spaced.translate(_WORD_CHARACTERS))
         return _split(spaced, _WIDE_ALPHABET)
+
+    def _folded(self) -> str:
+        # Folding can undo the plain form, so it is applied once more.
+        return plain_form(self._plain.casefold())
 
     def _unread(self) -> Flag:
         return Flag.NONE
@@ -199,7 +202,7 @@ class UnicodeWords(Words):
     @cached_property
     def normal(self) -> str:
         """The text on one line, folded."""
-        return " ".join(_folded(self._text).split())
+        return " ".join(self._folded().split())
 
     @cached_property
     def extent(self) -> str:
@@ -253,10 +256,11 @@ class TokenOverlapJudge(PureJudge):
             return 0.0
         if _contained(expected, retrieved, len(shared)):
             return 1.0
-        shared -= STOPWORDS
+        weights = expected.weights
+        shared &= weights.keys()
         if len(shared) < self.min_tokens:
             return 0.0
-        score = _weight(shared) / expected.weight
+        score = sum(map(weights.__getitem__, shared)) / sum(weights.values())
         if self.query_boost and not shared.isdisjoint(asked):
             score += QUERY_BONUS
         if score < 1:
@@ -273,14 +277,6 @@ def _contained(one: Words, other: Words, n_shared: int) -> bool:
         return True
     left, right = one.extent, other.extent
     return bool(left and right) and (left in right or right in left)
-
-
-def _weight(words: frozenset[str]) -> int:
-    """Return the weight of words in twentieths (1.5, .75, 1.35 or 1 each): sums are exact."""
-    return sum(
-        30 if word.isdigit() else 15 if len(word) <= 2 else 27 if len(word) >= 8 else 20
-        for word in words
-    )
 
 
 def _longest_phrase(expected: Words, retrieved: Words) -> int:
