@@ -21,10 +21,9 @@ from judged_server.api.authentication import FailedCalls
 from judged_server.api.health_service import Health
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.judge_service import JudgeService
 from judged_server.api.listeners import CONTRACT, Listeners, Services, connection_options
 from judged_server.api.requests import Admission, Receiver
-from judged_server.api.statistics_service import StatisticsService
+from judged_server.api.servicer import Servicer
 from judged_server.audit import AuditLog
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
@@ -330,7 +329,7 @@ class App:
             _log.warning("semantic judge unavailable", reason=error.message)
 
     def _services(self) -> Services:
-        judge = JudgeService(
+        servicer = Servicer(
             self._offerings,
             Estimator(self._model_caller, self._budgets.currency),
             self._budgets,
@@ -338,10 +337,7 @@ class App:
             self._settings,
             self._idempotent_calls,
         )
-        statistics = StatisticsService(self._admission, self._settings)
-        return Services(
-            judge, statistics, self._health, self._interceptor, self._settings.reflection
-        )
+        return Services(servicer, self._health, self._interceptor, self._settings.reflection)
 
     def _note_lag(self, seconds: float) -> None:
         if self._monitoring_port is not None:

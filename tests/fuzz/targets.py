@@ -17,8 +17,9 @@ from datetime import UTC, datetime
 from google.protobuf.message import DecodeError
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Status
-from judged_server.api.convert.judging import read_asking, read_groups, read_spec
-from judged_server.api.convert.scoring import read_answers, read_rubrics
+from judged.values.judges import Asking
+from judged_server.api.convert.judging import read_answers, read_groups, read_rubrics, read_spec
+from judged_server.api.convert.values import read as read_value
 from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.llm.chat import (
@@ -275,13 +276,13 @@ def request(raw: bytes) -> None:
         if raw[0] & 1:
             judged = pb.BatchJudgeRequest.FromString(raw[1:])
             read_spec(judged.judge)
-            read_asking(judged.asking)
+            read_value(Asking, judged.asking)
             groups = read_groups(judged.groups, LIMITS)
             _hold(sum(group.n_contexts for group in groups) <= LIMITS.max_contexts, "limits")
         else:
             scored = pb.ScoreAnswersRequest.FromString(raw[1:])
             rubrics = read_rubrics(scored.rubrics)
-            read_asking(scored.asking)
+            read_value(Asking, scored.asking)
             items = read_answers(scored.items, len(rubrics), LIMITS)
             _hold(len({item.item_id for item in items}) == len(items), "ids are different")
     except DecodeError:

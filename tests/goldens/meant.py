@@ -23,6 +23,7 @@ MEANT: dict[str, str] = {
     "refuses rubrics, weights and panels, once.",
     r"repeat --metric for each metric|use judged (evaluate|score)|or run judged score": "The "
     "server's words are kept.",
+    r"numbers from 0 to 1, one more than edges": "Rules stand in one table, with their words.",
     r"in a script (that|without)": "A warning for each metric.",
     r"judged doctor|extra (server|cli)": "A private server names the extras it lacks.",
     r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",

@@ -1,9 +1,9 @@
 """Calls that are sent again under their request_id: worked once, answered each time.
 
-Two kinds of answers are shared and kept: whole replies as they were written, and parts of streams
-(the verdicts of a chunk, one score) as values. A call that all its callers have left goes on for a
-grace, so that a caller whose connection broke finds it when they come again; somebody who gave up
-looks the same from here.
+Shared and kept are whole replies as they were written, and parts of streams (the verdicts of a
+chunk, one score) as values. A call that all its callers have left goes on for a grace, so that a
+caller whose connection broke finds it when they come again; somebody who gave up looks the same
+from here.
 """
 
 from __future__ import annotations
@@ -19,29 +19,25 @@ from typing import Any, NamedTuple, TypeVar, cast
 from google.protobuf.message import Message
 
 from judged_server import errors
-from judged_server.api.convert.scoring import write_score
-from judged_server.api.convert.verdicts import write_verdicts
+from judged_server.api.convert.verdicts import write_score, write_verdicts
 from judged_server.api.requests import Call
 from judged_server.domain import AnswerScore, Verdicts
 from judged_server.judges.base import Caller
-from judged_server.scheduling.concurrency import run_by_size
 from judged_server.scheduling.single_flight import SingleFlight
 
-Answer = bytes | Verdicts | AnswerScore
-Part = TypeVar("Part", Verdicts, AnswerScore)
+Answer = TypeVar("Answer", bytes, Verdicts, AnswerScore)
 
-FIELD = "request_id"
 KEPT_S = 600.0
 """How long an answer is kept from when it was there."""
-MOST_KEPT = 10_000
-"""Answers that are kept at most, whatever their size. The oldest give way."""
+ENTRY_BYTES = 1_000
+"""What a kept answer takes beside its own bytes."""
 
 _UUID4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
 )
 
 
-def check_request_id(request_id: str, field: str = FIELD) -> None:
+def check_request_id(request_id: str, field: str = "request_id") -> None:
     """Raise InvalidField for what is no UUID of version 4."""
     if not _UUID4.fullmatch(request_id):
         raise errors.InvalidField(
@@ -72,7 +68,7 @@ class _Kept:
     """An answer, its size in bytes, and until when it counts, on the clock of the calls."""
 
     digest: bytes
-    answer: Answer
+    answer: bytes | Verdicts | AnswerScore
     size: int
     until: float
 
@@ -85,72 +81,52 @@ class IdempotentCalls:
         most_bytes: int,
         grace_s: float = 0.0,
         *,
-        most_kept: int = MOST_KEPT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep `most_kept` answers of `most_bytes` in all; the oldest give way.
+        """Keep answers of `most_bytes` in all; the oldest give way.
 
         A call goes on for `grace_s` seconds after its last caller has gone.
         """
         self._most_bytes = most_bytes
-        self._most_kept = most_kept
         self._clock = clock
         self._grace_s = grace_s
         self._bytes = 0
-        self._calls: SingleFlight[_Work, Answer] = SingleFlight(self._grace)
+        self._calls: SingleFlight[_Work, Any] = SingleFlight(self._grace)
         self._kept: dict[str, _Kept] = {}
 
-    async def reply(
-        self,
-        request: Message,
-        call: Call,
-        caller: Caller,
-        work: Callable[[Caller], Coroutine[Any, Any, bytes]],
-    ) -> bytes:
-        """Return the reply to a request with a request_id: a kept one, or what `work` returns.
-
-        `caller` is the one whom `work` is to serve if it begins now. `call` gets the cost tracker
-        of the work that it shares. Raises InvalidField when the id is that of a call with other
-        fields, and as `work` does.
-        """
-        request_id: str = getattr(request, FIELD)
-        digest = await run_by_size(request.ByteSize(), digest_of, request)
-        found = await self._shared(request_id, digest, call, caller, lambda: work(caller))
-        return cast("bytes", found)
-
-    async def part(
-        self,
-        request_id: str,
-        digest: bytes,
-        call: Call,
-        caller: Caller,
-        work: Callable[[], Coroutine[Any, Any, Part]],
-        *,
-        keeps_faults: bool = False,
-    ) -> Part:
-        """Return a part of an identified stream: a kept one, or what `work` returns.
-
-        `digest` is of all that the part depends on. What has a fault is kept only with
-        `keeps_faults`: else the next try may fare better. Raises as `work` does.
-        """
-        key = f"{request_id}/{digest.hex()}"
-        return cast("Part", await self._shared(key, digest, call, caller, work, keeps_faults))
-
-    async def _shared(
+    async def once(
         self,
         request_id: str,
         digest: bytes,
         call: Call,
         caller: Caller,
         work: Callable[[], Coroutine[Any, Any, Answer]],
+        *,
         keeps_faults: bool = False,
     ) -> Answer:
+        """Return the answer to what has an id: a kept one, or what `work` returns.
+
+        `digest` is of all that the answer depends on, `caller` the one whom `work` is to serve if
+        it begins now. A `call` without a cost tracker gets that of the work. What has a fault is
+        kept only with `keeps_faults`: else the next try may fare better. Raises InvalidField when
+        the id is that of a call with another digest, and as `work` does.
+        """
         # An id is its tenant's own: the same one of another is another.
         key = f"{call.tenant.name}/{request_id.lower()}"
-        if (kept := self._find(key)) is not None:
-            _refuse_other(kept.digest, digest)
-            return kept.answer
-        flight = self._calls.find(key)
+        kept, flight = self._find(key), self._calls.find(key)
+        known = digest
+        if kept is not None:
+            known = kept.digest
+        elif flight is not None:
+            known = flight.about.digest
+        if known != digest:
+            raise errors.InvalidField(
+                "request_id",
+                "is that of another call of the last 10 minutes, whose fields differ; give each "
+                "call an id of its own",
+            )
+        if kept is not None:
+            return cast("Answer", kept.answer)
         if flight is None:
 
             async def kept_work() -> Answer:
@@ -160,8 +136,6 @@ class IdempotentCalls:
                 return answer
 
             flight = self._calls.begin(key, _Work(digest, caller), kept_work)
-        else:
-            _refuse_other(flight.about.digest, digest)
         if call.cost_tracker is None:
             call.cost_tracker = flight.about.caller.cost_tracker
         return cast("Answer", await self._calls.wait(key, flight))
@@ -183,22 +157,22 @@ class IdempotentCalls:
             return None
         return kept
 
-    def _keep(self, key: str, digest: bytes, answer: Answer) -> None:
+    def _keep(self, key: str, digest: bytes, answer: bytes | Verdicts | AnswerScore) -> None:
+        size = ENTRY_BYTES
         if isinstance(answer, bytes):
-            size = len(answer)
+            size += len(answer)
         elif isinstance(answer, Verdicts):
-            size = write_verdicts(answer).ByteSize()
+            size += write_verdicts(answer).ByteSize()
         else:
-            size = write_score(answer).ByteSize()
+            size += write_score(answer).ByteSize()
         if size > self._most_bytes:
             return  # too large, it would push out all the others, and then not fit
         now = self._clock()
         self._kept[key] = _Kept(digest, answer, size, now + KEPT_S)
         self._bytes += size
-        while self._kept:  # the oldest stand first
+        while True:  # the oldest stand first, and the last one fits
             oldest, first = next(iter(self._kept.items()))
-            full = self._bytes > self._most_bytes or len(self._kept) > self._most_kept
-            if not full and first.until > now:
+            if self._bytes <= self._most_bytes and first.until > now:
                 return
             self._drop(oldest)
 
@@ -206,16 +180,7 @@ class IdempotentCalls:
         self._bytes -= self._kept.pop(key).size
 
 
-def _has_fault(answer: Answer) -> bool:
+def _has_fault(answer: bytes | Verdicts | AnswerScore) -> bool:
     if isinstance(answer, Verdicts):
         return bool(answer.columns.faults)
     return isinstance(answer, AnswerScore) and answer.fault is not None
-
-
-def _refuse_other(known: bytes, digest: bytes) -> None:
-    if known != digest:
-        raise errors.InvalidField(
-            FIELD,
-            "is that of another call of the last 10 minutes, whose fields differ; give each call "
-            "an id of its own",
-        )

@@ -275,6 +275,7 @@ class CallInterceptor:
     def _end(self, call: Call) -> None:
         """Forget a call that has ended, and tell those who count, trace and log."""
         took = time.perf_counter() - call.started
+        call.room.close()
         self._calls.pop(call.task, None)
         if self._idle is not None and not self.in_work:
             self._idle.set()

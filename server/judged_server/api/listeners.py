@@ -21,9 +21,8 @@ from judged_server.api.authentication import Authenticator
 from judged_server.api.certificates import Certificates
 from judged_server.api.health_service import Health
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.judge_service import JudgeService
 from judged_server.api.requests import Call
-from judged_server.api.statistics_service import StatisticsService
+from judged_server.api.servicer import Servicer
 
 JUDGE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"]
 STATISTICS = statistics_service_pb2.DESCRIPTOR.services_by_name["StatisticsService"]
@@ -83,8 +82,7 @@ def connection_options(
 class Services:
     """What answers calls, all through one interceptor."""
 
-    judge: JudgeService
-    statistics: StatisticsService
+    servicer: Servicer
     health: Health
     interceptor: CallInterceptor
     reflects: bool = False
@@ -94,8 +92,8 @@ class Services:
     ) -> dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]:
         """Return the handlers of the contract, by service and method, for an address's callers."""
         return {
-            service.full_name: dict(self.interceptor.handlers(service, servicer, callers))
-            for service, servicer in zip(CONTRACT, (self.judge, self.statistics), strict=True)
+            service.full_name: dict(self.interceptor.handlers(service, self.servicer, callers))
+            for service in CONTRACT
         }
 
     def register(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:

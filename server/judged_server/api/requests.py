@@ -38,7 +38,7 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,10 +46,12 @@ import grpc
 import numpy as np
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
+from judged.v1.groups_pb2 import AskingOptions
 from judged.values.judges import Asking
 from numpy.typing import NDArray
 
 from judged_server import errors, tracing
+from judged_server.api.convert.values import read
 from judged_server.audit import CallNotes
 from judged_server.domain import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
@@ -119,7 +121,8 @@ def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
 class Call:
     """A call in work. `size` and `memory` are of its message, or 0 for a stream of them.
 
-    `kept` is the memory of what a stream keeps of its messages until it ends.
+    `room` holds that memory until the call ends, and `kept` is the memory of what a stream keeps of
+    its messages until then.
     `deadline` is when the caller stops waiting, on the event loop's clock; `limit_s` the seconds
     after which the call is ended here, None where gRPC does so. `cost_tracker` has what language
     models took for it, None where none can be asked.
@@ -139,6 +142,7 @@ class Call:
     sender: Sender = ANYBODY
     size: int = 0
     memory: int = 0
+    room: ExitStack = field(default_factory=ExitStack)
     kept: int = 0
     deadline: float = math.inf
     limit_s: float | None = None
@@ -148,10 +152,22 @@ class Call:
     code: str = "CANCELLED"
     reason: str = ""
 
-    def caller(self, asking: Asking, *, wants_details: bool = False, spends: bool = True) -> Caller:
-        """Return what judges are to know of whoever waits for it; `spends`: models may be asked."""
-        tracker = CostTracker(asking.max_cost) if spends else ANONYMOUS.cost_tracker
-        return Caller(self.deadline, wants_details, asking.cache, tracker, self.notes)
+    def caller(
+        self,
+        asking: AskingOptions,
+        field: str = "asking",
+        *,
+        wants_details: bool = False,
+        spends: bool = True,
+    ) -> Caller:
+        """Return what judges are to know of whoever waits for it; `spends`: models may be asked.
+
+        Raises InvalidField below `field`.
+        """
+        asked, tracker = read(Asking, asking, field), ANONYMOUS.cost_tracker
+        if spends:
+            tracker = self.cost_tracker = CostTracker(asked.max_cost)
+        return Caller(self.deadline, wants_details, asked.cache, tracker, self.notes)
 
     def stop(self, why: errors.JudgedError) -> None:
         """End it; this is what its caller is told."""
@@ -357,14 +373,14 @@ def _tags(kind: Descriptor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     begins, follows = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
     left, seen = [kind], {kind}
     while left:
-        for field in left.pop().fields:
-            number = field.number << 3
+        for each in left.pop().fields:
+            number = each.number << 3
             for wire_type in _WIRE_TYPES:
                 tag = number | wire_type
                 follows[tag if tag < _MORE else tag % _MORE | _MORE] = True
             if number | _HAS_LENGTH < _MORE:
                 begins[number | _HAS_LENGTH] = True
-            if (inner := field.message_type) is not None and inner not in seen:
+            if (inner := each.message_type) is not None and inner not in seen:
                 seen.add(inner)
                 left.append(inner)
     return begins, follows
@@ -437,7 +453,7 @@ class Receiver:
         self._threads = FairThreads("receive", 1)
 
     async def first(self, read: Callable[[], Awaitable[Any]], reader: Reader, call: Call) -> Any:  # noqa: ANN401 - any message
-        """Return the message of a call that has one, which `read` receives; note its size.
+        """Return the message of a call that has one, which `read` receives; hold its memory.
 
         Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
         """
@@ -449,6 +465,7 @@ class Receiver:
             self._rates.charge(call.tenant, size_of(raw, self._most))
         received = await self.read(raw, reader, call)
         call.size, call.memory = received.size, received.memory
+        call.room = self._admission.admit(call.memory, call.sender)
         return received.message
 
     async def strangers(self, read: Callable[[], Awaitable[Any]], reader: Reader, _: Call) -> Any:  # noqa: ANN401 - any message

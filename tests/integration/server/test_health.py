@@ -48,7 +48,7 @@ async def server() -> AsyncIterator[tuple[Order, str]]:
     handlers = dict(interceptor.handlers(JUDGE, order, limited=False))
     finder = grpc.method_handlers_generic_handler(JUDGE.full_name, handlers)
     running.add_generic_rpc_handlers((finder,))
-    Services(order, order, order, interceptor).register_health(running)
+    Services(order, order, interceptor).register_health(running)
     port = running.add_insecure_port("127.0.0.1:0")
     await running.start()
     yield order, f"127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""The messages of GetServerInfo, from what the parts of the server say, and of GetUsage."""
+"""The messages of GetServerInfo, from what the parts of the server say."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from judged._codec import write_fields
 from judged.v1 import judge_service_pb2
 
-from judged_server.api.convert.fields import need
 from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
 from judged_server.metrics.measures.formulas import METRICS
 from judged_server.metrics.text.metrics import TEXT_METRICS
 from judged_server.settings import Settings
 from judged_server.usecases.offering import Offering
-
-DEFAULT_DAYS, MOST_DAYS = 31, 366
 
 
 def write_info(
@@ -75,10 +72,3 @@ def _judge(offer: Offer) -> judge_service_pb2.JudgeInfo:
             for each in profile.parameters
         ],
     )
-
-
-def read_days(request: judge_service_pb2.GetUsageRequest) -> int:
-    """Return the days to look back. Raises InvalidField."""
-    rule = f"must be {MOST_DAYS} at most, or 0 for {DEFAULT_DAYS}"
-    need(request.days <= MOST_DAYS, "days", rule)
-    return request.days or DEFAULT_DAYS

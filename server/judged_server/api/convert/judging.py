@@ -1,20 +1,19 @@
-"""Between the judging messages and the domain: groups, judges, how models are asked."""
+"""Between what is to be judged in messages and the domain: groups, answers, judges, rubrics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 from judged._codec import write_fields
-from judged.v1 import groups_pb2, judge_service_pb2, verdicts_pb2
-from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
-from judged.values.judges import Asking, JudgeIdentity
+from judged.v1 import groups_pb2, judge_service_pb2, scores_pb2, verdicts_pb2
+from judged.values.judges import JudgeIdentity
+from judged.values.scores import AnswerItem, Rubric
 
 from judged_server import errors
-from judged_server.api.convert.fields import need, read
+from judged_server.api.convert.values import check_texts, need, read
 from judged_server.domain import (
     CallerEmbeddings,
     Float32Array,
@@ -26,9 +25,7 @@ from judged_server.domain import (
 )
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
-from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
 
-MAX_EDGES = 16
 MAX_METADATA_KEYS = 64
 """The most keys that one query's metadata may have,"""
 MAX_METADATA_BYTES = 1024
@@ -160,35 +157,21 @@ def read_spans(
 ) -> GroupSpans:
     """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
     files: dict[str, int] = {}
-    return GroupSpans(
-        _read_side(message.expected, files, limits, f"{path}.expected", texts[0]),
-        _read_side(message.retrieved, files, limits, f"{path}.retrieved", texts[1]),
-    )
-
-
-def _read_side(
-    messages: Sequence[groups_pb2.Span],
-    files: dict[str, int],
-    limits: Limits,
-    path: str,
-    texts: int,
-) -> Spans:
-    if texts and len(messages) != texts:
-        raise errors.InvalidField(path, f"{len(messages)} spans for {texts} texts")
-    numbers = []
-    for index, message in enumerate(messages):
-        file = message.file
-        if len(file) > limits.surely_fits:
-            limits.check_text(file, f"{path}[{index}].file")
-        numbers.append(files.setdefault(file, len(files)))
-    starts = np.array([message.start for message in messages], np.uint64)
-    ends = np.array([message.end for message in messages], np.uint64)
-    empty = np.flatnonzero(ends <= starts)
-    if len(empty):
-        first = int(empty[0])
-        rule = f"must be above start, which is {starts[first]}; the end is not part of the span"
-        raise errors.InvalidField(f"{path}[{first}].end", rule)
-    return Spans(np.array(numbers, np.int64), starts, ends)
+    sides = []
+    for name, side, n in zip(
+        ("expected", "retrieved"), (message.expected, message.retrieved), texts, strict=True
+    ):
+        at = f"{path}.{name}"
+        need(not n or len(side) == n, at, f"{len(side)} spans for {n} texts")
+        for i, span in enumerate(side):
+            limits.check_text(span.file, f"{at}[{i}].file")
+            rule = f"must be above start, which is {span.start}; the end is not part of the span"
+            need(span.end > span.start, f"{at}[{i}].end", rule)
+        numbers = [files.setdefault(span.file, len(files)) for span in side]
+        starts = np.array([span.start for span in side], np.uint64)
+        ends = np.array([span.end for span in side], np.uint64)
+        sides.append(Spans(np.array(numbers, np.int64), starts, ends))
+    return GroupSpans(*sides)
 
 
 def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
@@ -263,76 +246,42 @@ def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32
 def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
     """Return the judge a request asks for. Raises InvalidField for what no judge can have."""
     spec = read(JudgeSpec, message, field)
-    _check_spec(spec, field)
+    _refuse_inner_panels(spec, field)
     return spec
 
 
-def _check_spec(spec: JudgeSpec, field: str) -> None:
-    """Raise InvalidField for what no judge can have. No panel is among the members of one."""
+def _refuse_inner_panels(spec: JudgeSpec, field: str) -> None:
     for place, member in enumerate(spec.members):
-        path = f"{field}.members[{place}].judge"
-        need(
-            not member.judge.members or spec.kind == "cascade",
-            f"{path}.members",
-            "must be empty: no member is a panel",
-        )
-        _check_spec(member.judge, path)
-    check_calibration(spec.calibration, f"{field}.calibration")
-    if spec.guarantee is not None:
-        _check_guarantee(spec.guarantee, f"{field}.guarantee")
+        path, alone = f"{field}.members[{place}].judge", not member.judge.members
+        rule = "must be empty: no member is a panel"
+        need(alone or spec.kind == "cascade", f"{path}.members", rule)
+        _refuse_inner_panels(member.judge, path)
 
 
-def _check_guarantee(guarantee: ErrorGuarantee, field: str) -> None:
-    for name in ("max_error", "confidence"):
-        _need_share(getattr(guarantee, name), f"{field}.{name}")
-    counted = 0 <= guarantee.labels_counted <= guarantee.n_labels
-    need(counted, f"{field}.labels_counted", "must lie in 0 to n_labels")
-    for i, each in enumerate(guarantee.data):
-        _check_shares(each, f"{field}.data[{i}]")
+def read_answers(
+    messages: Sequence[scores_pb2.AnswerItem], rubrics: int, limits: Limits, field: str = "items"
+) -> list[AnswerItem]:
+    """Return the items of a request for as many rubrics. Raises InvalidField with paths."""
+    limits.check_groups(len(messages), field, "item")
+    limits.check_contexts(len(messages) * rubrics, field)
+    places: dict[str, int] = {}
+    items = []
+    for index, message in enumerate(messages):
+        path = f"{field}[{index}]"
+        item = read(AnswerItem, message, path)
+        check_texts(item, limits, path)
+        need(item.item_id != "", f"{path}.item_id", "must be set")
+        first = places.setdefault(item.item_id, index)
+        rule = f"is that of {field}[{first}] again; scores would be mixed up"
+        need(first == index, f"{path}.item_id", rule)
+        items.append(item)
+    return items
 
 
-def _need_share(value: float | None, field: str) -> None:
-    # NaN is in no range.
-    need(value is None or 0 <= value <= 1, field, "must be a number from 0 to 1")
-
-
-def _check_shares(data: ItemShares, field: str) -> None:
-    need(
-        data.name in (SCORE, LENGTH, FLAGS),
-        f"{field}.name",
-        f"must be one of {SCORE}, {LENGTH}, {FLAGS}",
-    )
-    ascend = all(a < b for a, b in pairwise([-math.inf, *data.edges, math.inf]))
-    rule = f"must be up to {MAX_EDGES} numbers, ascending"
-    need(len(data.edges) <= MAX_EDGES and ascend, f"{field}.edges", rule)
-    bins = len(data.edges) + 1
-    for name in ("shares", "variances"):
-        values = getattr(data, name)
-        good = len(values) == bins and all(0 <= each <= 1 for each in values)
-        rule = f"must be {bins} numbers from 0 to 1, one more than edges"
-        need(good, f"{field}.{name}", rule)
-
-
-def check_calibration(sent: Calibrator | str | None, field: str) -> None:
-    """Raise InvalidField for a calibrator that calibrates nothing."""
-    if not isinstance(sent, Calibrator):
-        return
-    path, not_fitted = f"{field}.calibrator", sent.not_fitted
-    need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
-    is_above = math.isfinite(sent.slope) and sent.slope > 0
-    need(is_above, f"{path}.slope", "must be a number above 0")
-    need(math.isfinite(sent.intercept), f"{path}.intercept", "must be a number")
-    for name in ("min_score", "accept", "reject"):
-        _need_share(getattr(sent, name), f"{path}.{name}")
-
-
-def read_asking(message: groups_pb2.AskingOptions, field: str = "asking") -> Asking:
-    """Return what the message says, or the defaults. Raises InvalidField under `field`."""
-    asking = read(Asking, message, field)
-    cost = asking.max_cost
-    rule = "must be a finite number above 0; leave it unset for no limit"
-    need(cost is None or (math.isfinite(cost) and cost > 0), f"{field}.max_cost", rule)
-    return asking
+def read_rubrics(messages: Sequence[scores_pb2.RubricSpec], field: str = "rubrics") -> list[Rubric]:
+    """Return the rubrics of a request. Raises InvalidField for none, and for values of no kind."""
+    need(bool(messages), field, "must hold at least one rubric")
+    return [read(Rubric, each, f"{field}[{i}]") for i, each in enumerate(messages)]
 
 
 @lru_cache(maxsize=256)

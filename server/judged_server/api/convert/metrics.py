@@ -1,40 +1,62 @@
-"""Between the metric messages and `metrics`: options and rankings in, tables out."""
+"""Between the metric messages and `metrics`: options, rankings and human labels in, tables out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import Any, TypeVar
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import metrics_pb2, verdicts_pb2
-from judged.values.choices import Matching, NoGold, Status, Unjudged
-from judged.values.metrics import NegativeMatch
+from judged.v1 import metrics_pb2
+from judged.v1.statistics_service_pb2 import ComparedRun, CompareRunsRequest
+from judged.values.choices import Matching, Status
+from judged.values.intervals import IntervalOptions
 from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
-from judged_server.api.convert.correction import with_correction
-from judged_server.api.convert.embedded import measure_embedded
-from judged_server.api.convert.judging import read_grades, read_query_metadata, write_identity
-from judged_server.api.convert.statistics import read_interval_options
-from judged_server.api.convert.topics import read_qrels, read_run
-from judged_server.api.convert.verdicts import read_verdicts, write_counts
-from judged_server.domain import BoolArray, FloatArray, IntArray, Verdicts, check_unique, counts_of
+from judged_server.api.convert.judging import (
+    read_embeddings,
+    read_grades,
+    read_query_metadata,
+    write_identity,
+)
+from judged_server.api.convert.values import MAX_INT32, need, read, read_inclusion
+from judged_server.api.convert.verdicts import read_verdicts
+from judged_server.domain import (
+    FloatArray,
+    IntArray,
+    QueryGroup,
+    Verdicts,
+    check_unique,
+    counts_of,
+)
+from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import (
+    Judging,
+    check_modes,
     check_open_ended,
     compute_gains,
     compute_judged,
+    compute_merged,
     compute_trec,
     merge_values,
 )
+from judged_server.metrics.corrected import (
+    HumanLabels,
+    HumanValues,
+    correct_judged,
+    correct_values,
+)
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.trec import Qrels
+from judged_server.metrics.input.rankings import refuse_first
+from judged_server.metrics.input.trec import Qrels, Topics
 from judged_server.metrics.matching import JudgedResults, grades_of
-from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.measures.formulas import FAMILIES
+from judged_server.metrics.measures.names import Measure, parse_metrics
 from judged_server.metrics.table import (
     MetricColumn,
     MetricOptions,
@@ -46,42 +68,9 @@ from judged_server.settings import Limits
 from judged_server.usecases.evaluate import Evaluation
 
 MAX_GRADE = 1000
-MAX_INT32 = 2**31 - 1
-"""The largest grade of the contract, and more documents than a message holds."""
-
-_Choice = TypeVar("_Choice", bound=IntEnum)
-
-
-def read_options(message: metrics_pb2.MetricOptions, field: str = "options") -> MetricOptions:
-    """Return the options of a request. Raises InvalidField for what no option can be."""
-    verdicts, qrels = message.verdicts, message.qrels  # what is unset has the defaults
-    judged = f"{field}.{message.WhichOneof('input')}"
-    no_gold = message.gains if message.HasField("gains") else verdicts
-    matching, empty = Matching.GREEDY_FIRST, NoGold.SKIP
-    unjudged, interval = Unjudged.NON_RELEVANT, None
-    if verdicts.HasField("matching"):
-        matching = _choice(Matching, "MatchingMode", verdicts.matching, f"{judged}.matching")
-    if no_gold.HasField("no_gold"):
-        empty = _choice(NoGold, "NoGoldPolicy", no_gold.no_gold, f"{judged}.no_gold")
-    if qrels.HasField("unjudged"):
-        unjudged = _choice(Unjudged, "UnjudgedPolicy", qrels.unjudged, f"{judged}.unjudged")
-    if message.HasField("interval"):
-        interval = read_interval_options(message.interval, f"{field}.interval")
-    slice_by = tuple(message.slice_by)
-    check_keys(slice_by, f"{field}.slice_by")
-    return MetricOptions(
-        matching,
-        empty,
-        verdicts.strict_duplicates or qrels.strict_duplicates,
-        qrels.complete,
-        unjudged,
-        interval,
-        slice_by,
-        _positive(qrels, "relevance_level", judged) or 1,
-        _positive(qrels, "max_documents", judged),
-    )
-
-
+_DOUBLE_BYTES = 8
+_LABELS, _VALUES = "judged.human_labels", "human_values"
+_SIMILARITY = FAMILIES["similarity"]
 _INPUTS = {
     "groups": "verdicts",
     "judged": "verdicts",
@@ -93,10 +82,20 @@ _INPUTS = {
 """Which options something has, by what the rankings are given as."""
 
 
+def read_options(message: metrics_pb2.MetricOptions, field: str = "options") -> MetricOptions:
+    """Return the options of a request. Raises InvalidField for what no option can be."""
+    given = message.WhichOneof("input") or "qrels"
+    interval = None
+    if message.HasField("interval"):
+        interval = read(IntervalOptions, message.interval, f"{field}.interval")
+    slice_by = tuple(message.slice_by)
+    check_keys(slice_by, f"{field}.slice_by")
+    chosen, path = getattr(message, given), f"{field}.{given}"
+    return read(MetricOptions, chosen, path, interval=interval, slice_by=slice_by)
+
+
 def refuse_unused(
-    message: metrics_pb2.MetricOptions,
-    given_as: str | None,
-    field: str = "options",
+    message: metrics_pb2.MetricOptions, given_as: str | None, field: str = "options"
 ) -> None:
     """Raise InvalidField for options that are set and would change nothing.
 
@@ -105,61 +104,39 @@ def refuse_unused(
     if given_as not in _INPUTS:
         return
     given, used = message.WhichOneof("input"), _INPUTS[given_as]
-    if given is not None and given != used:
-        instead = "leave it out" if used is None else f"leave it out, or set {used}"
-        raise errors.InvalidField(f"{field}.{given}", f"does nothing for {given_as}; {instead}")
-    if message.verdicts.strict_duplicates and given_as != "groups":
-        rule = f"does nothing for {given_as}; leave it out"
-        raise errors.InvalidField(f"{field}.verdicts.strict_duplicates", rule)
-
-
-def _positive(message: metrics_pb2.QrelsOptions, name: str, field: str) -> int | None:
-    """Return a whole number of the options from 1 to MAX_INT32, None where it is unset."""
-    if not message.HasField(name):  # type: ignore[arg-type]  # a name that the caller spells out
-        return None
-    number: int = getattr(message, name)
-    if not 1 <= number <= MAX_INT32:
-        raise errors.InvalidField(f"{field}.{name}", f"must be unset or from 1 to {MAX_INT32}")
-    return number
-
-
-def _choice(kind: type[_Choice], name: str, number: int, field: str) -> _Choice:
-    if int(number) not in set(kind):
-        raise errors.InvalidField(field, f"must be unset or one of {errors.full_names(kind, name)}")
-    return kind(number)
+    instead = "leave it out" if used is None else f"leave it out, or set {used}"
+    rule = f"does nothing for {given_as}; {instead}"
+    need(given in {None, used}, f"{field}.{given}", rule)
+    rule = f"does nothing for {given_as}; leave it out"
+    unused = message.verdicts.strict_duplicates and given_as != "groups"
+    need(not unused, f"{field}.verdicts.strict_duplicates", rule)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A table, the queries it was made from, and the counts of their verdicts.
 
-    `not_measured` are other queries.
+    `not_measured` are other queries; `judged` has the verdicts, and their scores if those are
+    known.
     """
 
     table: MetricTable
     query_ids: Sequence[str]
     counts: VerdictCounts | None = None
     not_measured: Sequence[str] = ()
-    judged: tuple[JudgedResults, FloatArray] | None = None
+    judged: tuple[JudgedResults, FloatArray | None] | None = None
 
 
-def compute(
-    request: pb.ComputeMetricsRequest,
-    measures: Sequence[Measure],
-    options: MetricOptions,
-    limits: Limits | None = None,
-    qrels: Qrels | None = None,
-    prefix: str = "",
-) -> metrics_pb2.MetricTable:
-    """Return the table of a ComputeMetrics request, whichever relevance it brings.
-
-    Vectors, whose cosines are work that a small message can ask much of, need `limits`. `qrels`
-    that were read before take the place of those of the request, which is then one run of a
-    comparison: errors name its fields as they are there, behind `prefix`.
-    """
-    refuse_unused(request.options, request.WhichOneof("relevance"))
-    done = measure(request, measures, options, limits, qrels, prefix)
-    return write_measured(done, request, measures, options)
+def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetricsResponse:
+    """Return the answer to a request, whichever relevance it brings."""
+    which = request.WhichOneof("relevance")
+    measures = parse_metrics(request.metrics, of_values=which == "values")
+    options = read_options(request.options)
+    refuse_unused(request.options, which)
+    rule = "set one of judged, trec, gains, values or embedded"
+    need(which is not None, "relevance", rule)
+    done = Rankings(measures, options, limits).measure(str(which), request)
+    return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))
 
 
 def write_measured(
@@ -174,120 +151,136 @@ def write_measured(
         metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
     table = with_intervals_and_slices(done.table, options, metadata)
     if request.HasField("human_values") or request.judged.HasField("human_labels"):
-        table = with_correction(*(table, request, measures, options, done.query_ids), done.judged)
-    return write_table(
-        table, done.query_ids, per_query=request.options.per_query, counts=done.counts
-    )
+        table = _corrected(table, request, measures, options, done)
+    per_query = request.options.per_query
+    return write_table(table, done.query_ids, done.counts, per_query=per_query)
 
 
-def measure(
-    request: pb.ComputeMetricsRequest,
-    measures: Sequence[Measure],
-    options: MetricOptions,
-    limits: Limits | None,
-    qrels: Qrels | None = None,
-    prefix: str = "",
-    *,
-    is_part: bool = False,
-) -> Measured:
-    """Return what the rankings of a request are worth; a part of them may lack qrels."""
-    which = request.WhichOneof("relevance")
-    if which == "judged":
-        return _judged(request.judged, measures, options, prefix)
-    if which == "trec":
-        return _trec(request.trec, measures, options, qrels, prefix, is_part=is_part)
-    if which == "gains":
-        rankings, field = request.gains.rankings, f"{prefix}gains.rankings"
+@dataclass(frozen=True, slots=True)
+class Rankings:
+    """Measures rankings in each of the forms that a request, or a run of a comparison, has them.
+
+    Errors name fields behind `path`. Vectors, whose cosines are work that a small message can ask
+    much of, need `limits`. `qrels` are those of a comparison; a part of rankings (`is_part`) may
+    lack them.
+    """
+
+    measures: Sequence[Measure]
+    options: MetricOptions
+    limits: Limits
+    path: str = ""
+    qrels: Qrels | None = None
+    is_part: bool = False
+
+    def measure(self, which: str, holder: pb.ComputeMetricsRequest | ComparedRun) -> Measured:
+        """Return what the rankings are worth that a message holds in a field of its oneof."""
+        done: Measured = getattr(self, f"_{which}")(getattr(holder, which))
+        return done
+
+    def _gains(self, message: metrics_pb2.GainRankings) -> Measured:
+        rankings, field = message.rankings, f"{self.path}gains.rankings"
         query_ids = _query_ids(rankings, field)
         gains = [ranking.gains for ranking in rankings]
         relevant = [ranking.relevant_gains for ranking in rankings]
-        return Measured(compute_gains(measures, gains, relevant, options, field=field), query_ids)
-    if which == "values":
-        query_ids, field = list(request.values.query_ids), f"{prefix}values"
-        check_unique(query_ids, field + ".query_ids[{}]")
-        values = [column.values for column in request.values.columns]
-        fits = [read_fields(IdFit, fit) for fit in request.values.id_fits]
-        table = merge_values(measures, values, len(query_ids), fits, field=field)
+        table = compute_gains(self.measures, gains, relevant, self.options, field=field)
         return Measured(table, query_ids)
-    if which == "embedded" and limits is not None:
-        table, query_ids, verdicts = measure_embedded(request.embedded, measures, options, limits)
+
+    def _values(self, message: metrics_pb2.PerQueryValues) -> Measured:
+        query_ids, field = list(message.query_ids), f"{self.path}values"
+        check_unique(query_ids, field + ".query_ids[{}]")
+        values = [column.values for column in message.columns]
+        fits = [read_fields(IdFit, fit) for fit in message.id_fits]
+        table = merge_values(self.measures, values, len(query_ids), fits, field=field)
+        return Measured(table, query_ids)
+
+    def _trec(self, message: metrics_pb2.TrecRankings) -> Measured:
+        qrels = read_qrels(message, "trec.", may_be_empty=self.is_part)
+        return self._of_run(qrels, read_topics(message, "trec.", "run", "run_columns", "scores"))
+
+    def _documents(self, message: Any) -> Measured:  # noqa: ANN401 - of a compared run
+        path = f"{self.path}documents."
+        run = read_topics(message, path, "topics", "topic_columns", "scores")
+        return self._of_run(self.qrels, run)
+
+    def _of_run(self, qrels: Qrels | None, run: Topics) -> Measured:
+        if qrels is None:
+            raise errors.InvalidField("qrels", "must be there for documents")
+        table = compute_trec(self.measures, qrels, run, self.options)
+        return Measured(table, list(qrels.row_of), not_measured=run.query_ids)
+
+    def _judged(self, message: metrics_pb2.JudgedRankings) -> Measured:
+        rankings, path = message.rankings, f"{self.path}judged"
+        field = f"{path}.rankings"
+        query_ids = _query_ids(rankings, field)
+        sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
+        verdicts = read_verdicts(message.verdicts, sizes, f"{path}.verdicts")
+        judged_ids, seen = _read_ids(message, field)
+        open_ended = np.array([ranking.open_ended for ranking in rankings], np.bool_)
+        if open_ended.any():
+            check_open_ended(self.measures, message.max_grade)
+            for i, ranking in enumerate(rankings):
+                rule = "must be 1 where open_ended is set"
+                one = not ranking.open_ended or ranking.expected == 1
+                need(one, f"{field}[{i}].expected", rule)
+        results = replace(
+            _results(verdicts, [(each.retrieved, each.expected) for each in rankings]),
+            judged_ids=judged_ids,
+            open_ended=open_ended if open_ended.any() else None,
+            **_grades(message, verdicts, path),
+        )
+        table = compute_judged(self.measures, results, self.options, field=field + "[{}].expected")
+        if judged_ids is not None:
+            table = replace(table, id_fit=judged_ids.fit(results.n_retrieved, seen))
+        scores = verdicts.columns.scores if message.verdicts.score else None
+        return Measured(table, query_ids, counts_of(verdicts), judged=(results, scores))
+
+    def _embedded(self, message: pb.EmbeddedRankings) -> Measured:
+        """Measure vectors by the cosine of the judge `semantic`: no model runs, no text is read."""
+        for i, measure in enumerate(self.measures):
+            family = measure.metric.family
+            if family and family != _SIMILARITY.name:
+                other = measure.metric.name.removesuffix(family) + _SIMILARITY.name
+                name, instead = measure.metric.name, f"use Evaluate, or ask for {other}"
+                rule = f"{name} compares texts, and here are vectors; {instead}"
+                raise errors.InvalidField(f"metrics[{i}]", rule)
+        check_modes(self.measures, self.options.matching, families=True)
+        min_score = message.min_score if message.HasField("min_score") else _SIMILARITY.min_score
+        need(0 <= min_score <= 1, "embedded.min_score", "must be a number from 0 to 1")
+        identity, field = caller_identity(min_score), "embedded.rankings"
+        query_ids = _query_ids(message.rankings, field)
+        groups = []
+        for i, ranking in enumerate(message.rankings):
+            vectors = read_embeddings(ranking.embeddings, self.limits, f"{field}[{i}].embeddings")
+            groups.append(QueryGroup(ranking.query_id, "", (), (), embeddings=vectors))
+        self.limits.check_contexts(sum(group.n_contexts for group in groups), field)
+        offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
+        verdicts = Verdicts.decide(score_vectors(groups), offsets, identity.min_score)
+        results = _results(verdicts, [(each.n_retrieved, each.n_expected) for each in groups])
+        plain = [m for m in self.measures if not m.metric.family]
+        of_family = [m for m in self.measures if m.metric.family]
+        in_mode_any = replace(self.options, matching=Matching.ANY)
+        judgings = [
+            Judging([m.judged_by(identity.signature) for m in chosen], results, how)
+            for chosen, how in ((plain, self.options), (of_family, in_mode_any))
+            if chosen
+        ]
+        table = compute_merged(judgings, self.measures, field=field + "[{}].embeddings.expected")
         return Measured(table, query_ids, counts_of(verdicts))
-    raise errors.InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
 
 
-def write_table(
-    table: MetricTable, query_ids: Sequence[str], *, per_query: bool, counts: VerdictCounts | None
-) -> metrics_pb2.MetricTable:
-    """Return the message of a table; `query_ids` names the queries that were given."""
-    warning = None if table.id_fit is None else table.id_fit.warning()
-    message = metrics_pb2.MetricTable(
-        metrics=[_write_column(column, per_query=per_query) for column in table.columns],
-        counts=write_fields(metrics_pb2.MetricCounts, table.counts),
-        slices=[
-            metrics_pb2.MetricSlice(
-                key=part.key,
-                value=part.value,
-                metrics=[_write_column(column, per_query=False) for column in part.columns],
-            )
-            for part in table.slices
-        ],
-        warnings=[warning] if warning else (),
-        id_fit=None if table.id_fit is None else write_fields(metrics_pb2.IdFit, table.id_fit),
-    )
-    if counts is not None:
-        message.counts.verdicts.CopyFrom(write_counts(counts))
-    if per_query:
-        message.query_ids.extend([query_ids[row] for row in table.rows.tolist()])
-    return message
+def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any kind
+    need(bool(rankings), field, "must hold at least one ranking")
+    query_ids = [ranking.query_id for ranking in rankings]
+    check_unique(query_ids, f"{field}[{{}}].query_id")
+    return query_ids
 
 
-def _write_column(column: MetricColumn, *, per_query: bool) -> metrics_pb2.MetricResult:
-    lower, upper = column.query_lower, column.query_upper
-    return write_fields(
-        metrics_pb2.MetricResult,
-        column,
-        lower_bound=column.lower,
-        upper_bound=column.upper,
-        per_query=column.values.tolist() if per_query else (),
-        per_query_lower=() if lower is None else lower.tolist(),
-        per_query_upper=() if upper is None else upper.tolist(),
-    )
-
-
-def _judged(
-    message: metrics_pb2.JudgedRankings,
-    measures: Sequence[Measure],
-    options: MetricOptions,
-    prefix: str,
-) -> Measured:
-    rankings, field = message.rankings, f"{prefix}judged.rankings"
-    query_ids = _query_ids(rankings, field)
-    sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
-    verdicts = read_verdicts(message.verdicts, sizes, f"{prefix}judged.verdicts")
-    n_retrieved: IntArray = np.array([ranking.retrieved for ranking in rankings], np.int64)
-    n_expected: IntArray = np.array([ranking.expected for ranking in rankings], np.int64)
-    judged_ids, seen = _read_ids(message, field)
+def _results(verdicts: Verdicts, sizes: Sequence[tuple[int, int]]) -> JudgedResults:
+    """Return the results of groups by how many each retrieved, and expected."""
+    both: IntArray = np.array(sizes, np.int64).reshape(-1, 2)
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
-    open_ended: BoolArray = np.array([ranking.open_ended for ranking in rankings], np.bool_)
-    if open_ended.any():
-        check_open_ended(measures, message.max_grade)
-        for i in np.flatnonzero(open_ended & (n_expected != 1)).tolist():
-            raise errors.InvalidField(f"{field}[{i}].expected", "must be 1 where open_ended is set")
-    results = JudgedResults(
-        verdicts.relevant,
-        n_retrieved,
-        n_expected,
-        missing,
-        judged_ids=judged_ids,
-        open_ended=open_ended if open_ended.any() else None,
-        **_grades(message, verdicts, f"{prefix}judged"),
-    )
-    table = compute_judged(measures, results, options, field=field + "[{}].expected")
-    if judged_ids is not None:
-        table = replace(table, id_fit=judged_ids.fit(n_retrieved, seen))
-    counts = counts_of(verdicts)
-    return Measured(table, query_ids, counts, judged=(results, verdicts.columns.scores))
+    return JudgedResults(verdicts.relevant, both[:, 0], both[:, 1], missing)
 
 
 def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdFit]:
@@ -301,16 +294,16 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
         if grades:
             grades, relevant = read_grades(grades, relevant, path)
         by_id = bool(relevant or grades)
-        if by_id and ranking.expected:
-            raise errors.InvalidField(f"{path}.expected", "must be 0 for a ranking matched by id")
-        if len(found) != (ranking.retrieved if by_id else 0):
+        rule = "must be 0 for a ranking matched by id"
+        need(not (by_id and ranking.expected), f"{path}.expected", rule)
+        rule = "does nothing for a ranking that is not matched by id"
+        if by_id:
             rule = f"has {len(found)} entries for {ranking.retrieved} retrieved"
-            rule = rule if by_id else "does nothing for a ranking that is not matched by id"
-            raise errors.InvalidField(f"{path}.document_ids", rule)
-        if by_id and message.HasField("human_labels"):
-            name = "grades" if grades else "relevant_document_ids"
-            rule = "can't be combined with human_labels: nothing was judged"
-            raise errors.InvalidField(f"{path}.{name}", rule)
+        fits = len(found) == (ranking.retrieved if by_id else 0)
+        need(fits, f"{path}.document_ids", rule)
+        name = "grades" if grades else "relevant_document_ids"
+        rule = "can't be combined with human_labels: nothing was judged"
+        need(not (by_id and message.HasField("human_labels")), f"{path}.{name}", rule)
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
     if not any(relevant or grades for _, relevant, grades in groups):
         return None, seen
@@ -320,65 +313,177 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
 
 def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str) -> dict[str, Any]:
     """Return what judged results have of the judge's grades, by name; nothing where it has none."""
-    if not message.max_grade:
+    most = message.max_grade
+    if not most:
         return {}
-    if message.max_grade > MAX_GRADE:
-        raise errors.InvalidField(f"{field}.max_grade", f"must be at most {MAX_GRADE}")
-    if len(message.verdicts.score) != len(verdicts.relevant):
-        raise errors.InvalidField(
-            f"{field}.verdicts.score", "must have an entry for each verdict where max_grade is set"
-        )
-    if message.HasField("human_labels"):
-        rule = "decide yes or no, and can't correct grades; leave them or max_grade out"
-        raise errors.InvalidField(f"{field}.human_labels", rule)
-    gains = grades_of(verdicts.columns.scores, message.max_grade)
-    return {"gains": gains, "max_grade": message.max_grade}
+    need(most <= MAX_GRADE, f"{field}.max_grade", f"must be at most {MAX_GRADE}")
+    rule = "must have an entry for each verdict where max_grade is set"
+    scored = len(message.verdicts.score) == len(verdicts.relevant)
+    need(scored, f"{field}.verdicts.score", rule)
+    rule = "decide yes or no, and can't correct grades; leave them or max_grade out"
+    need(not message.HasField("human_labels"), f"{field}.human_labels", rule)
+    return {"gains": grades_of(verdicts.columns.scores, most), "max_grade": most}
 
 
-def _trec(
-    message: metrics_pb2.TrecRankings,
+def read_qrels(
+    message: metrics_pb2.TrecRankings | CompareRunsRequest,
+    path: str,
+    *,
+    may_be_empty: bool = False,
+) -> Qrels:
+    """Return the qrels of a message whose path with its dot is `path`.
+
+    Raises InvalidField for none unless there may be none, at `qrels[i].grades[j]` for a grade in
+    columns that is no whole number, and as `read_topics` and Qrels.of do.
+    """
+    topics = read_topics(message, path, "qrels", "qrels_columns", "grades")
+    if message.HasField("qrels_columns"):
+        grades = topics.values
+        whole = np.clip(np.trunc(grades), -MAX_INT32 - 1, MAX_INT32) == grades
+        rule = f"must be a whole number from {-MAX_INT32 - 1} to {MAX_INT32}"
+        refuse_first(~whole, topics.offsets, f"{path}qrels", "grades", rule)
+    need(may_be_empty or len(topics) > 0, f"{path}qrels", "must hold at least one topic")
+    return Qrels.of(topics)
+
+
+def read_topics(message: Any, path: str, rows: str, columns: str, values: str) -> Topics:  # noqa: ANN401 - of three kinds
+    """Return the topics of a message, which has them one by one, or in columns; not both.
+
+    Raises InvalidField for columns that do not fit together, and as Topics do.
+    """
+    given, field, of_columns = getattr(message, rows), path + rows, path + columns
+    if not message.HasField(columns):
+        each = [(topic.query_id, topic.document_ids, getattr(topic, values)) for topic in given]
+        return Topics.of_rows(each, field, values)
+    need(not given, of_columns, f"must be left unset where {rows} is given")
+    packed = getattr(message, columns)
+    raw = packed.values
+    rule = f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}"
+    need(len(raw) % _DOUBLE_BYTES == 0, f"{of_columns}.values", rule)
+    numbers = np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
+    return Topics.of_columns(
+        packed.query_ids[:],
+        np.array(packed.n_documents[:], np.int64),
+        packed.document_ids,
+        numbers if len(numbers) or values == "grades" else None,
+        (field, of_columns),
+        values,
+    )
+
+
+def _corrected(
+    table: MetricTable,
+    request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
-    known: Qrels | None,
-    prefix: str,
+    done: Measured,
+) -> MetricTable:
+    """Return the table with means corrected by the labels or the human values of the request."""
+    confidence = (options.interval or IntervalOptions()).confidence
+    per_query, ids = request.options.per_query, done.query_ids
+    if done.judged is None or not request.judged.HasField("human_labels"):
+        human = _read_human_values(request.human_values, ids, measures)
+        _refuse_unequal(human.inclusion, _VALUES, per_query=per_query)
+        return correct_values(table, human, confidence=confidence, per_query=per_query)
+    both = request.HasField(_VALUES)  # type: ignore[arg-type]  # it is one of them
+    need(not both, _VALUES, f"must be unset when {_LABELS} is set; use one of them")
+    results, scores = done.judged
+    labels = _read_human_labels(request.judged.human_labels, ids, results)
+    _refuse_unequal(labels.inclusion, _LABELS, per_query=per_query)
+    return correct_judged(
+        table,
+        measures,
+        results,
+        scores,
+        labels,
+        options.matching,
+        confidence=confidence,
+        per_query=per_query,
+    )
+
+
+def _refuse_unequal(inclusion: FloatArray | None, field: str, *, per_query: bool) -> None:
+    rule = (
+        "must be empty with options.per_query: bounds of single queries need labels that were "
+        "all drawn with the same probability"
+    )
+    need(not per_query or inclusion is None, f"{field}.inclusion_probabilities", rule)
+
+
+def _read_human_labels(
+    message: metrics_pb2.HumanLabels, query_ids: Sequence[str], results: JudgedResults
+) -> HumanLabels:
+    queries = _places(message.query_ids, query_ids, _LABELS, "judged.rankings")
+    contexts = int((results.n_retrieved * results.n_expected)[queries].sum())
+    relevant = np.array(message.relevant, np.bool_)
+    inclusion = read_inclusion(message.inclusion_probabilities, len(queries), _LABELS)
+    rule = f"has {len(relevant)} entries for the {contexts} contexts of the labelled rankings"
+    need(len(relevant) == contexts, f"{_LABELS}.relevant", rule)
+    return HumanLabels(queries, relevant, inclusion)
+
+
+def _read_human_values(
+    message: metrics_pb2.PerQueryValues, query_ids: Sequence[str], measures: Sequence[Measure]
+) -> HumanValues:
+    queries = _places(message.query_ids, query_ids, _VALUES, "the queries that are measured")
+    columns = [column.values for column in message.columns]
+    table = merge_values(measures, columns, len(queries), field=_VALUES)
+    inclusion = read_inclusion(message.inclusion_probabilities, len(queries), _VALUES)
+    return HumanValues(queries, np.array([column.values for column in table.columns]), inclusion)
+
+
+def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str, whole: str) -> IntArray:
+    """Return int64[n]: where each labelled query stands among those given."""
+    check_unique(labelled, f"{field}.query_ids[{{}}]")
+    known = {query_id: place for place, query_id in enumerate(query_ids)}
+    for i, query_id in enumerate(labelled):
+        need(query_id in known, f"{field}.query_ids[{i}]", f"is the id of none of {whole}")
+    return np.array([known[query_id] for query_id in labelled], np.int64)
+
+
+def write_table(
+    table: MetricTable,
+    query_ids: Sequence[str],
+    counts: VerdictCounts | None,
     *,
-    is_part: bool,
-) -> Measured:
-    qrels = read_qrels(message, may_be_empty=is_part) if known is None else known
-    field, columns = "trec.run", "trec.run_columns"
-    if known is not None:
-        field, columns = f"{prefix}documents.topics", f"{prefix}documents.topic_columns"
-    run = read_run(message, field, columns)
-    table = compute_trec(measures, qrels, run, options)
-    return Measured(table, list(qrels.row_of), not_measured=run.query_ids)
+    per_query: bool = False,
+) -> metrics_pb2.MetricTable:
+    """Return the message of a table; `query_ids` names the queries that were given."""
+    fit = table.id_fit
+    warning = None if fit is None else fit.warning()
+    return write_fields(
+        metrics_pb2.MetricTable,
+        metrics=[_write_column(column, per_query=per_query) for column in table.columns],
+        query_ids=[query_ids[row] for row in table.rows.tolist()] if per_query else (),
+        counts=replace(table.counts, verdicts=counts),
+        slices=[
+            write_fields(metrics_pb2.MetricSlice, part, metrics=map(_write_column, part.columns))
+            for part in table.slices
+        ],
+        warnings=[warning] if warning else (),
+        id_fit=fit,
+    )
 
 
-def _query_ids(
-    rankings: Sequence[metrics_pb2.JudgedRanking] | Sequence[metrics_pb2.GainRanking],
-    field: str,
-) -> list[str]:
-    if not rankings:
-        raise errors.InvalidField(field, "must hold at least one ranking")
-    query_ids = [ranking.query_id for ranking in rankings]
-    check_unique(query_ids, f"{field}[{{}}].query_id")
-    return query_ids
+def _write_column(column: MetricColumn, *, per_query: bool = False) -> metrics_pb2.MetricResult:
+    lower, upper = column.query_lower, column.query_upper
+    return write_fields(
+        metrics_pb2.MetricResult,
+        column,
+        lower_bound=column.lower,
+        upper_bound=column.upper,
+        per_query=column.values.tolist() if per_query else (),
+        per_query_lower=() if lower is None else lower.tolist(),
+        per_query_upper=() if upper is None else upper.tolist(),
+    )
 
 
 def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateResponse:
-    """Return the reply to an evaluation, without its verdicts and the matches of negatives."""
-    reply = pb.EvaluateResponse(
-        table=write_table(done.table, done.query_ids, per_query=per_query, counts=None)
+    """Return the reply to an evaluation, without its verdicts."""
+    return write_fields(
+        pb.EvaluateResponse,
+        done,
+        table=write_table(done.table, done.query_ids, done.counts, per_query=per_query),
+        judge=None if done.identity is None else write_identity(done.identity),
+        verdicts=None,
     )
-    reply.table.counts.verdicts.CopyFrom(write_counts(done.counts))
-    if done.negatives is not None:
-        reply.negatives.CopyFrom(write_fields(pb.NegativeReport, done.negatives))
-    if done.identity is not None:
-        reply.judge.CopyFrom(write_identity(done.identity))
-    if done.usage is not None:
-        reply.usage.CopyFrom(write_fields(verdicts_pb2.Usage, done.usage))
-    return reply
-
-
-def write_match(match: NegativeMatch) -> pb.NegativeMatch:
-    """Return the message of a result that matches a negative reference."""
-    return write_fields(pb.NegativeMatch, match)

@@ -1,21 +1,40 @@
-"""Between the messages of StatisticsService and `statistics`: agreement, calibration, rankings."""
+"""Between the messages of StatisticsService and `statistics`, and texts that are measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from math import inf
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from judged._codec import write_fields
-from judged.v1 import metrics_pb2
+from judged._codec import read_fields, write_fields
 from judged.v1 import statistics_service_pb2 as pb
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
-from judged.values.intervals import IntervalMethod, IntervalOptions
+from judged.values.comparison import CompareOptions
+from judged.values.intervals import Interval, IntervalMethod, IntervalOptions
+from judged.values.metrics import TextItem
 
-from judged_server.api.convert.fields import need, read
-from judged_server.domain import FloatArray, check_names
+from judged_server.api.convert.metrics import (
+    Rankings,
+    read_options,
+    read_qrels,
+    refuse_unused,
+    write_table,
+)
+from judged_server.api.convert.values import check_texts, need, need_all, read, read_inclusion
+from judged_server.domain import check_names
+from judged_server.errors import LimitExceeded
+from judged_server.judges.equivalence.judge import shipped_calibration
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.table import with_intervals_and_slices
+from judged_server.metrics.text.metrics import (
+    TextColumn,
+    TextMetric,
+    measure_texts,
+    merge_text_values,
+    parse_text_metrics,
+)
+from judged_server.settings import Limits
 from judged_server.statistics.agreement import measure_agreement
 from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,
@@ -30,34 +49,24 @@ from judged_server.statistics.calibration.frontier import (
     StagedItems,
     frontier,
 )
-from judged_server.statistics.calibration.reliability import Platt
-from judged_server.statistics.preferences import Comparisons, check_work, rank_systems
+from judged_server.statistics.comparison import RunValues, compare
+from judged_server.statistics.intervals import check_work, mean_intervals
+from judged_server.statistics.preferences import Comparisons, rank_systems
+from judged_server.statistics.preferences import check_work as check_ranking
 from judged_server.statistics.rank_correlation import rank_agreement
 
 SYSTEMS = (2, 50)
 RANKING_RESAMPLES = 1_000
-
-Shipped = Callable[[str, str], Platt | None]
-"""The calibration that comes with a judge, by its kind and scoring key."""
-
-
-def read_interval_options(
-    message: metrics_pb2.IntervalOptions, field: str = "options.interval"
-) -> IntervalOptions:
-    """Return the options, the default where a field is unset. Raises InvalidField with the path."""
-    options = read(IntervalOptions, message, field)
-    in_range = 0.5 <= options.confidence <= 0.9999  # here and below: NaN is in no range
-    need(in_range, f"{field}.confidence", "must lie in 0.5 to 0.9999, or be unset")
-    in_range = 100 <= options.resamples <= 100_000
-    need(in_range, f"{field}.resamples", "must lie in 100 to 100000, or be unset")
-    return options
+MAX_RUNS = 100
+MAX_COMPARISONS = 1_000
+"""Metrics times later runs: each takes some milliseconds beside the resampling."""
 
 
-def agreement(request: pb.MeasureAgreementRequest) -> pb.MeasureAgreementResponse:
-    """Return the answer to a MeasureAgreement request. Raises InvalidField."""
+def agreement(request: pb.MeasureAgreementRequest, _: Limits) -> pb.MeasureAgreementResponse:
+    """Tell how far raters, or two judges, agree."""
     of_ratings, of_systems = request.HasField("ratings"), request.HasField("systems")
     need(of_ratings or of_systems, "ratings", "set ratings, systems or both")
-    options = read_interval_options(request.interval, "interval")
+    options = read(IntervalOptions, request.interval, "interval")
     ratings = systems = None
     if of_ratings:
         ratings = measure_agreement(read(RatingTable, request.ratings, "ratings"), options)
@@ -66,15 +75,15 @@ def agreement(request: pb.MeasureAgreementRequest) -> pb.MeasureAgreementRespons
     return write_fields(pb.MeasureAgreementResponse, MeasuredAgreement(ratings, systems))
 
 
-def ranking(request: pb.RankSystemsRequest) -> pb.RankSystemsResponse:
-    """Return the reply of a request. Raises InvalidField."""
+def ranking(request: pb.RankSystemsRequest, _: Limits) -> pb.RankSystemsResponse:
+    """Rank systems by paired comparisons."""
     data = _read_comparisons(request)
-    options = read_interval_options(request.interval, "interval")
+    options = read(IntervalOptions, request.interval, "interval")
     rule = "must be unset or INTERVAL_METHOD_PERCENTILE: strengths are no means"
     need(options.method is IntervalMethod.PERCENTILE, "interval.method", rule)
     if not request.interval.HasField("resamples"):
         options = replace(options, resamples=RANKING_RESAMPLES)
-    check_work(data, options, "interval.resamples")
+    check_ranking(data, options, "interval.resamples")
     return write_fields(pb.RankSystemsResponse, rank_systems(data, options))
 
 
@@ -89,10 +98,10 @@ def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
         need(len(column) == n, field, f"has {len(column)} entries for {n} query_ids")
     first, second = np.array(request.first, np.int64), np.array(request.second, np.int64)
     for field, column in (("first", first), ("second", second)):
-        _need_all(column < len(names), field, f"must be a place in systems, 0 to {len(names) - 1}")
-    _need_all(first != second, "second", "must be another system than the first")
+        need_all(column < len(names), field, f"must be a place in systems, 0 to {len(names) - 1}")
+    need_all(first != second, "second", "must be another system than the first")
     preference = np.array(request.preference, np.float64)
-    _need_all((preference >= 0) & (preference <= 1), "preference", "must be from 0 to 1")
+    need_all((preference >= 0) & (preference <= 1), "preference", "must be from 0 to 1")
     queries: dict[str, int] = {}
     query = [queries.setdefault(query_id, len(queries)) for query_id in request.query_ids]
     return Comparisons(
@@ -100,76 +109,26 @@ def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
     )
 
 
-def _need_all(good: np.ndarray[tuple[int], np.dtype[np.bool_]], field: str, rule: str) -> None:
-    if not good.all():
-        need(False, f"{field}[{int(good.argmin())}]", rule)
-
-
-def calibration(request: pb.CalibrateRequest, shipped: Shipped) -> pb.CalibrateResponse:
-    """Return the answer to a Calibrate request. Raises InvalidField."""
+def calibration(request: pb.CalibrateRequest, _: Limits) -> pb.CalibrateResponse:
+    """Hold a judge's scores against human labels."""
     judge = request.judge
     rule = "must be that of the judge whose scores these are"
     need(not request.HasField("judge") or judge.scoring_key != "", "judge.scoring_key", rule)
-    options = read_calibration_options(request)
+    options = read(CalibrationOptions, request)
     items = ScoredItems.build(request.scores, request.labelled, request.labels, request.clusters)
     inclusion = read_inclusion(request.inclusion_probabilities, len(items.labelled))
     items = replace(items, inclusion=inclusion)
-    known = shipped(judge.kind, judge.scoring_key)
+    known = shipped_calibration(judge.kind, judge.scoring_key)
     found = calibrate(items, options, known, judge.scoring_key)
     return write_fields(pb.CalibrateResponse, found)
 
 
-def read_calibration_options(request: pb.CalibrateRequest) -> CalibrationOptions:
-    """Return the options of a request, the default where one is unset. Raises InvalidField."""
-    interval = read_interval_options(request.interval, "interval")
-    options = read(CalibrationOptions, request, interval=interval)
-    need(0 <= options.min_score <= 1, "min_score", "must lie in 0 to 1, or be unset")
-    rule = "must be above 0 and at most 1, or be unset"
-    need(0 < options.precision_floor <= 1, "precision_floor", rule)
-    need(2 <= options.folds <= 20, "folds", "must lie in 2 to 20, or be unset")
-    _check_bounds(options)
-    return options
-
-
-def _check_bounds(options: CalibrationOptions | FrontierOptions) -> None:
-    rule = "must be above 0 and below 0.5, or be unset"
-    need(0 < options.max_error < 0.5, "max_error", rule)
-    share = options.max_share
-    need(share is None or 0 <= share <= 1, "max_share", "must lie in 0 to 1, or be unset")
-
-
-def read_inclusion(
-    probabilities: Sequence[float], n_labelled: int, field: str = ""
-) -> FloatArray | None:
-    """Return with which probability each label was drawn; None where all had the same.
-
-    Raises InvalidField at `inclusion_probabilities` of the field for another number of them, and
-    below it for one that is not above 0 and at most 1.
-    """
-    name = f"{field}.inclusion_probabilities".lstrip(".")
-    if not probabilities:
-        return None
-    n = len(probabilities)
-    need(n == n_labelled, name, f"has {n} entries for {n_labelled} labels")
-    values = np.array(probabilities, np.float64)
-    _need_all((values > 0) & (values <= 1), name, "must be above 0 and at most 1")
-    return values
-
-
 def calibrate_cascade(
-    request: pb.CalibrateCascadeRequest, shipped: Shipped
+    request: pb.CalibrateCascadeRequest, _: Limits
 ) -> pb.CalibrateCascadeResponse:
-    """Return the answer to a CalibrateCascade request. Raises InvalidField and LimitExceeded."""
+    """Propose a cascade of judges from labels."""
     options = read(FrontierOptions, request)
-    _check_bounds(options)
-    cost = options.max_cost
-    need(cost is None or 0 <= cost < inf, "max_cost", "must be a number, 0 or more, or be unset")
-    rule = "must be above 0 and below 1, or be unset"
-    need(0 < options.confidence < 1, "confidence", rule)
-    stages = [
-        _read_stage(stage, f"stages[{place}]", shipped)
-        for place, stage in enumerate(request.stages)
-    ]
+    stages = [_read_stage(stage, f"stages[{i}]") for i, stage in enumerate(request.stages)]
     items = StagedItems.build(stages, request.labels, request.clusters, request.lengths)
     found = frontier(items, options)
     keys = [stage.judge.scoring_key for stage in request.stages]
@@ -177,13 +136,13 @@ def calibrate_cascade(
     return write_fields(pb.CalibrateCascadeResponse, found, frontier=points)
 
 
-def _read_stage(message: pb.ScoredStage, field: str, shipped: Shipped) -> ScoredStage:
+def _read_stage(message: pb.ScoredStage, field: str) -> ScoredStage:
     judge = message.judge
     rule = "must be that of the judge whose scores these are"
     need(judge.scoring_key != "", f"{field}.judge.scoring_key", rule)
     scores = np.array(message.scores, np.float64)
     rule = "must be a number; name it in missing if there is none"
-    _need_all(~np.isnan(scores), f"{field}.scores", rule)
+    need_all(~np.isnan(scores), f"{field}.scores", rule)
     flags = np.full(len(scores), PLAIN)
     for listed, flag in (("flagged", FLAGGED), ("missing", MISSING)):
         before = -1
@@ -193,8 +152,8 @@ def _read_stage(message: pb.ScoredStage, field: str, shipped: Shipped) -> Scored
             before = index
             flags[index] = flag
     scores[flags == MISSING] = np.nan
-    name = judge.kind or f"stage {field}"
-    return ScoredStage(name, scores, message.cost, shipped(judge.kind, judge.scoring_key), flags)
+    known = shipped_calibration(judge.kind, judge.scoring_key)
+    return ScoredStage(judge.kind or f"stage {field}", scores, message.cost, known, flags)
 
 
 def _write_point(
@@ -226,3 +185,139 @@ def _write_point(
         for stage, each in zip(point.stages, made, strict=True)
     ]
     return write_fields(pb.FrontierPoint, point, stages=stages, guarantee=guarantee)
+
+
+def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRunsResponse:
+    """Test whether runs differ: each is measured as ComputeMetrics would, by qrels read once."""
+    kinds = [run.WhichOneof("relevance") for run in request.runs]
+    # Runs that bring values may have names of their own.
+    of_values = bool(kinds) and set(kinds) == {"values"}
+    measures = parse_metrics(request.metrics, of_values=of_values)
+    for name in ("per_query", "slice_by"):
+        unused = not getattr(request.options, name)
+        need(unused, f"options.{name}", "must be left unset: CompareRuns does not use it")
+    _check_runs(request.runs, kinds)
+    n = len(measures) * (len(kinds) - 1)
+    if n > MAX_COMPARISONS:
+        raise LimitExceeded("runs", "comparisons (metrics times later runs)", MAX_COMPARISONS, n)
+    has_qrels, kind = bool(request.qrels) or request.HasField("qrels_columns"), str(kinds[0])
+    of_documents = kind == "documents"
+    rule = "must be left empty: only runs with documents are judged by it"
+    need(of_documents or not has_qrels, "qrels", rule)
+    options = read(CompareOptions, request.comparison, "comparison")
+    measuring = read_options(request.options)
+    intervals = measuring.interval or IntervalOptions()
+    qrels = read_qrels(request, "") if of_documents else None
+    refuse_unused(request.options, "trec" if of_documents else kind)
+    tables, runs = [], []
+    for i, run in enumerate(request.runs):
+        rankings = Rankings(measures, measuring, limits, f"runs[{i}].", qrels)
+        done = rankings.measure(kind, run)
+        table = with_intervals_and_slices(done.table, measuring)
+        tables.append(write_table(table, done.query_ids, done.counts))
+        query_ids = [done.query_ids[row] for row in table.rows.tolist()]
+        values = np.array([column.values for column in table.columns])
+        runs.append(RunValues(run.name, query_ids, values))
+    found = compare(runs, options, intervals, [str(measure) for measure in measures])
+    return write_fields(
+        pb.CompareRunsResponse, tables=tables, comparisons=found, signature=options.signature
+    )
+
+
+def _check_runs(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> None:
+    """Raise InvalidField for too few, too many or mixed runs, and for their names."""
+    need(len(runs) >= 2, "runs", f"has {len(runs)} entries; a comparison needs at least 2")
+    check_names([run.name for run in runs], "runs", MAX_RUNS, "runs", ".name")
+    for i, kind in enumerate(kinds):
+        rule = "set one of judged, documents, gains or values"
+        need(kind is not None, f"runs[{i}].relevance", rule)
+        rule = f"brings {kind}, but runs[0] {kinds[0]}; all runs must bring the same kind"
+        need(kind == kinds[0], f"runs[{i}].relevance", rule)
+        rule = "must be left unset: CompareRuns corrects no means, use ComputeMetrics"
+        labels = runs[i].judged.HasField("human_labels")
+        need(not labels, f"runs[{i}].judged.human_labels", rule)
+
+
+@dataclass(frozen=True, slots=True)
+class TextMeasurement:
+    """What a request asks for, all but its items."""
+
+    metrics: tuple[TextMetric, ...]
+    interval: IntervalOptions | None
+    per_item: bool
+
+
+def text_metrics(
+    request: pb.ComputeTextMetricsRequest, limits: Limits
+) -> pb.ComputeTextMetricsResponse:
+    """Compare texts with references."""
+    asked = read_measurement(request)
+    if request.values:
+        columns = merge_text_values(asked.metrics, [column.values for column in request.values])
+    else:
+        columns = measure_texts(read_items(request.items, limits), asked.metrics)
+    return pb.ComputeTextMetricsResponse(metrics=write_text_metrics(columns, asked))
+
+
+def read_measurement(request: pb.ComputeTextMetricsRequest) -> TextMeasurement:
+    """Return what to measure. Raises InvalidField for names, options, and what excludes another."""
+    metrics, values, items = parse_text_metrics(request.metrics), request.values, request.items
+    rule = "must be empty when there are items; send one of them"
+    need(not (values and items), "values", rule)
+    need(bool(values or items), "items", "must hold at least one item")
+    interval = None
+    if request.HasField("interval"):
+        interval = read(IntervalOptions, request.interval, "interval")
+        n = len(values[0].values) if values else len(items)
+        check_work(n, len(metrics), interval, "interval", unit="items")
+    return TextMeasurement(metrics, interval, request.per_item)
+
+
+def read_items(messages: Sequence[pb.TextItem], limits: Limits) -> list[TextItem]:
+    """Return the items of a request. Raises InvalidField and LimitExceeded with the path."""
+    limits.check_contexts(sum(len(message.references) for message in messages), "items")
+    items = [read_fields(TextItem, message) for message in messages]
+    for i, item in enumerate(items):
+        rule = "must hold at least one reference; it may be an empty text"
+        need(len(item.references) > 0, f"items[{i}].references", rule)
+        check_texts(item, limits, f"items[{i}]")
+    return items
+
+
+def write_text_metrics(
+    columns: Sequence[TextColumn], asked: TextMeasurement
+) -> list[pb.TextMetricResult]:
+    """Return means, with intervals and values where they were asked for."""
+    intervals: list[Interval | None] = [None] * len(columns)
+    if asked.interval is not None:
+        check_work(len(columns[0].values), len(columns), asked.interval, "interval", unit="items")
+        known = [column.known for column in columns]
+        alike = len({len(values) for values in known}) == 1
+        together = [np.stack(known)] if alike else [values[np.newaxis] for values in known]
+        intervals = [
+            interval
+            for values in together
+            for interval in mean_intervals(values, asked.interval, "interval", unit="items")
+        ]
+    return [
+        _write_text_column(column, interval, per_item=asked.per_item)
+        for column, interval in zip(columns, intervals, strict=True)
+    ]
+
+
+def _write_text_column(
+    column: TextColumn, interval: Interval | None, *, per_item: bool
+) -> pb.TextMetricResult:
+    parts = {"values": column.values, "precision": column.precision, "recall": column.recall}
+    return write_fields(
+        pb.TextMetricResult,
+        column,
+        name=column.metric.name,
+        n=len(column.known),
+        interval=interval,
+        without_value=len(column.values) - len(column.known),
+        **{
+            name: part.tolist() if per_item and part is not None else ()
+            for name, part in parts.items()
+        },
+    )

@@ -7,13 +7,19 @@ import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged_server.api.idempotency import IdempotentCalls, check_request_id
+from judged_server.api.idempotency import (
+    ENTRY_BYTES,
+    IdempotentCalls,
+    check_request_id,
+    digest_of,
+)
 from judged_server.errors import Draining, InvalidField
 from judged_server.judges.base import Caller
 
@@ -40,7 +46,7 @@ class Work:
     go: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def __call__(self, _: Caller) -> bytes:
+    async def __call__(self) -> bytes:
         self.begun.set()
         try:
             await self.go.wait()
@@ -57,6 +63,10 @@ class Work:
 
 def ok(reply: bytes) -> int:
     return pb.BatchJudgeResponse.FromString(reply).counts.ok
+
+
+async def once(calls: IdempotentCalls, sent: pb.BatchJudgeRequest, *how: Any) -> bytes:
+    return await calls.once(sent.request_id, digest_of(sent), *how)
 
 
 def ready(**fields: object) -> Work:
@@ -85,75 +95,66 @@ class TestKept:
     async def test_for_ten_minutes(self):
         seconds = 1000.0
         calls, work = IdempotentCalls(1 << 20, clock=lambda: seconds), ready()
-        await calls.reply(request(), a_call(), caller(), work)
+        await once(calls, request(), a_call(), caller(), work)
         seconds += 300.0
         later = str(uuid.uuid4())
-        await calls.reply(request(later), a_call(), caller(), work)
+        await once(calls, request(later), a_call(), caller(), work)
         seconds += 299.0
-        await calls.reply(request(), a_call(), caller(), work)
+        await once(calls, request(), a_call(), caller(), work)
         assert work.done == 2
         seconds += 2.0
-        await calls.reply(request(later), a_call(), caller(), work)
+        await once(calls, request(later), a_call(), caller(), work)
         assert work.done == 2
-        await calls.reply(request(), a_call(), caller(), work)
+        await once(calls, request(), a_call(), caller(), work)
         assert work.done == 3
 
     async def test_a_failure_is_not_kept_and_frees_the_id(self):
         calls, work = IdempotentCalls(1 << 20), ready(error=Draining("bye", 1.0))
         with pytest.raises(Draining):
-            await calls.reply(request(), a_call(), caller(), work)
+            await once(calls, request(), a_call(), caller(), work)
         work.error = None
-        assert ok(await calls.reply(request(text="x"), a_call(), caller(), work)) == 2
+        assert ok(await once(calls, request(text="x"), a_call(), caller(), work)) == 2
 
 
 class TestBounds:
-    async def test_the_number_is_bounded(self):
-        calls, work = IdempotentCalls(1 << 20, most_kept=2), ready()
-        ids = [str(uuid.uuid4()) for _ in range(50)]
-        for each in (*ids, *ids[-2:]):
-            await calls.reply(request(each), a_call(), caller(), work)
-        assert work.done == 50, "the last two are kept"
-        await calls.reply(request(ids[0]), a_call(), caller(), work)
-        assert work.done == 51, "the others are not"
-
     @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 400)), max_size=40))
     async def test_bytes_are_counted_as_they_come_and_go(self, asked: list[tuple[int, int]]):
-        calls = IdempotentCalls(1000)
+        calls = IdempotentCalls(1000 + 2 * ENTRY_BYTES)
         for number, size in asked:
             work = ready(rationale="x" * size)
-            await calls.reply(request(ID[:-1] + str(number)), a_call(), caller(), work)
+            await once(calls, request(ID[:-1] + str(number)), a_call(), caller(), work)
         # However it was filled before, it has room for two of these, and for no third.
         work = ready(rationale="x" * 400)
         ids = [str(uuid.uuid4()) for _ in range(3)]
         for each in (*ids, ids[2], ids[1]):
-            await calls.reply(request(each), a_call(), caller(), work)
+            await once(calls, request(each), a_call(), caller(), work)
         assert work.done == 3
-        await calls.reply(request(ids[0]), a_call(), caller(), work)
+        await once(calls, request(ids[0]), a_call(), caller(), work)
         assert work.done == 4
 
 
 class TestLeaving:
     async def test_without_a_caller_a_call_ends_with_the_grace(self):
         calls, work = IdempotentCalls(1 << 20, grace_s=0.01), Work()
-        task = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
+        task = asyncio.create_task(once(calls, request(), a_call(), caller(), work))
         await work.begun.wait()
         await leave(task)
         assert work.cancelled == 0
         await until(lambda: work.cancelled == 1)
         work.go.set()
-        await calls.reply(request(), a_call(), caller(), work)
+        await once(calls, request(), a_call(), caller(), work)
         assert work.done == 1
 
     async def test_there_is_no_grace_after_the_time_of_the_call(self):
         calls, work = IdempotentCalls(1 << 20, grace_s=60.0), Work()
-        task = asyncio.create_task(calls.reply(request(), a_call(), caller(-1.0), work))
+        task = asyncio.create_task(once(calls, request(), a_call(), caller(-1.0), work))
         await work.begun.wait()
         await leave(task)
         await until(lambda: work.cancelled == 1)
 
     async def test_the_end_of_the_server_waits_for_no_grace(self):
         calls, work = IdempotentCalls(1 << 20, grace_s=600.0), Work()
-        task = asyncio.create_task(calls.reply(request(), a_call(), caller(), work))
+        task = asyncio.create_task(once(calls, request(), a_call(), caller(), work))
         await work.begun.wait()
         await leave(task)
         await calls.close()

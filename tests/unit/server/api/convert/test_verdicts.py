@@ -5,20 +5,13 @@ from itertools import accumulate, pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from judged._codec import write_fields
+from judged._codec import read_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
 from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
-from judged_server.api.convert.judging import write_identity
-from judged_server.api.convert.verdicts import (
-    read_verdicts,
-    reply_bytes,
-    write_counts,
-    write_detail,
-    write_fault,
-    write_verdicts,
-)
+from judged.values.verdicts import VerdictCounts
+from judged_server.api.convert.verdicts import read_verdicts, reply_bytes, write_verdicts
 from judged_server.domain import ScoreColumns, VerdictDetail, VerdictFault, Verdicts, counts_of
 
 IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
@@ -57,42 +50,28 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
     return Verdicts.decide(columns, list(accumulate(sizes, initial=0)), draw(st.floats(0, 1)))
 
 
-def as_message(sent: Verdicts) -> verdicts_pb2.VerdictColumns:
-    """Return what protobuf itself makes of verdicts, value by value."""
-    columns = sent.columns
-    message = verdicts_pb2.VerdictColumns(
-        relevant=sent.relevant.tolist(),
-        score=columns.scores.tolist(),
-        group_offsets=sent.offsets,
-        errors=map(write_fault, columns.faults),
-        details=map(write_detail, columns.details),
-    )
-    if columns.statuses is not None and (columns.statuses != Status.OK).any():
-        message.status.extend(columns.statuses.tolist())
-    if sent.sources is not None and (sent.sources != Source.COMPUTED).any():
-        message.source.extend(sent.sources.tolist())
-    if columns.flags is not None and columns.flags.any():
-        message.flags.extend(columns.flags.tolist())
-    if columns.agreements is not None:
-        message.agreement.extend(columns.agreements.tolist())
-    if columns.probabilities is not None:
-        message.probability.extend(columns.probabilities.tolist())
-    if columns.stages is not None:
-        message.stage.extend(columns.stages.tolist())
-    return message
-
-
 @given(verdicts())
-def test_the_bytes_are_those_of_the_message(sent: Verdicts):
-    usage = sent.columns.usage
-    expected = pb.BatchJudgeResponse(
-        verdicts=as_message(sent),
-        judge=write_identity(IDENTITY),
-        counts=write_counts(counts_of(sent)),
-        usage=None if usage is None else write_fields(verdicts_pb2.Usage, usage),
-    )
-    assert pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY)) == expected
-    assert write_verdicts(sent) == as_message(sent)
+def test_a_reply_has_every_column_that_says_something(sent: Verdicts):
+    reply = pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY))
+    message, columns = reply.verdicts, sent.columns
+    for name, column, absent in (
+        ("status", columns.statuses, Status.OK),
+        ("source", sent.sources, Source.COMPUTED),
+        ("flags", columns.flags, 0),
+        ("agreement", columns.agreements, None),
+        ("probability", columns.probabilities, None),
+        ("stage", columns.stages, None),
+    ):
+        says_nothing = column is None or (absent is not None and (column == absent).all())
+        assert list(getattr(message, name)) == ([] if says_nothing else column.tolist()), name
+    assert [fault.index for fault in message.errors] == [fault.index for fault in columns.faults]
+    assert [(d.index, d.rationale) for d in message.details] == [
+        (d.index, d.rationale) for d in columns.details
+    ]
+    assert read_fields(VerdictCounts, reply.counts) == counts_of(sent)
+    assert reply.HasField("usage") == (columns.usage is not None)
+    assert reply.judge.fingerprint == IDENTITY.fingerprint
+    assert message == write_verdicts(sent)
 
 
 @given(verdicts())

@@ -1,0 +1,289 @@
+"""The calls of the contract: each reads its message, works, and writes the reply.
+
+The memory of a message is held by its call (`Receiver.first`), that of streams by `streams`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from google.protobuf.message import Message
+from judged._codec import write_fields
+from judged.v1 import judge_service_pb2 as pb
+from judged.values.judges import Asking
+from judged.values.scores import AnswerItem
+
+from judged_server.api.convert.info import write_info
+from judged_server.api.convert.judging import (
+    read_answers,
+    read_rubrics,
+    read_spec,
+    refuse_evaluation,
+    take_groups,
+    write_identity,
+)
+from judged_server.api.convert.metrics import (
+    compute,
+    read_options,
+    refuse_unused,
+    write_evaluation,
+)
+from judged_server.api.convert.statistics import (
+    agreement,
+    calibrate_cascade,
+    calibration,
+    compare_runs,
+    ranking,
+    text_metrics,
+)
+from judged_server.api.convert.values import need, read
+from judged_server.api.convert.verdicts import reply_bytes, write_score, write_verdicts
+from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
+from judged_server.api.requests import Admission, Call, Received
+from judged_server.api.streams import (
+    Chunks,
+    RankingParts,
+    TextParts,
+    answer_parts,
+    evaluate_stream,
+    judge_stream,
+)
+from judged_server.domain import AnswerScore, QueryGroup, ScoreSummary
+from judged_server.judges.base import Caller, Judge
+from judged_server.judges.llm.answers import AnswerScorer
+from judged_server.llm.budget.budgets import Budgets, unpriced
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
+from judged_server.settings import Limits, Settings
+from judged_server.usecases.estimate_batch import Estimator
+from judged_server.usecases.evaluate import Evaluation, JudgedPart, evaluate
+from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
+from judged_server.usecases.offering import Offering, Offerings
+from judged_server.usecases.tenant_usage import tenant_usage
+
+VERSION = version("judged")
+DEFAULT_DAYS, MOST_DAYS = 31, 366
+
+
+def _computed(compute: Callable[[Any, Limits], Message]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return the method of a call that judges nothing and asks no model."""
+
+    async def method(self: Servicer, request: Message, _: Call) -> Message:
+        return await run_computation(compute, request, self._settings)
+
+    return method
+
+
+class Servicer:
+    """The calls of both services, by their names."""
+
+    def __init__(
+        self,
+        offerings: Offerings,
+        estimator: Estimator,
+        budgets: Budgets,
+        admission: Admission,
+        settings: Settings,
+        idempotent_calls: IdempotentCalls,
+    ) -> None:
+        self._offerings = offerings
+        self._estimator = estimator
+        self._budgets = budgets
+        self._admission = admission
+        self._settings = settings
+        self._idempotent_calls = idempotent_calls
+
+    ComputeMetrics = _computed(compute)
+    CompareRuns = _computed(compare_runs)
+    ComputeTextMetrics = _computed(text_metrics)
+    MeasureAgreement = _computed(agreement)
+    Calibrate = _computed(calibration)
+    CalibrateCascade = _computed(calibrate_cascade)
+    RankSystems = _computed(ranking)
+
+    def _offering(self, call: Call) -> Offering:
+        """Return what the tenant of a call may ask for."""
+        return self._offerings[call.tenant.allowed]
+
+    async def BatchJudge(self, request: pb.BatchJudgeRequest, call: Call) -> bytes:
+        """Judge the groups of one request."""
+
+        async def work(caller: Caller) -> bytes:
+            judge, groups = await self._to_judge(request, call.size, call)
+            verdicts = await judge_batch(judge, groups, caller=caller)
+            size = ITEM_BYTES * len(verdicts.relevant)
+            return await run_by_size(size, reply_bytes, verdicts, judge.identity)
+
+        return await self._once(request, call, work, wants_details=request.include_details)
+
+    async def _to_judge(
+        self, request: pb.BatchJudgeRequest, size: int, call: Call, path: str = ""
+    ) -> tuple[Judge, list[QueryGroup]]:
+        """Return the judge and the groups of a request of so many bytes that stands at a path."""
+        groups = await take_groups(request.groups, size, self._settings, f"{path}groups")
+        refuse_evaluation(groups, f"{path}groups")
+        spec = read_spec(request.judge, f"{path}judge")
+        return self._offering(call).catalog.choose(spec, f"{path}judge", groups), groups
+
+    async def Evaluate(self, request: pb.EvaluateRequest, call: Call) -> bytes:
+        """Judge, match and measure the groups of one request."""
+
+        async def work(caller: Caller) -> bytes:
+            measures = parse_metrics(request.metrics)
+            options = read_options(request.options)
+            refuse_unused(request.options, "groups")
+            spec = read_spec(request.judge)
+            done, judged = await evaluate(
+                self._offering(call).catalog,
+                spec,
+                await take_groups(request.groups, call.size, self._settings, "groups"),
+                measures,
+                options,
+                keep_verdicts=request.include_verdicts,
+                caller=caller,
+            )
+            size = ITEM_BYTES * done.counts.total
+            return await run_by_size(size, _evaluation_bytes, request, done, judged)
+
+        wants_details = request.include_details and request.include_verdicts
+        return await self._once(request, call, work, wants_details=wants_details)
+
+    async def _once(
+        self,
+        request: pb.BatchJudgeRequest | pb.EvaluateRequest,
+        call: Call,
+        work: Callable[[Caller], Coroutine[Any, Any, bytes]],
+        *,
+        wants_details: bool,
+    ) -> bytes:
+        """Return what `work` does; once for all requests to models of the same request_id."""
+        spends = self._offering(call).catalog.asks_models(request.judge.kind)
+        caller = call.caller(request.asking, wants_details=wants_details, spends=spends)
+        if not (spends and request.request_id):
+            return await work(caller)
+        check_request_id(request.request_id)
+        digest = await run_by_size(request.ByteSize(), digest_of, request)
+        # The work holds the memory, for it may outlive the call; it has the tracker of the first.
+        call.room.close()
+        call.cost_tracker = None
+
+        async def admitted() -> bytes:
+            with self._admission.admit(call.memory, call.sender):
+                return await work(caller)
+
+        once = self._idempotent_calls.once
+        return await once(request.request_id, digest, call, caller, admitted)
+
+    def StreamJudge(
+        self, requests: AsyncIterator[Received], call: Call
+    ) -> AsyncIterator[pb.StreamJudgeResponse]:
+        """Judge chunks as they come."""
+        return judge_stream(self._chunks(call), requests)
+
+    def StreamEvaluate(
+        self, requests: AsyncIterator[Received], call: Call
+    ) -> AsyncIterator[pb.StreamEvaluateResponse]:
+        """Judge chunks as they come, and measure all of them at the end."""
+        return evaluate_stream(self._chunks(call), requests)
+
+    def _chunks(self, call: Call) -> Chunks:
+        catalog = self._offering(call).catalog
+        return Chunks(call, catalog, self._admission, self._settings, self._idempotent_calls)
+
+    def StreamMetrics(
+        self, requests: AsyncIterator[Received], call: Call
+    ) -> AsyncIterator[pb.StreamMetricsResponse]:
+        """Measure rankings that come in parts."""
+        return answer_parts(RankingParts(self._settings), requests, call, self._admission)
+
+    def StreamTextMetrics(
+        self, requests: AsyncIterator[Received], call: Call
+    ) -> AsyncIterator[Message]:
+        """Compare texts with references that come in parts."""
+        return answer_parts(TextParts(self._settings), requests, call, self._admission)
+
+    async def ScoreAnswers(
+        self, request: pb.ScoreAnswersRequest, call: Call
+    ) -> AsyncIterator[pb.ScoreAnswersResponse]:
+        """Score answers by rubrics."""
+        caller = call.caller(request.asking, wants_details=request.include_replies)
+        if request.request_id:
+            check_request_id(request.request_id)
+        items, scorers = await self._to_score(request, call.size, call)
+        judges = [write_identity(scorer.identity) for scorer in scorers]
+        yield pb.ScoreAnswersResponse(started=pb.ScoringStarted(judges=judges))
+
+        async def once(
+            facts: object, work: Callable[[], Coroutine[Any, Any, AnswerScore]]
+        ) -> AnswerScore:
+            digest = digest_of(facts)
+            key = f"{request.request_id}/{digest.hex()}"
+            return await self._idempotent_calls.once(key, digest, call, caller, work)
+
+        shared = once if request.request_id else None
+        scoring = self._offering(call).scoring
+        # Closed here and now, so that what it started never outlives the call.
+        async with aclosing(scoring.score(items, scorers, caller, shared)) as scores:
+            async for score in scores:
+                if isinstance(score, ScoreSummary):
+                    yield write_fields(pb.ScoreAnswersResponse, summary=score)
+                else:
+                    yield pb.ScoreAnswersResponse(score=write_score(score))
+
+    async def _to_score(
+        self, request: pb.ScoreAnswersRequest, size: int, call: Call, path: str = ""
+    ) -> tuple[list[AnswerItem], list[AnswerScorer]]:
+        """Return the items and the scorers of a request of so many bytes that stands at a path."""
+        specs = read_rubrics(request.rubrics, f"{path}rubrics")
+        size += ITEM_BYTES * len(request.items)
+        how = request.items, len(specs), self._settings, f"{path}items"
+        items = await run_by_size(size, read_answers, *how)
+        return items, self._offering(call).scoring.choose(specs, f"{path}rubrics")
+
+    async def EstimateBatch(
+        self, request: pb.EstimateBatchRequest, call: Call
+    ) -> pb.EstimateBatchResponse:
+        """Tell what work would take. Refuses what the work itself would."""
+        which = request.WhichOneof("work")
+        need(which is not None, "work", "must be set: judge for groups, score for answers")
+        path, asking = f"{which}.", getattr(request, str(which)).asking
+        asked = read(Asking, asking, f"{path}asking")
+        if which == "judge":
+            judge, groups = await self._to_judge(request.judge, call.size, call, path)
+            check_groups_fit(judge, groups, f"{path}groups")
+            priced = judge.priced
+            estimate = partial(self._estimator.judging, judge, groups, max_cost=asked.max_cost)
+        else:
+            items, scorers = await self._to_score(request.score, call.size, call, path)
+            priced = all(scorer.priced for scorer in scorers)
+            estimate = partial(self._estimator.scoring, items, scorers)
+        if asked.max_cost is not None and not priced:
+            raise unpriced(f"{path}asking.max_cost")
+        return write_fields(pb.EstimateBatchResponse, await estimate(mode=asked.cache))
+
+    async def GetServerInfo(
+        self, _: pb.GetServerInfoRequest, call: Call
+    ) -> pb.GetServerInfoResponse:
+        """Tell what the server is and offers."""
+        offering = self._offering(call)
+        cards = await asyncio.to_thread(offering.embedders.cards)
+        return write_info(VERSION, self._settings, offering, cards)
+
+    async def GetUsage(self, request: pb.GetUsageRequest, _: Call) -> pb.GetUsageResponse:
+        """Tell what the tenant has used."""
+        rule = f"must be {MOST_DAYS} at most, or 0 for {DEFAULT_DAYS}"
+        need(request.days <= MOST_DAYS, "days", rule)
+        usage = await tenant_usage(self._budgets, request.days or DEFAULT_DAYS)
+        return write_fields(pb.GetUsageResponse, usage)
+
+
+def _evaluation_bytes(request: pb.EvaluateRequest, done: Evaluation, judged: JudgedPart) -> bytes:
+    reply = write_evaluation(done, per_query=request.options.per_query)
+    if request.include_verdicts and done.identity is not None and judged.verdicts is not None:
+        reply.verdicts.CopyFrom(write_verdicts(judged.verdicts))
+    return reply.SerializeToString()

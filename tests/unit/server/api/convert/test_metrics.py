@@ -1,0 +1,244 @@
+"""Rankings, and people's view of some, in each form of the contract: what they are worth."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.values.choices import Matching, NoGold
+from judged_server.api.convert.metrics import Rankings, compute, read_qrels, read_topics
+from judged_server.errors import InvalidField
+from judged_server.metrics.input import trec
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.table import MetricOptions
+
+from tests.fakes.limits import limits
+
+LIMITS = limits(max_contexts=100, max_text_bytes=100, max_embedding_dimensions=16)
+METRICS = ["precision@2", "ndcg"]
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def ranking(query_id, expected, retrieved):
+    sides = [np.array(side, "<f4").reshape(-1, 2).tobytes() for side in (expected, retrieved)]
+    vectors = groups_pb2.GroupEmbeddings(dimensions=2, expected=sides[0], retrieved=sides[1])
+    return pb.EmbeddedRanking(query_id=query_id, embeddings=vectors)
+
+
+def measure(metrics, *rankings, options=MetricOptions(), **fields):  # noqa: B008 - frozen
+    message = pb.EmbeddedRankings(rankings=rankings, **fields)
+    rankings = Rankings(parse_metrics(metrics), options, LIMITS)
+    return rankings.measure("embedded", pb.ComputeMetricsRequest(embedded=message)).table
+
+
+# Both of the first two results are near the first expected vector; cosines 1, .96, 0 and 0, .28, 1.
+NEAR = ranking("1", [[1, 0], [0, 1]], [[2, 0], [0.96, 0.28], [-1, 0]])
+
+
+def test_the_family_is_in_mode_any_and_plain_metrics_in_that_of_the_request():
+    names = ["precision_similarity", "precision", "recall_similarity", "hit_rate"]
+    table = measure(names, NEAR)
+    assert [c.mean for c in table.columns] == pytest.approx([2 / 3, 1 / 3, 0.5, 1.0])
+    assert [c.name for c in table.columns] == names
+    any_mode = measure(["precision"], NEAR, options=MetricOptions(Matching.ANY))
+    assert any_mode.columns[0].mean == pytest.approx(2 / 3)
+
+
+def test_the_bar_is_point_8_or_that_of_the_request_and_stands_in_the_signature():
+    (column,) = measure(["precision_similarity"], NEAR).columns
+    assert "|judge:semantic model:caller min_score:0.8 v1|matching:any|" in column.signature
+    (column,) = measure(["precision_similarity"], NEAR, min_score=0.97).columns
+    assert column.mean == pytest.approx(1 / 3)
+    assert "min_score:0.97" in column.signature
+
+
+def test_a_query_without_vectors_to_expect():
+    nothing = ranking("2", [], [[1, 0]])
+    assert measure(["recall"], NEAR, nothing).counts.skipped_no_gold == 1
+    with pytest.raises(InvalidField) as caught:
+        measure(["recall"], NEAR, nothing, options=MetricOptions(no_gold=NoGold.ERROR))
+    assert caught.value.field == "embedded.rankings[1].embeddings.expected"
+
+
+def run(request):
+    return compute(request, LIMITS).table
+
+
+def judged(n=300, labelled=range(250), *, scores=True, **options):
+    """A request of n queries with 3 results by 1 expected text, and people's view of some."""
+    rng = np.random.Generator(np.random.PCG64(9))
+    truth = rng.random((n, 3)) < 0.4
+    score = np.clip(np.where(truth, 0.65, 0.4) + rng.normal(0, 0.12, (n, 3)), 0, 1)
+    rankings = [
+        metrics_pb2.JudgedRanking(query_id=f"q{i}", expected=1, retrieved=3) for i in range(n)
+    ]
+    verdicts = verdicts_pb2.VerdictColumns(relevant=(score >= 0.5).ravel().tolist())
+    if scores:
+        verdicts.score.extend(score.ravel().tolist())
+    labels = metrics_pb2.HumanLabels(
+        query_ids=[f"q{i}" for i in labelled],
+        relevant=truth[list(labelled)].ravel().tolist(),
+    )
+    return pb.ComputeMetricsRequest(
+        metrics=METRICS,
+        options=metrics_pb2.MetricOptions(**options),
+        judged=metrics_pb2.JudgedRankings(
+            rankings=rankings, verdicts=verdicts, human_labels=labels
+        ),
+    )
+
+
+def test_labels_correct_every_mean():
+    table = run(judged())
+    for metric in table.metrics:
+        found = metric.corrected
+        assert (found.n_labelled, found.n) == (250, 300)
+        assert found.naive.value == metric.mean
+        assert found.corrected.interval.lower < found.corrected.value
+        assert found.corrected.interval.signature.startswith("prediction_powered|")
+        assert not found.warnings
+        assert not metric.per_query_lower
+
+
+@pytest.mark.parametrize("kind", ["values", "gains", "trec"])
+def test_human_values_correct_any_relevance(kind):
+    request = pb.ComputeMetricsRequest(
+        metrics=["ap"], options=metrics_pb2.MetricOptions(per_query=True)
+    )
+    ids = [f"q{i}" for i in range(50)]
+    for i, query_id in enumerate(ids):
+        hit = i % 3 > 0
+        if kind == "gains":
+            request.gains.rankings.add(
+                query_id=query_id, gains=[hit, not hit], relevant_gains=[1.0]
+            )
+        elif kind == "trec":
+            request.trec.qrels.add(query_id=query_id, document_ids=["a"], grades=[1])
+            request.trec.run.add(query_id=query_id, document_ids=["a" if hit else "b"])
+    if kind == "values":
+        values = [float(i % 3 > 0) for i in range(50)]
+        request.values.MergeFrom(
+            metrics_pb2.PerQueryValues(
+                query_ids=ids, columns=[metrics_pb2.ValueColumn(values=values)]
+            )
+        )
+    human = [float(i % 2) for i in range(40)]
+    request.human_values.MergeFrom(
+        metrics_pb2.PerQueryValues(
+            query_ids=ids[:40], columns=[metrics_pb2.ValueColumn(values=human)]
+        )
+    )
+    (metric,) = run(request).metrics
+    assert (metric.corrected.n_labelled, metric.corrected.n) == (40, 50)
+    assert metric.corrected.labels_only.value == 0.5
+    assert len(metric.per_query_upper) == 50
+
+
+def test_equal_probabilities_are_none_and_unequal_ones_weigh():
+    plain, equal, unequal = (
+        judged(labelled=range(60)),
+        judged(labelled=range(60)),
+        judged(labelled=range(60)),
+    )
+    equal.judged.human_labels.inclusion_probabilities.extend([0.25] * 60)
+    unequal.judged.human_labels.inclusion_probabilities.extend([0.2, 0.8] * 30)
+    before, same, other = (run(each).metrics[0].corrected for each in (plain, equal, unequal))
+    assert same.corrected.value == pytest.approx(before.corrected.value, abs=1e-12)
+    assert other.labels_only.value != pytest.approx(before.labels_only.value, abs=1e-6)
+    assert "|weights:hajek|" in other.corrected.interval.signature
+
+
+def doubles(*numbers: float) -> bytes:
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def columns(query_ids=(), n_documents=(), document_ids="", values=()):
+    return metrics_pb2.TopicColumns(
+        query_ids=query_ids,
+        n_documents=n_documents,
+        document_ids=document_ids,
+        values=values if isinstance(values, bytes) else doubles(*values),
+    )
+
+
+def run_of(message):
+    return read_topics(message, "trec.", "run", "run_columns", "scores")
+
+
+def seen(topics):
+    values = np.split(topics.values, topics.offsets[1:-1])
+    return [
+        (query_id, topics.names(i), values[i].tolist())
+        for i, query_id in enumerate(topics.query_ids)
+    ]
+
+
+def test_qrels_read_alike_in_both_forms():
+    one_by_one = metrics_pb2.TrecRankings(
+        qrels=[
+            metrics_pb2.TopicQrels(query_id="q", document_ids=["a", "é"], grades=[1, -2]),
+            metrics_pb2.TopicQrels(query_id="r"),
+            metrics_pb2.TopicQrels(query_id="s", document_ids=[""], grades=[2**31 - 1]),
+        ]
+    )
+    joined = columns("qrs", [2, 0, 1], "a\né\n", [1, -2, 2**31 - 1])
+    expected = [
+        ("q", ["a", "é"], [1, -2]), ("r", [], []), ("s", [""], [2**31 - 1])
+    ]  # fmt: skip
+    assert seen(read_qrels(one_by_one, "trec.").topics) == expected
+    assert (
+        seen(read_qrels(metrics_pb2.TrecRankings(qrels_columns=joined), "trec.").topics) == expected
+    )
+
+
+def test_runs_read_alike_in_both_forms():
+    one_by_one = metrics_pb2.TrecRankings(
+        run=[
+            metrics_pb2.TopicRun(query_id="q", document_ids=["b", "a"], scores=[0.5, -1.0]),
+            metrics_pb2.TopicRun(query_id="r", document_ids=["c"], scores=[2.0]),
+        ]
+    )
+    joined = columns("qr", [2, 1], "b\na\nc", [0.5, -1.0, 2.0])
+    expected = [("q", ["b", "a"], [0.5, -1.0]), ("r", ["c"], [2.0])]
+    assert seen(run_of(one_by_one)) == expected
+    assert seen(run_of(metrics_pb2.TrecRankings(run_columns=joined))) == expected
+
+
+def test_without_scores_the_places_are_the_scores():
+    run = run_of(metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd")))
+    assert run.values.tolist() == [0, -1, -2, 0]
+
+
+@pytest.mark.parametrize(
+    ("run", "path"),
+    [
+        (columns("", [1], "a"), "n_documents"),
+        (columns("q", [2]), "document_ids"),
+        (columns("q", [0], "a"), "document_ids"),
+        (columns("q", [2], "a\nb\n"), "document_ids"),
+        (columns("q", [1], "a", bytes(9)), "values"),
+    ],
+)
+def test_columns_that_do_not_fit_together_are_refused(run, path):
+    with pytest.raises(InvalidField) as caught:
+        run_of(metrics_pb2.TrecRankings(run_columns=run))
+    assert caught.value.field == f"trec.run_columns.{path}"
+
+
+@pytest.mark.parametrize("grade", [0.5, NAN, INFINITY, -INFINITY, 2.0**31, -(2.0**31) - 1])
+def test_a_grade_that_is_no_whole_number_is_named(grade):
+    joined = columns("qr", [1, 2], "a\na\nb", [1, 2, grade])
+    with pytest.raises(InvalidField, match="whole number") as caught:
+        read_qrels(metrics_pb2.TrecRankings(qrels_columns=joined), "trec.")
+    assert caught.value.field == "trec.qrels[1].grades[1]"
+
+
+def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
+    monkeypatch.setattr(trec, "MAX_UNSCORED", 2)
+    joined = columns("qr", [1, 3], "x\na\nb\nc")
+    with pytest.raises(InvalidField, match="give scores") as caught:
+        run_of(metrics_pb2.TrecRankings(run_columns=joined))
+    assert caught.value.field == "trec.run[1].document_ids"
