@@ -30,7 +30,8 @@ from pathlib import Path
 import judged_server.embedding.batching as server_queue  # first: OpenVINO then tells nobody
 import numpy as np
 import onnx
-from judged_server.embedding.batching import Call, InflightText, Window
+from judged_server.embedding.batching import Call
+from judged_server.embedding.tokenizer import TokenizedText
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -46,13 +47,13 @@ Run = Callable[[Feeds], object]
 
 def batches(lengths: Sequence[int], budget: int, multiple: int = 1) -> list[tuple[int, int]]:
     """Return rows and tokens a row of the server's batches when all texts wait at once."""
-    text, found = InflightText(b"", ""), []
-    windows = (Window(np.zeros(length, np.int64), text, 0) for length in lengths)
+    found = []
     with closing(asyncio.new_event_loop()) as loop:
-        call = Call([], loop.create_future())
-    call.windows = sorted((-window.length, i, window) for i, window in enumerate(windows))
+        call = Call(loop.create_future())
+    for length in sorted(lengths):
+        call.add(b"", TokenizedText((np.zeros(length, np.int64),)), 1)
     while call.windows:
-        batch: list[Window] = []
+        batch: list[server_queue.Window] = []
         call.fill(batch, budget)
         longest = max(window.length for window in batch)
         found.append((len(batch), -(-longest // multiple) * multiple))

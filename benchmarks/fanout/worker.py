@@ -46,7 +46,7 @@ from judged_server.llm.question import new_nonce, write
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.process import settle_heap
-from judged_server.store.replies import KeptReplies, ReplyFile
+from judged_server.store.kept_rows import REPLIES, KeptRows
 
 from benchmarks.fanout.provider import TICKS_A_S
 from benchmarks.load.departures import depart
@@ -180,7 +180,7 @@ class JudgeSide:
     def __init__(self, url: str, concurrency: int) -> None:
         models = ChatModels(parse_configuration(configuration(url, concurrency), "fanout"), {})
         self._folder = tempfile.TemporaryDirectory()
-        store = KeptReplies(ReplyFile(Path(self._folder.name), CACHE_DISK_BYTES))
+        store = KeptRows(Path(self._folder.name), REPLIES, CACHE_DISK_BYTES)
         asker = ModelCaller(Budgets(), ReplyCache(CACHE_MEMORY_BYTES, store=store))
         kind = LlmKind(models, load_builtin(), asker)
         name = kind.profiles[0].name

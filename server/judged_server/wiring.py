@@ -17,7 +17,6 @@ from judged_server.api.listeners import Listener
 from judged_server.domain import nano_within
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import RuntimeConfig, choose
-from judged_server.embedding.vector_cache import VectorFile
 from judged_server.judges.calibrated import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.exact import ExactKind
@@ -32,8 +31,8 @@ from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
+from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows
 from judged_server.store.ledger import Ledger
-from judged_server.store.replies import KeptReplies, ReplyFile
 from judged_server.telemetry import send_to
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.offering import Offerings
@@ -218,7 +217,7 @@ def reply_cache(settings: Settings) -> ReplyCache | None:
     store = None
     if settings.llm_cache == "disk":  # only then is a home folder needed
         folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
-        store = KeptReplies(ReplyFile(folder, settings.llm_cache_disk_bytes))
+        store = KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes)
     return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
 
 
@@ -227,12 +226,12 @@ def vector_memory_bytes(settings: Settings) -> int:
     return 0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes
 
 
-def vector_file(settings: Settings) -> VectorFile | None:
+def vector_file(settings: Settings) -> KeptRows | None:
     """Return the file of vectors that the settings ask for; only then is a home folder needed."""
     if settings.vector_cache != "disk":
         return None
     folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
-    return VectorFile(folder, settings.vector_cache_disk_bytes)
+    return KeptRows(folder, VECTORS, settings.vector_cache_disk_bytes)
 
 
 def otlp_export(settings: Settings) -> OtlpExport | None:

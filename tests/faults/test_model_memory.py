@@ -16,7 +16,7 @@ import resource, sys
 import numpy as np
 from pathlib import Path
 from judged_server.embedding.runtime.session import OnnxSession
-from judged_server.embedding.batching import _is_memory
+from judged_server.embedding.batching import is_memory
 
 session = OnnxSession(sys.argv[1], "mean")
 few, many = (np.full((rows, 12), 7, np.int64) for rows in (2, 200_000))
@@ -28,7 +28,7 @@ resource.setrlimit(resource.RLIMIT_AS, (in_use + (200 << 20), resource.RLIM_INFI
 try:
     session.run(many, mask)
 except BaseException as error:
-    print("memory" if _is_memory(error) else repr(error))
+    print("memory" if is_memory(error) else repr(error))
 else:
     print("it sufficed")
 print(session.run(few, np.ones_like(few)).shape)

@@ -1,6 +1,6 @@
 """`judged-server cache`: shows and purges the stored replies of language models.
 
-The file is in `store.replies`.
+The file is in `store.kept_rows`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from judged_server.settings import Settings, SettingsError, cache_folder
-from judged_server.store.replies import FILE, ReplyFile, Selection
-from judged_server.store.sqlite_file import DAMAGED, SIDE_FILES
+from judged_server.store.kept_rows import DAMAGED, REPLIES, SIDE_FILES, KeptRows, Selection
 
 BUSY_S = 10.0
 """How long a server that runs may hold the file before this gives up."""
@@ -95,10 +94,10 @@ def _drop_damaged(folder: Path) -> bool:
     return True
 
 
-def _open(folder: Path, settings: Settings) -> ReplyFile | None:
-    if not (folder / FILE).is_file():
+def _open(folder: Path, settings: Settings) -> KeptRows | None:
+    if not (folder / REPLIES.name).is_file():
         return None
-    return ReplyFile(folder, settings.llm_cache_disk_bytes, 0, BUSY_S)
+    return KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes, 0, BUSY_S)
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:

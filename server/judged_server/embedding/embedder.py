@@ -1,39 +1,42 @@
-"""An embedder: texts in, vectors out, from the cache where it has them."""
+"""A loaded model: texts in, vectors out, from the cache where it has them."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
 
 from judged_server import recorder, tracing
-from judged_server.embedding.base import LONG_TEXT_POLICIES, WINDOW_MAX, Embedded, ModelCard
-from judged_server.embedding.batching import (
-    Call,
-    Fault,
-    InflightText,
-    ReportUnhealthy,
-    Workers,
-    WorkQueue,
-)
+from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
+from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
-from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors, VectorCache, VectorKeys
-from judged_server.errors import ModelDamaged
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
+from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
+from judged_server.scheduling.fair_threads import FairThreads
 from judged_server.tenant import SENDER, TENANT
 
 MAX_QUEUED_TOKENS = 1_000_000
 """About 100 seconds of work for two cores; more is refused with a delay."""
 MODEL = Resource("the embedding model", 5_000.0, MAX_QUEUED_TOKENS, 4_096)
 """5,000 tokens a second are half of what two cores reach."""
+SLICE_CHARS = 16_384
+"""Characters read in one go: about 5 ms."""
 
-_CHARS_A_TOKEN = 3.5
+_NOT_READ = TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on this text"))
+
+_READING = FairThreads("tokenize", 1)
+"""For reading texts, which takes a hundredth of the time that the model takes for them."""
+
+logger = logging.getLogger(__name__)
 
 
 class ModelEmbedder:
@@ -52,27 +55,22 @@ class ModelEmbedder:
     ) -> None:
         """Take over a session and a cache of the card's dimensions; what runs is as it says."""
         facts = session.facts
-        self._card = replace(
+        self.card = replace(
             card, precision=facts.precision, execution_provider=facts.execution_provider
         )
-        self._keys = VectorKeys(self._card, facts.runtime)
+        self._keys = VectorKeys(self.card, facts.runtime)
         self._cache = cache
+        self._tokenizer = tokenizer
         resource = replace(MODEL, most=max_queued_tokens)
         self._admission: Admission[Call] = Admission(resource, max_delay_s)
-        self._queue = WorkQueue(card.dimensions, self._admission, batch_tokens)
+        self._queue = WorkQueue(self._admission, batch_tokens)
         self._workers = Workers(
-            card.name, self._queue, tokenizer, session, self._keep, report_unhealthy
+            card.name, self._queue, tokenizer, session, cache.put, report_unhealthy
         )
-        self._workers.start()
-
-    @property
-    def card(self) -> ModelCard:
-        """Which model this is, and what really runs it."""
-        return self._card
 
     @property
     def queued_tokens(self) -> int:
-        """Tokens, by estimate, of the texts that are not done."""
+        """Tokens of the texts that are not done."""
         return self._admission.cost
 
     async def embed(
@@ -81,66 +79,60 @@ class ModelEmbedder:
         """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
 
         Raises Overloaded when too much work waits, and DeadlineTooShort. Cancelling drops what has
-        not begun, unless other calls wait for the same texts.
+        not begun.
         """
-        if long_text not in LONG_TEXT_POLICIES:
-            raise ValueError(f"long_text is one of {', '.join(LONG_TEXT_POLICIES)}")
         size = sum(map(len, texts)) + ITEM_BYTES * len(texts)
         keys = await run_by_size(size, self._keys.of, texts, long_text)
-        # Vectors that are kept or under way are found by those of the same domain alone.
+        # Vectors that are kept are found by those of the same domain alone.
         keys = TENANT.get().own_keys(keys)
         found = dict(await self._cache.get(keys))
         if recorder.active is not None:
             recorder.active.lookups("vectors", len(found), len(texts) - len(found))
         faults: Mapping[bytes, Fault] = {}
-        if len(found) < len(keys):
-            entries = await run_by_size(size, self._entries, keys, texts, long_text, found)
-            sender = self._admission.sender(SENDER.get(), sum(each.tokens for each in entries))
-            waiter = asyncio.get_running_loop().create_future()
-            call = Call(entries, waiter, sender, deadline)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if missing:
+            call = Call(asyncio.get_running_loop().create_future(), SENDER.get(), deadline)
             call.runs = [] if tracing.active is not None else None
             try:
-                await run_by_size(size, self._queue.submit, call)
+                await _READING.run(partial(self._read, call, missing, long_text))
                 await call.waiter
             except BaseException:
                 self._queue.leave(call)
                 raise
-            found |= {each.key: each.vectors for each in call.entries if each.vectors is not None}
-            faults = {each.key: each.fault for each in call.entries if each.fault is not None}
+            found |= call.vectors
+            faults = call.faults
             if tracing.active is not None and call.runs:
                 tracing.active.stages(call.runs)
-        return await run_by_size(size, join, keys, self._card.dimensions, found, faults)
+        return await run_by_size(size, join, keys, self.card.dimensions, found, faults)
 
     def close(self) -> None:
         """Drop what waits and return when the batches that are running have ended."""
         self._queue.close()
         self._workers.join()
 
-    def _entries(
-        self,
-        keys: Sequence[bytes],
-        texts: Sequence[str],
-        long_text: str,
-        found: Mapping[bytes, TextVectors],
-    ) -> list[InflightText]:
-        """Return the texts of which no vectors were found."""
-        most = None if long_text == WINDOW_MAX else self._card.max_tokens
-        return [
-            InflightText(key, text, long_text, _estimate(text, most))
-            for key, text in zip(keys, texts, strict=True)
-            if key not in found
-        ]
-
-    def _keep(self, entries: Sequence[InflightText]) -> None:
-        """Take what a worker has just finished into the cache."""
-        vectors = {each.key: each.vectors for each in entries if each.vectors is not None}
-        if vectors:
-            self._cache.put(vectors)
-
-
-def _estimate(text: str, most: int | None) -> int:
-    guess = int(len(text) / _CHARS_A_TOKEN) + 2
-    return guess if most is None else min(guess, most)
+    def _read(self, call: Call, missing: Mapping[bytes, str], long_text: str) -> None:
+        """Read the texts of a call, in slices between which others have turns, and let it wait."""
+        begun = time.monotonic()
+        keys = list(missing)
+        start = 0
+        while start < len(keys):
+            checkpoint()
+            end, chars = start, 0
+            while end < len(keys) and chars < SLICE_CHARS:
+                chars += len(missing[keys[end]]) + 1
+                end += 1
+            some = keys[start:end]
+            try:
+                read = self._tokenizer.encode([missing[key] for key in some], long_text)
+            except BaseException:  # a panic in Rust is no Exception, and is the fault of the texts
+                logger.exception("%d texts could not be tokenised", len(some))
+                read = [_NOT_READ] * len(some)
+            for key, text in zip(some, read, strict=True):
+                call.add(key, text, self.card.dimensions)
+            start = end
+        note("tokenize", time.monotonic() - begun, [call])
+        call.since = time.monotonic()
+        self._queue.submit(call)
 
 
 def join(
@@ -159,70 +151,3 @@ def join(
         np.array([0 if part is None else part.flags for part in parts], np.uint8),
         {i: faults[key] for i, key in enumerate(keys) if key in faults},
     )
-
-
-class LazyEmbedder:
-    """A stored model that is checked and loaded by its first use; implements base.Embedder."""
-
-    def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
-        """Take the card of the model as it will run; `load` must give a model with just that."""
-        self.card = card
-        self._load = load
-        self._embedder: ModelEmbedder | None = None
-        self._loading: asyncio.Task[ModelEmbedder] | None = None
-        self._closed = False
-        self._lock = threading.Lock()
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the model is in memory."""
-        return self._embedder is not None
-
-    @property
-    def queued_tokens(self) -> int:
-        """Tokens, by estimate, of the texts that are not done."""
-        return 0 if self._embedder is None else self._embedder.queued_tokens
-
-    def load(self) -> ModelEmbedder:
-        """Return the model, loaded once; blocks. After a failure the next use tries again."""
-        with self._lock:
-            if self._closed:
-                raise RuntimeError(f"model {self.card.name} is closed")
-            if self._embedder is None:
-                loaded = self._load()
-                if loaded.card != self.card:
-                    # Verdicts were promised under the card's keys; those of another model, which
-                    # was put in its place since, must not bear them.
-                    loaded.close()
-                    problem = "its files are no longer those that the server has shown"
-                    raise ModelDamaged(self.card.name, problem, "restart the server to use them")
-                self._embedder = loaded
-            return self._embedder
-
-    async def embed(
-        self, texts: Sequence[str], long_text: str, deadline: float | None = None
-    ) -> Embedded:
-        """Return the vectors of distinct texts; the first caller waits for the model to load."""
-        embedder = self._embedder
-        if embedder is None:
-            embedder = await self._load_once()
-        return await embedder.embed(texts, long_text, deadline)
-
-    async def _load_once(self) -> ModelEmbedder:
-        """Return the model that one thread loads for all who wait, whoever of them leaves."""
-        if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(self.load))
-            self._loading.add_done_callback(self._loaded_once)
-        return await asyncio.shield(self._loading)
-
-    def _loaded_once(self, loading: asyncio.Task[ModelEmbedder]) -> None:
-        self._loading = None  # after a failure the next use tries again
-        if not loading.cancelled():
-            loading.exception()  # nobody may be left to be told
-
-    def close(self) -> None:
-        """Close the model, once it has been loaded if that is going on."""
-        with self._lock:
-            self._closed = True
-            if self._embedder is not None:
-                self._embedder.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from judged_server.embedding.base import ModelCard
+from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.embedding.batching import ReportUnhealthy
-from judged_server.embedding.embedder import LazyEmbedder, ModelEmbedder
+from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
@@ -17,8 +18,9 @@ from judged_server.embedding.models.store import (
     not_installed,
 )
 from judged_server.embedding.runtime.backend import RuntimeConfig
-from judged_server.embedding.vector_cache import VectorCache, VectorFile
-from judged_server.errors import ModelNotInstalled
+from judged_server.embedding.vector_cache import VectorCache
+from judged_server.errors import ModelDamaged, ModelNotInstalled
+from judged_server.store.kept_rows import KeptRows
 
 Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
 Health = Callable[[bool], None]
@@ -37,7 +39,7 @@ class StoredEmbedders:
         running: RuntimeConfig = _REFERENCE,
         load: Load = load_embedder,
         memory_bytes: int = 0,
-        file: VectorFile | None = None,
+        file: KeptRows | None = None,
         health: Health = lambda _: None,
     ) -> None:
         """Keep vectors in `memory_bytes` a model, and in a file that is closed with the models."""
@@ -86,8 +88,9 @@ class StoredEmbedders:
         return tuple(loaded.get(manifest.name) or card(manifest) for manifest in stored)
 
     def queued_tokens(self) -> dict[str, float]:
-        """Return the tokens that wait for each loaded model, by estimate."""
-        return {name: model.queued_tokens for name, model in self._models.items()}
+        """Return the tokens that wait for each loaded model."""
+        loaded = ((name, model.loaded) for name, model in self._models.items())
+        return {name: model.queued_tokens for name, model in loaded if model is not None}
 
     def close(self) -> None:
         """Close every model. Later work on them raises RuntimeError."""
@@ -108,3 +111,47 @@ class StoredEmbedders:
                     self._health(not self._unhealthy)
 
         return self._load(files, self._running, cache, report_unhealthy)
+
+
+class LazyEmbedder:
+    """A stored model that is checked and loaded by its first use; implements base.Embedder."""
+
+    def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
+        """Take the card of the model as it will run; `load` must give a model with just that."""
+        self.card = card
+        self._load = load
+        self.loaded: ModelEmbedder | None = None
+        """The model, once it is in memory."""
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def load(self) -> ModelEmbedder:
+        """Return the model, loaded once; blocks. After a failure the next use tries again."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"model {self.card.name} is closed")
+            if self.loaded is None:
+                loaded = self._load()
+                if loaded.card != self.card:
+                    # Verdicts were promised under the card's keys; those of another model, which
+                    # was put in its place since, must not bear them.
+                    loaded.close()
+                    problem = "its files are no longer those that the server has shown"
+                    raise ModelDamaged(self.card.name, problem, "restart the server to use them")
+                self.loaded = loaded
+            return self.loaded
+
+    async def embed(
+        self, texts: Sequence[str], long_text: str, deadline: float | None = None
+    ) -> Embedded:
+        """Return the vectors of distinct texts; the first callers wait for the model to load."""
+        if self.loaded is None:
+            await asyncio.to_thread(self.load)
+        return await self.load().embed(texts, long_text, deadline)
+
+    def close(self) -> None:
+        """Close the model, once it has been loaded if that is going on."""
+        with self._lock:
+            self._closed = True
+            if self.loaded is not None:
+                self.loaded.close()

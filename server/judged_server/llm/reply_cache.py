@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError
 
 from judged_server.llm.chat import ChatModelCard, ChatReply
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.store.replies import KeptReplies, StoredReply
+from judged_server.store.kept_rows import KeptRows, Row
 
 DAY_S = 86_400
 STORED_WITHIN_S = 0.25
@@ -41,7 +41,7 @@ class ReplyCache:
         self,
         memory_bytes: int,
         ttl_s: float = 30 * DAY_S,
-        store: KeptReplies | None = None,
+        store: KeptRows | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""
@@ -67,7 +67,7 @@ class ReplyCache:
         """Return the reply that the store has under a key, or that memory holds by now."""
         if self._store is None:
             return None
-        row = await self._store.get(key)
+        row = (await self._store.get([key])).get(key)
         reply = self.held(key)
         if reply is None and row is not None and self._counts(row.created):
             reply = from_payload(row.payload)
@@ -86,10 +86,10 @@ class ReplyCache:
         if payload is None:
             return
         created = int(self._now())
-        row = StoredReply(key, rubric.id, rubric.version, card.name, created, payload)
+        row = Row(key, payload, rubric.id, rubric.version, card.name, created)
         try:
             if self._store is not None:
-                await self._store.put(row, min(STORED_WITHIN_S, left_s))
+                await self._store.keep(row, min(STORED_WITHIN_S, left_s))
         finally:
             # Not before it is stored: whoever finds it here is answered at once.
             self._hold(row, reply)
@@ -104,7 +104,7 @@ class ReplyCache:
         # One from the future, by a clock that was put right, would count for ever.
         return -DAY_S < self._now() - created < self._ttl_s
 
-    def _hold(self, row: StoredReply, reply: ChatReply) -> None:
+    def _hold(self, row: Row, reply: ChatReply) -> None:
         self._drop(row.key)
         size = len(row.payload) + _OVERHEAD_BYTES
         self._entries[row.key] = _Entry(reply, row.created, size)

@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeVar
 
 from judged_server.domain import MOST_NANO
 from judged_server.settings import SettingsError
-from judged_server.store.sqlite_file import make_private
+from judged_server.store.kept_rows import make_private
 from judged_server.telemetry import logger
 
 BUSY_S = 1.0

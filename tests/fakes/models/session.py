@@ -71,8 +71,3 @@ async def until(fact: Callable[[], bool]) -> None:
 async def queued(embedder: ModelEmbedder, tokens: int = 1) -> None:
     """Return once that many tokens wait behind the batches that run."""
     await until(lambda: embedder._queue._waiting_tokens >= tokens)
-
-
-async def called(embedder: ModelEmbedder, calls: int) -> None:
-    """Return once that many calls wait for texts."""
-    await until(lambda: len(embedder._queue._calls) == calls)

@@ -2,16 +2,16 @@
 
 import pytest
 from judged_server.__main__ import run
-from judged_server.store.replies import ReplyFile
+from judged_server.store.kept_rows import REPLIES, KeptRows
 
-from tests.unit.server.store.test_replies import CAP, entry
+from tests.unit.server.store.test_kept_rows import CAP, entry
 
 
 @pytest.fixture
 def folder(tmp_path):
-    file = ReplyFile(tmp_path, CAP, 0)
+    file = KeptRows(tmp_path, REPLIES, CAP, 0)
     kinds = [("faithfulness", 1, "a"), ("faithfulness", 2, "a"), ("harmlessness", 1, "b")]
-    file.put([entry(number, *kind) for number, kind in enumerate(kinds)])
+    file.write([entry(number, *kind) for number, kind in enumerate(kinds)])
     file.close()
     return tmp_path
 

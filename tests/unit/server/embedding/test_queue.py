@@ -13,7 +13,6 @@ from judged_server.embedding.batching import (
     PADDING_TOKENS,
     QUANTUM,
     Call,
-    InflightText,
     WorkQueue,
 )
 from judged_server.embedding.embedder import MODEL
@@ -23,8 +22,7 @@ from judged_server.scheduling import round_robin
 from judged_server.scheduling.admission import Admission
 from judged_server.tenant import Sender
 
-from tests.fakes.models.session import begun, queued
-from tests.fakes.models.tiny_model import WINDOW
+from tests.fakes.models.session import begun
 
 BATCH_CALL = Sender(is_batch=True)
 IDLE = asyncio.new_event_loop()
@@ -38,45 +36,25 @@ def _closed_at_the_end():
     IDLE.close()
 
 
-def _call(texts, sender=BATCH_CALL):
-    entries = [InflightText(text.encode(), text, "truncate", len(text)) for text in texts]
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        loop = IDLE
-    return Call(entries, loop.create_future(), sender)
-
-
-def _windows(length):
-    return TokenizedText((np.zeros(length, np.int64),))
+def _call(lengths, sender=BATCH_CALL):
+    call = Call(IDLE.create_future(), sender)
+    for number, length in enumerate(lengths):
+        call.add(bytes(number), TokenizedText((np.zeros(length, np.int64),)), 2)
+    return call
 
 
 def _queue(**options):
-    return WorkQueue(2, Admission(replace(MODEL, most=10**9), max_delay_s=10**6), **options)
-
-
-def _batches(work):
-    """Yield the lengths of the windows of each batch, and whose they are, to the end."""
-    while windows := work.take_batch(timeout_s=0.0).windows:
-        yield [window.length for window in windows], windows
-
-
-def _waiting(calls, budget):
-    """Return a queue with the windows of calls, given by the lengths of their texts."""
-    work = _queue(batch_tokens=budget)
-    for number, lengths in enumerate(calls):
-        call = _call([f"{number} {place}" for place in range(len(lengths))])
-        work.submit(call)
-        for entry, length in zip(call.entries, lengths, strict=True):
-            work.put_windows([entry], [_windows(length)])
-    return work
+    return WorkQueue(Admission(replace(MODEL, most=10**9), max_delay_s=10**6), **options)
 
 
 class TestBatches:
     @given(CALLS, st.integers(1, 1000))
     def test_each_window_runs_once_the_budget_holds_and_padding_is_small(self, calls, budget):
-        ran = []
-        for lengths, _ in _batches(_waiting(calls, budget)):
+        work, ran = _queue(batch_tokens=budget), []
+        for lengths in calls:
+            work.submit(_call(lengths))
+        while windows := work.take_batch(timeout_s=0.0).windows:
+            lengths = [window.length for window in windows]
             ran += lengths
             assert max(lengths) * len(lengths) <= budget or len(lengths) == 1
             assert max(lengths) - min(lengths) <= 2 * PADDING_TOKENS
@@ -96,19 +74,13 @@ class TestBatches:
         lengths = {"light": light, "busy": busy}
         work = _queue(batch_tokens=budget)
         waiting, ran = Counter[str](), Counter[str]()
-        number = 0
         while sum(ran.values()) < 60 * QUANTUM:
             for name, weight in weights.items():
                 while waiting[name] < 2 * (budget + 300) * len(lengths[name]):
-                    texts = [f"{number} {place}" for place in range(len(lengths[name]))]
-                    call = _call(texts, Sender(name, weight, is_batch))
-                    number += 1
-                    work.submit(call)
-                    for entry, length in zip(call.entries, lengths[name], strict=True):
-                        work.put_windows([entry], [_windows(length)])
+                    work.submit(_call(lengths[name], Sender(name, weight, is_batch)))
                     waiting[name] += sum(lengths[name])
             for window in work.take_batch().windows:
-                name = window.entry.calls[0].sender.name
+                name = window.call.sender.name
                 ran[name] += window.length
                 waiting[name] -= window.length
         share = ran["light"] / sum(ran.values())
@@ -116,6 +88,16 @@ class TestBatches:
         # A turn more or less for one of them, or a window that is longer than its turn.
         slack = (QUANTUM * light_weight + budget + 300) / sum(ran.values())
         assert share == pytest.approx(due, abs=slack)
+
+    def test_batch_work_has_a_turn_now_and_then(self, monkeypatch):
+        monkeypatch.setattr(round_robin, "BATCH_TURNS", 3)
+        work = _queue(batch_tokens=1)
+        work.submit(_call([16] * 4))
+        work.submit(_call([3] * 9, Sender()))
+        order = ""
+        while windows := work.take_batch(timeout_s=0.0).windows:
+            order += "M" if windows[0].call.sender.is_batch else "."
+        assert order == "..M..M..M..M."
 
 
 class TestTurns:
@@ -132,21 +114,6 @@ class TestTurns:
         session.gate.set()
         await asyncio.gather(large, small)
         assert [batch[0] for batch in session.started].index("z") == 1
-
-    async def test_batch_work_has_a_turn_now_and_then(self, make, session, monkeypatch):
-        monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=30))
-        monkeypatch.setattr(round_robin, "BATCH_TURNS", 3)
-        embedder = make(batch_tokens=1)
-        session.gate.clear()
-        first = asyncio.create_task(embedder.embed(["a"], "truncate"))
-        await begun(session)
-        large = asyncio.create_task(embedder.embed(["m" * 9 + c for c in "abcd"], "truncate"))
-        small = asyncio.create_task(embedder.embed(list("bcdefg"), "truncate"))
-        await queued(embedder, 4 * WINDOW + 6 * 3)
-        session.gate.set()
-        await asyncio.gather(first, large, small)
-        order = "".join("M" if batch[0][0] == "m" else "." for batch in session.batches)
-        assert "..." not in order[1 : order.rindex("M")]
 
     async def test_a_cancelled_calls_batches_never_begin(self, make, session):
         embedder = make(batch_tokens=1)

@@ -9,8 +9,8 @@ from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
-from judged_server.embedding.vector_cache import VectorFile
 from judged_server.errors import ModelDamaged
+from judged_server.store.kept_rows import VECTORS, KeptRows
 
 from tests.fakes.models import tiny_model
 
@@ -65,7 +65,7 @@ def test_the_default_is_loaded_at_the_start(embedders, loads):
 async def test_another_model_is_loaded_once_by_its_first_callers(embedders, loads):
     embedders.load_default()
     other = embedders.get("two")
-    assert (other.card.pooling, other.loaded, loads) == ("cls", False, ["one"])
+    assert (other.card.pooling, other.loaded, loads) == ("cls", None, ["one"])
     await asyncio.gather(*(other.embed(["a"], "truncate") for _ in range(5)))
     assert loads == ["one", "two"]
     assert [card.name for card in embedders.cards()] == ["one", "two"]
@@ -122,7 +122,7 @@ def test_a_model_that_was_replaced_since_its_card_was_shown_is_not_used(store, t
 
 
 async def test_models_keep_their_vectors_apart(store, tmp_path):
-    file = VectorFile(tmp_path / "vectors", 16 << 20)
+    file = KeptRows(tmp_path / "vectors", VECTORS, 16 << 20)
     made = StoredEmbedders(store, default="one", running=RuntimeConfig(threads=1), file=file)
     first = [(await made.get(name).embed(["a"], "truncate")).vectors for name in ("one", "two")]
     assert np.abs(first[0] - first[1]).max() > 1e-3
@@ -130,7 +130,7 @@ async def test_models_keep_their_vectors_apart(store, tmp_path):
     again = StoredEmbedders(
         store,
         running=RuntimeConfig(threads=1),
-        file=VectorFile(tmp_path / "vectors", 16 << 20),
+        file=KeptRows(tmp_path / "vectors", VECTORS, 16 << 20),
     )
     for name, vectors in zip(("one", "two"), first, strict=True):
         stored = (await again.get(name).embed(["a"], "truncate")).vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
 from judged_server.llm.reply_cache import DAY_S, ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.store.replies import StoredReply
+from judged_server.store.kept_rows import Row
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None)
 RUBRIC = load_builtin()["retrieval_match"]
@@ -13,15 +13,15 @@ RUBRIC = load_builtin()["retrieval_match"]
 
 class FakeStore:
     def __init__(self):
-        self.rows: dict[bytes, StoredReply] = {}
+        self.rows: dict[bytes, Row] = {}
         self.asked = 0
         self.closed = False
 
-    async def get(self, key):
+    async def get(self, keys):
         self.asked += 1
-        return self.rows.get(key)
+        return {key: self.rows[key] for key in keys if key in self.rows}
 
-    async def put(self, reply, within_s):
+    async def keep(self, reply, within_s):
         self.rows[reply.key] = reply
 
     def close(self):

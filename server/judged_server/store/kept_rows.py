@@ -1,0 +1,482 @@
+"""Rows in a SQLite file: replies of language models, and vectors of texts.
+
+The file is in write-ahead mode and shared by the processes of a machine. One thread reads what is
+asked for, another one writes what waits. Each row holds the whole key and a checksum over all of
+itself, and what does not fit it is a miss.
+
+A file that SQLite can't read is moved aside, and a new one begun. A full or read-only disk switches
+the file off for the rest of the process, with one line in the log. Nothing here raises for what a
+disk can do. What still waits when the file is closed is written; what waits when the process is
+killed is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from judged_server.scheduling.admission import settle
+
+DAMAGED = "damaged.sqlite3"
+SIDE_FILES = ("", "-wal", "-shm")
+"""Ends of the names of the files that one of SQLite consists of."""
+BUSY_S = 0.05
+"""How long another process may hold the file before a look-up is a miss, or a row is not kept."""
+MIN_FREE_BYTES = 1 << 30
+"""Space on the disk that is left to others: with less than that nothing is written."""
+READ_KEYS = 500
+"""Keys of one read: about 5 ms, after which another call has its turn."""
+MAX_WAITING_BYTES = 8 << 20
+LINGER_S = 0.005
+"""How long rows wait for others to be written with."""
+
+_PAGE = 8192
+_EVICT_FROM, _HURRY_FROM = 0.8, 0.87
+_MOST_EVICTIONS = 64
+_MOST_REBUILDS = 3
+_TRANSACTION_SHARE = 64
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DISK = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+}
+# The rows are numbered by `n` in their order of arrival.
+_CREATE = """
+CREATE TABLE IF NOT EXISTS kept (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, crc INTEGER NOT NULL,
+  key BLOB NOT NULL, payload BLOB NOT NULL, rubric TEXT NOT NULL, version INTEGER NOT NULL,
+  model TEXT NOT NULL, created INTEGER NOT NULL)
+"""
+_COLUMNS = "crc, key, payload, rubric, version, model, created"
+# One statement for any number of ids: a connection keeps its last 128, prepared.
+_BY_ID = f"SELECT {_COLUMNS} FROM kept WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
+_ADD = f"INSERT OR REPLACE INTO kept (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_EVICT = "DELETE FROM kept WHERE n IN (SELECT n FROM kept ORDER BY n LIMIT ?)"
+_TALLY = """
+SELECT rubric, version, model, count(*), sum(length(payload)), min(created), max(created)
+FROM kept GROUP BY rubric, version, model ORDER BY 1, 2, 3
+"""
+_PURGE = """
+DELETE FROM kept WHERE rubric = ifnull(?, rubric) AND version = ifnull(?, version)
+AND model = ifnull(?, model)
+"""
+
+_OPENING = threading.Lock()
+Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A file's name, and its words for the log: a plural, and what is done without the file.
+
+    The number in the name is the format's: versions of judged that differ in it share the folder,
+    not a file.
+    """
+
+    name: str
+    what: str
+    instead: str
+
+
+REPLIES = Kind(
+    "replies-2.sqlite3",
+    "replies",
+    "models are asked anew (--llm-cache memory does without a file)",
+)
+VECTORS = Kind(
+    "vectors-2.sqlite3",
+    "vectors",
+    "texts are embedded anew (--vector-cache memory does without a file)",
+)
+
+
+class Row(NamedTuple):
+    """What is kept under a key; of a reply also to which rubric, of which model, and when given.
+
+    `model` is the operator's name, `created` in whole seconds since 1970.
+    """
+
+    key: bytes
+    payload: bytes
+    rubric: str = ""
+    version: int = 0
+    model: str = ""
+    created: int = 0
+
+    @property
+    def id(self) -> int:
+        """The first 8 bytes of the key, as a signed number."""
+        return _id(self.key)
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 over all of it, types included."""
+        return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
+
+
+class Selection(NamedTuple):
+    """Which replies: those that fit all that is given; None fits every one."""
+
+    rubric: str | None = None
+    version: int | None = None
+    model: str | None = None
+
+
+class Tally(NamedTuple):
+    """How many replies of a model to a rubric are stored, their bytes, and when they were given."""
+
+    rubric: str
+    version: int
+    model: str
+    replies: int
+    payload_bytes: int
+    oldest: int
+    newest: int
+
+
+@dataclass(slots=True)
+class _Link:
+    connection: sqlite3.Connection
+    inode: int
+
+
+class KeptRows:
+    """One file. `read`, `write` and `close` are not for the event loop's thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: Kind,
+        max_bytes: int,
+        min_free_bytes: int = MIN_FREE_BYTES,
+        busy_s: float = BUSY_S,
+    ) -> None:
+        self._folder = folder
+        self._kind = kind
+        self._path = folder / kind.name
+        self._max_bytes = max_bytes
+        self._transaction_bytes = max_bytes // _TRANSACTION_SHARE
+        self._min_free_bytes = min_free_bytes
+        self._busy_s = busy_s
+        self._links: dict[str, _Link] = {}
+        self._rebuilds = 0
+        self._warned_of_space = False
+        self.on = True
+        """Whether it is in use; once False it stays so."""
+        self._lock = threading.Lock()
+        self._asked: deque[tuple[Sequence[bytes], asyncio.Future[dict[bytes, Row]]]] = deque()
+        self._waiting: list[Row] = []
+        self._waiting_bytes = 0
+        self._next_write: Future[None] | None = None
+        self._late: Future[None] | None = None
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-read")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-write")
+        self._closed = False
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return what is stored under keys."""
+        found: dict[bytes, Row] = {}
+        for start in range(0, len(keys), READ_KEYS):
+            if not self.on or self._closed:
+                break
+            future = asyncio.get_running_loop().create_future()
+            self._asked.append((keys[start : start + READ_KEYS], future))
+            try:
+                self._reader.submit(self._answer)
+            except RuntimeError:  # closed in the meantime
+                break
+            found |= await future
+        return found
+
+    def put(self, rows: Sequence[Row]) -> Future[None] | None:
+        """Let all of the rows be written soon; None where none will be.
+
+        The future is done once they were written, or could not be.
+        """
+        size = sum(map(_size, rows))
+        with self._lock:
+            if not self.on or self._closed or self._waiting_bytes + size > MAX_WAITING_BYTES:
+                return None
+            self._waiting += rows
+            self._waiting_bytes += size
+            if self._next_write is None:
+                self._next_write = self._writer.submit(self._write_waiting)
+            return self._next_write
+
+    async def keep(self, row: Row, within_s: float) -> None:
+        """Return once a row is with the operating system, or was not written in time.
+
+        While a write is late nobody waits for another: a disk that hangs delays few answers.
+        """
+        written = self.put([row])
+        is_late = self._late is not None and not self._late.done()
+        if written is None or is_late or within_s <= 0:
+            return
+        await asyncio.wait([asyncio.wrap_future(written)], timeout=within_s)
+        if not written.done() and (self._late is None or self._late.done()):
+            logger.warning("%s are used before they are stored: the disk is slow", self._kind.what)
+            self._late = written
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        with self._lock:
+            self._closed = True
+        self._writer.shutdown()
+        self._reader.shutdown()
+        self.on = False
+        for role in tuple(self._links):
+            self._drop(role)
+
+    def read(self, keys: Iterable[bytes]) -> dict[bytes, Row]:
+        """Return the whole rows that are stored under keys, by key."""
+        wanted = set(keys)
+        ids = json.dumps([_id(key) for key in wanted])
+        found: dict[bytes, Row] = {}
+        for crc, *values in self._rows(_BY_ID, [ids]):
+            row = Row(*values)
+            with suppress(TypeError):  # a payload that is no bytes
+                if row.checksum == crc and row.key in wanted:
+                    found[row.key] = row
+        return found
+
+    def write(self, rows: Sequence[Row]) -> bool:
+        """Store rows in one transaction, the oldest ones making room; False if that failed."""
+        if not self._has_space():
+            return False
+
+        def add(db: sqlite3.Connection) -> bool:
+            self._make_room(db, len(rows))
+            db.executemany(_ADD, [(row.id, row.checksum, *row) for row in rows])
+            return True
+
+        return bool(self.change(add))
+
+    def tally(self) -> list[Tally]:
+        """Return what is stored, by rubric, version and model."""
+        return [Tally(*row) for row in self._rows(_TALLY)]
+
+    def purge(self, selection: Selection) -> int | None:
+        """Delete replies, overwriting them; return how many, None if the file can't be written."""
+
+        def delete(db: sqlite3.Connection) -> int:
+            db.execute("PRAGMA secure_delete = ON")
+            return db.execute(_PURGE, selection).rowcount
+
+        return self.change(delete)
+
+    def change(self, change: Callable[[sqlite3.Connection], Result]) -> Result | None:
+        """Change the file in one transaction; None if that failed."""
+
+        def transact(db: sqlite3.Connection) -> Result:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                result = change(db)
+                db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+                raise
+            return result
+
+        return self._use("write", transact)
+
+    def _answer(self) -> None:
+        """Answer all who have asked by now; what is asked together is read together."""
+        while self._asked:
+            asked = []
+            keys: set[bytes] = set()
+            with suppress(IndexError):
+                while len(keys) < READ_KEYS:
+                    asked.append(self._asked.popleft())
+                    keys.update(asked[-1][0])
+            found: dict[bytes, Row] = {}
+            try:
+                found = self.read(keys)
+            finally:
+                for wanted, future in asked:
+                    rows = {key: found[key] for key in wanted if key in found}
+                    settle(future, rows, None)
+
+    def _write_waiting(self) -> None:
+        time.sleep(LINGER_S)
+        with self._lock:
+            waiting, self._waiting, self._next_write = self._waiting, [], None
+        while waiting:
+            size = count = 0
+            while count < len(waiting) and (
+                not count or size + _size(waiting[count]) <= self._transaction_bytes
+            ):
+                size += _size(waiting[count])
+                count += 1
+            try:
+                self.write(waiting[:count])
+            except Exception:
+                logger.exception("%d %s were not stored", count, self._kind.what)
+            del waiting[:count]
+            with self._lock:
+                self._waiting_bytes -= size
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._use("read", lambda db: db.execute(query, values).fetchall()) or []
+
+    def _use(self, role: str, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
+        """Return what comes of using the file, None when it can't be used."""
+        link = self._link(role)
+        if link is None:
+            return None
+        try:
+            return work(link.connection)
+        except (sqlite3.Error, OverflowError, MemoryError) as error:
+            self._failed(role, error)
+            return None
+
+    def _make_room(self, db: sqlite3.Connection, coming: int) -> None:
+        for _ in range(_MOST_EVICTIONS):
+            pages, free = (
+                int(db.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count")
+            )
+            share = (pages - free) * _PAGE / self._max_bytes
+            if share <= _EVICT_FROM:
+                return
+            db.execute(_EVICT, [coming * (16 if share > _HURRY_FROM else 2)])
+
+    def _has_space(self) -> bool:
+        if not self.on:
+            return False
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            free = shutil.disk_usage(self._folder).free
+        except OSError as error:
+            self._switch_off(error.strerror or "it can't be made")
+            return False
+        if free < self._min_free_bytes and not self._warned_of_space:
+            self._warned_of_space = True
+            logger.warning(
+                "%s are not stored in %s: %d MB are free there, and %d MB are left to others",
+                self._kind.what, self._folder, free >> 20, self._min_free_bytes >> 20,
+            )  # fmt: skip
+        return free >= self._min_free_bytes
+
+    def _link(self, role: str) -> _Link | None:
+        """Return a connection to the file that is at its path now; None when there is none."""
+        if not self.on:
+            return None
+        try:
+            link = self._links.get(role)
+            if link is not None:
+                if self._path.stat().st_ino == link.inode:
+                    return link
+                self._drop(role)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _OPENING:
+                make_private(self._path)
+                self._links[role] = link = self._connect()
+        except OSError as error:
+            self._drop(role)
+            if not isinstance(error, FileNotFoundError):
+                self._switch_off(error.strerror or str(error))
+        except sqlite3.Error as error:
+            self._failed(role, error)
+        else:
+            return link
+        return None
+
+    def _connect(self) -> _Link:
+        inode = self._path.stat().st_ino
+        db = sqlite3.connect(
+            self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            db.execute(f"PRAGMA page_size = {_PAGE}")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA wal_autocheckpoint = {max(16, self._transaction_bytes // _PAGE)}")
+            db.execute(f"PRAGMA journal_size_limit = {2 * self._transaction_bytes}")
+            db.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE}")
+            if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                db.execute(_CREATE)
+        except BaseException:
+            db.close()
+            raise
+        return _Link(db, inode)
+
+    def _failed(self, role: str, error: Exception) -> None:
+        code = getattr(error, "sqlite_errorcode", None)
+        plain = None if code is None else code & 0xFF
+        if plain in _BUSY:
+            return
+        link = self._links.get(role)
+        self._drop(role)
+        if plain in _DISK and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+            self._switch_off(str(error))
+        elif self._rebuilds >= _MOST_REBUILDS:
+            self._switch_off(f"it was damaged again ({error})")
+        else:
+            self._move_aside(link, error)
+
+    def _move_aside(self, link: _Link | None, error: Exception) -> None:
+        """Move a damaged file away, unless another process has done so in the meantime."""
+        self._rebuilds += 1
+        try:
+            if link is not None and self._path.stat().st_ino != link.inode:
+                return
+            for suffix in reversed(SIDE_FILES):
+                with suppress(FileNotFoundError):
+                    Path(f"{self._path}{suffix}").replace(self._folder / f"{DAMAGED}{suffix}")
+        except OSError as failure:
+            self._switch_off(failure.strerror or str(failure))
+            return
+        logger.warning(
+            "stored %s in %s can't be read (%s); moved to %s, and begun anew",
+            self._kind.what, self._path, error, DAMAGED,
+        )  # fmt: skip
+
+    def _drop(self, role: str) -> None:
+        link = self._links.pop(role, None)
+        if link is not None:
+            with suppress(sqlite3.Error):
+                link.connection.close()
+
+    def _switch_off(self, why: str) -> None:
+        if self.on:
+            self.on = False
+            logger.warning(
+                "stored %s in %s are not used any more: %s; %s",
+                self._kind.what, self._folder, why, self._kind.instead,
+            )  # fmt: skip
+
+
+def _id(key: bytes) -> int:
+    return int.from_bytes(key[:8], "little", signed=True)
+
+
+def _size(row: Row) -> int:
+    return len(row.payload) + len(row.rubric) + len(row.model) + len(row.key)
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file, unless there is one. Raises OSError.
+
+    No other thread may open it before this returns.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
