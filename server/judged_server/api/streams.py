@@ -7,16 +7,15 @@ are one request in parts, with one reply.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from sys import getsizeof
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
@@ -50,10 +49,15 @@ from judged_server.llm.budget.budgets import unpriced
 from judged_server.metrics.compute import join_tables
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.text.metrics import TextColumn, join_columns, measure_texts
-from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
+from judged_server.scheduling.concurrency import (
+    ITEM_BYTES,
+    Begun,
+    run_by_size,
+    run_computation,
+    work_in_window,
+)
 from judged_server.settings import Limits, Settings
-from judged_server.usecases.distinct_groups import Part
-from judged_server.usecases.evaluate import Evaluation, PartedEvaluation
+from judged_server.usecases.evaluate import Evaluation, Part, PartedEvaluation
 from judged_server.usecases.judge_batch import judge_batch
 
 GROUP_BYTES = 160
@@ -69,9 +73,6 @@ _PLACE = re.compile(
     r"(?<![\w.])(trec\.qrels|trec\.run|(?:gains|judged|embedded)\.rankings|judged\.verdicts|items)"
     r"(\.\w+)?\[(\d+)\]"
 )
-
-Request = TypeVar("Request")
-Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -185,11 +186,11 @@ async def judge_stream(
         progress = chunks.progress()
         return write_fields(pb.JudgedChunk, chunk_id=chunk.chunk_id, progress=progress, **found)
 
-    async def begin(request: Received) -> Begun[pb.JudgedChunk]:
-        return Begun(answer(chunks.chunk_of(request.message), request))
+    async def begun() -> AsyncIterator[Begun[pb.JudgedChunk]]:
+        async for request in requests:
+            yield Begun(answer(chunks.chunk_of(request.message), request))
 
-    window = settings.max_chunks_in_flight
-    async with aclosing(work_in_window(requests, window, begin)) as answers:
+    async with aclosing(work_in_window(begun(), settings.max_chunks_in_flight)) as answers:
         async for each in answers:
             yield pb.StreamJudgeResponse(chunk=each)
 
@@ -215,7 +216,7 @@ async def evaluate_stream(
     stream = _EvaluateStream(chunks, start, caller, run)
     window = chunks.settings.max_chunks_in_flight
     with stream.kept, stream.kept_of_group:
-        async with aclosing(work_in_window(requests, window, stream.begin)) as answers:
+        async with aclosing(work_in_window(stream.begun(requests), window)) as answers:
             async for answer in answers:
                 yield pb.StreamEvaluateResponse(chunk=answer)
         done = await run.measure()
@@ -243,8 +244,14 @@ class _EvaluateStream:
         self.kept_of_group = ExitStack()
         """and of the results of the last group, which may go on, and repeat them."""
 
-    async def begin(self, request: Received) -> Begun[pb.EvaluatedChunk]:
-        """Return the work on the next message. Raises InvalidField for what is no new chunk."""
+    async def begun(
+        self, requests: AsyncIterator[Received]
+    ) -> AsyncIterator[Begun[pb.EvaluatedChunk]]:
+        """Yield the work on each message. Raises InvalidField for what is no new chunk."""
+        async for request in requests:
+            yield await self._begin(request)
+
+    async def _begin(self, request: Received) -> Begun[pb.EvaluatedChunk]:
         chunks, chunk = self._chunks, self._chunks.chunk_of(request.message)
         call, settings = chunks.call, chunks.settings
         # The stream is not read until there is room.
@@ -491,70 +498,3 @@ def _of_stream(error: errors.InvalidField, before: Counter[str]) -> errors.Inval
     error.message = f"{error.field}: {error.rule}"
     error.metadata["field"] = error.field
     return error
-
-
-@dataclass(frozen=True, slots=True)
-class Begun(Generic[Answer]):
-    """Work on a chunk, and what to do once it has ended.
-
-    `ended` is called once however the work ends: cancelled before its first step too, when nothing
-    of the coroutine runs, not even a `finally`.
-    """
-
-    work: Coroutine[Any, Any, Answer]
-    ended: Callable[[], None] = lambda: None
-
-
-async def work_in_window(
-    requests: AsyncIterator[Request],
-    window: int,
-    begin: Callable[[Request], Awaitable[Begun[Answer]]],
-) -> AsyncGenerator[Answer, None]:
-    """Yield what the work on each request returns, as it finishes.
-
-    `begin` takes the requests one after the other and returns the work, which then runs beside
-    others. At most `window` requests are read and not yet answered: reading stops until one answer
-    has been taken, so neither a fast sender nor a slow reader makes the server hold more than that.
-    A failure ends all work and is raised.
-    """
-    slots = asyncio.Semaphore(window)
-    answers: asyncio.Queue[Answer | None] = asyncio.Queue(window + 1)
-
-    async def work_on(begun: Begun[Answer]) -> None:
-        answers.put_nowait(await begun.work)
-
-    async def read() -> None:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await slots.acquire()
-                    request = await anext(requests, None)
-                    if request is None:
-                        break
-                    begun = await begin(request)
-                    task = tasks.create_task(work_on(begun))
-                    task.add_done_callback(partial(_end, begun))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        except asyncio.CancelledError as cancelled:
-            # The frame of TaskGroup keeps it (CPython 3.11), and it kept that frame and its tasks.
-            cancelled.__traceback__ = None
-            raise
-        finally:
-            # The queue has a place for this beside one for each slot, so it never blocks.
-            answers.put_nowait(None)
-
-    reader = asyncio.create_task(read())
-    try:
-        while (answer := await answers.get()) is not None:
-            yield answer
-            slots.release()
-        await reader
-    finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
-
-
-def _end(begun: Begun[Any], _: asyncio.Task[None]) -> None:
-    begun.work.close()  # it may never have started
-    begun.ended()

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from judged_server.scheduling.admission import Admission, Resource
 from judged_server.scheduling.fair_threads import FairThreads
@@ -24,6 +24,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 Job = TypeVar("Job")
+Answer = TypeVar("Answer")
 
 INLINE_BYTES = 1 << 16
 """Texts of so many bytes go to a thread. Fewer take at most a few milliseconds."""
@@ -104,3 +105,63 @@ async def fan_out(
         raise failures.exceptions[0] from None
     if any(worker.cancelled() for worker in workers):
         raise RuntimeError("a job was cancelled by nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Generic[Answer]):
+    """Work to run beside other work, and what to do once it has ended.
+
+    `ended` is called once however the work ends: cancelled before its first step too, when nothing
+    of the coroutine runs, not even a `finally`.
+    """
+
+    work: Coroutine[Any, Any, Answer]
+    ended: Callable[[], None] = lambda: None
+
+
+async def work_in_window(
+    begun: AsyncIterator[Begun[Answer]], window: int
+) -> AsyncGenerator[Answer, None]:
+    """Yield what each work returns, as it finishes.
+
+    At most `window` of them are begun and not yet taken: no more are, until one answer has been
+    taken, so neither a fast sender nor a slow reader makes the server hold more than that. A
+    failure ends all work and is raised.
+    """
+    slots = asyncio.Semaphore(window)
+    answers: asyncio.Queue[Answer | None] = asyncio.Queue(window + 1)
+
+    async def work_on(each: Begun[Answer]) -> None:
+        answers.put_nowait(await each.work)
+
+    def end(each: Begun[Answer], _: asyncio.Task[None]) -> None:
+        each.work.close()  # it may never have started
+        each.ended()
+
+    async def run() -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await slots.acquire()
+                    if (each := await anext(begun, None)) is None:
+                        break
+                    tasks.create_task(work_on(each)).add_done_callback(partial(end, each))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        except asyncio.CancelledError as cancelled:
+            # The frame of TaskGroup keeps it (CPython 3.11), and it kept that frame and its tasks.
+            cancelled.__traceback__ = None
+            raise
+        finally:
+            # The queue has a place for this beside one for each slot, so it never blocks.
+            answers.put_nowait(None)
+
+    runner = asyncio.create_task(run())
+    try:
+        while (answer := await answers.get()) is not None:
+            yield answer
+            slots.release()
+        await runner
+    finally:
+        runner.cancel()
+        await asyncio.gather(runner, return_exceptions=True)

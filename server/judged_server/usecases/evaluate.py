@@ -8,7 +8,7 @@ what matches one is told.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -20,8 +20,6 @@ from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
 from judged_server.domain import (
-    BoolArray,
-    FloatArray,
     IntArray,
     JudgeSpec,
     QueryGroup,
@@ -41,96 +39,175 @@ from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.table import MetricOptions, MetricTable, with_intervals_and_slices
 from judged_server.scheduling.concurrency import run_by_size, run_computation
-from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
 
+_Known = tuple[list[str], Sequence[str], Mapping[str, int]]
+"""The ids that a group retrieved, the relevant ones, and their grades."""
 
-def negative_groups(judge: Judge, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
-    """Return a group for each that has negatives, in order, which expects those.
+Once = Callable[[Callable[[Caller], Coroutine[Any, Any, Verdicts]]], Awaitable[Verdicts]]
+"""Gives the verdicts that a piece of work returns, or those that it returned before."""
+FaultOf = Callable[[Exception], tuple[errors.JudgedError, VerdictFault]]
+"""Says what a failure is for the whole call, and for one context."""
 
-    `first` is the place of the first one among all groups. Raises InvalidField for a judge that
-    reads no texts.
+
+@dataclass(slots=True)
+class Part:
+    """Groups that came together, without repeated results, and where they stand in the whole.
+
+    `number` counts parts and `first` groups, both from 0; `ranks` has for each group the ranks, as
+    they were sent, of the results that are left. `asked` are the groups as the request's judge gets
+    them, `open_ended` says of which it judges each result by itself. `negatives` and `of_families`
+    are what else is to be judged: a group for each that has negatives, which expects those, and the
+    groups as each family reads them. `judged_ids` are those of its groups, if any is matched by
+    document id.
     """
-    found = []
-    for index, group in enumerate(groups, first):
-        if group.negatives:
-            if judge.wants_embeddings or judge.wants_spans:
-                rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
-                raise errors.InvalidField(f"groups[{index}].negatives", rule)
-            found.append(QueryGroup("", group.query, group.negatives, group.retrieved))
-    return found
+
+    number: int
+    first: int
+    groups: Sequence[QueryGroup]
+    ranks: Sequence[Sequence[int]]
+    asked: Sequence[QueryGroup] = ()
+    open_ended: Sequence[bool] = ()
+    negatives: Sequence[QueryGroup] = ()
+    of_families: Sequence[Sequence[QueryGroup]] = field(default=())
+    judged_ids: JudgedIds | None = None
+
+    def document_ids(self, index: int) -> Sequence[str]:
+        """Return the ids of a group's results; those without one are called by their rank."""
+        ids = self.groups[index].document_ids
+        return ids or [f"retrieved_{rank}" for rank in self.ranks[index]]
+
+    def matches(self, verdicts: Verdicts) -> list[tuple[int, NegativeMatch]]:
+        """Return each result that matches a negative, with the place of its group.
+
+        `verdicts` are those of `negatives`.
+        """
+        found: list[tuple[int, NegativeMatch]] = []
+        places = [place for place, group in enumerate(self.groups) if group.negatives]
+        for number, place in enumerate(places):
+            start, end = verdicts.offsets[number : number + 2]
+            group, names = self.groups[place], self.document_ids(place)
+            scores = verdicts.columns.scores[start:end]
+            for pair in np.flatnonzero(verdicts.relevant[start:end]).tolist():
+                row, negative = divmod(pair, len(group.negatives))
+                rank, score = self.ranks[place][row], float(scores[pair])
+                match = NegativeMatch(group.query_id, rank, negative, names[row], score)
+                found.append((place, match))
+        return found
 
 
-def matches_of(part: Part, verdicts: Verdicts) -> list[tuple[int, NegativeMatch]]:
-    """Return each result of a part that matches a negative, with the place of its group there.
+class DistinctGroups:
+    """Takes groups in parts, and drops what a retriever returned twice."""
 
-    `verdicts` are those of the groups that `negative_groups` made of the part's.
-    """
-    matches: list[tuple[int, NegativeMatch]] = []
-    queries = 0
-    for place, group in enumerate(part.groups):
-        if not group.negatives:
-            continue
-        start, end = verdicts.offsets[queries : queries + 2]
-        queries += 1
-        found = np.flatnonzero(verdicts.relevant[start:end])
-        if not len(found):
-            continue
-        scores = verdicts.columns.scores[start:end][found].tolist()
-        names = part.document_ids(place)
-        for pair, score in zip(found.tolist(), scores, strict=True):
-            row, negative = divmod(pair, len(group.negatives))
-            rank = part.ranks[place][row]
-            match = NegativeMatch(group.query_id, rank, negative, names[row], score)
-            matches.append((place, match))
-    return matches
+    def __init__(self, *, strict: bool) -> None:
+        """With `strict`, raise for a repeated result."""
+        self._strict = strict
+        self.places: dict[str, int] = {}
+        """The place of each query by its id, in order."""
+        self._n_parts = 0
+        self._last: QueryGroup | None = None
+        self._seen: dict[object, int] = {}
+        self._n_received = 0
+        self.n_dropped = 0
+        """The number of repeated results so far."""
+
+    def add(self, groups: Sequence[QueryGroup], *, continues: bool) -> Part:
+        """Return the next part; with `continues` its first group is more of the last one.
+
+        Raises InvalidField for an id that is missing or was there before.
+        """
+        first = len(self.places) - continues
+        distinct: list[QueryGroup] = []
+        ranks: list[Sequence[int]] = []
+        for i, group in enumerate(groups):
+            path = f"groups[{first + i}]"
+            if continues and i == 0:
+                self._check_continued(group, path)
+            else:
+                self._begin(group, path)
+            kept = self._kept(group, f"{path}.document_ids")
+            distinct.append(group if kept is None else group.at_ranks(kept))
+            places = range(group.n_retrieved) if kept is None else kept
+            ranks.append([self._n_received + place for place in places])
+            self._n_received += group.n_retrieved
+            self.n_dropped += group.n_retrieved - len(places)
+        self._last = groups[-1]
+        self._n_parts += 1
+        return Part(self._n_parts - 1, first, distinct, ranks)
+
+    def _begin(self, group: QueryGroup, path: str) -> None:
+        if not group.query_id:
+            raise errors.InvalidField(f"{path}.query_id", "must be set")
+        place = len(self.places)
+        first = self.places.setdefault(group.query_id, place)
+        if first != place:
+            rule = f"is that of groups[{first}].query_id again"
+            raise errors.InvalidField(f"{path}.query_id", rule)
+        self._seen, self._n_received = {}, 0
+
+    def _check_continued(self, group: QueryGroup, path: str) -> None:
+        last = self._last
+        if last is None:
+            raise errors.InvalidField("chunk.continues", "is set, and there is no group before")
+        if group.spans is not None:
+            raise errors.InvalidField(f"{path}.spans", "a group of spans must be sent whole")
+        names = ("query_id", "query", "expected", "relevant_document_ids", "negatives")
+        for name in names:
+            if list(getattr(group, name)) != list(getattr(last, name)):
+                rule = "must be that of the group that it continues"
+                raise errors.InvalidField(f"{path}.{name}", rule)
+        if group.grades != last.grades:
+            rule = "must be those of the group that it continues"
+            raise errors.InvalidField(f"{path}.grades", rule)
+        for name in ("document_ids", "embeddings"):
+            alike = bool(getattr(group, name)) == bool(getattr(last, name))
+            if group.n_retrieved and last.n_retrieved and not alike:
+                rule = "must be there in all parts of a group, or in none"
+                raise errors.InvalidField(f"{path}.{name}", rule)
+
+    def _kept(self, group: QueryGroup, path: str) -> list[int] | None:
+        """Return the places to keep of a group's results, None when nothing repeats.
+
+        A result that has the id of an earlier one repeats it if it has its text, or span, too.
+        """
+        if not group.document_ids:
+            return None
+        keys: Sequence[object] = group.document_ids
+        if group.spans is not None:
+            spans = group.spans.retrieved
+            columns = (spans.files.tolist(), spans.starts.tolist(), spans.ends.tolist())
+            keys = list(zip(group.document_ids, *columns, strict=True))
+        elif group.retrieved:
+            keys = list(zip(group.document_ids, group.retrieved, strict=True))
+        kept = []
+        for place, key in enumerate(keys):
+            rank = self._n_received + place
+            earlier = self._seen.setdefault(key, rank)
+            if earlier == rank:
+                kept.append(place)
+            elif self._strict:
+                same = "id" if keys is group.document_ids else "id and text"
+                raise errors.InvalidField(f"{path}[{rank}]", f"has the {same} of entry {earlier}")
+        return None if len(kept) == len(keys) else kept
 
 
-def results_of(part: Part, verdicts: Verdicts, max_grade: int, *, own: bool) -> JudgedResults:
-    """Return the results of a part by one of its judges, its `own` or one of a family of metrics.
-
-    The grades of the own judge, where it gives some, are the gains.
-    """
-    groups = part.asked if own else part.groups
-    max_grade = max_grade if own else 0
-    statuses = verdicts.columns.statuses
-    n_retrieved: IntArray = np.array([group.n_retrieved for group in groups], np.int64)
-    n_expected: IntArray = np.array([group.n_expected for group in groups], np.int64)
-    open_ended: BoolArray | None = None
-    if own and part.open_ended is not None:
-        open_ended = np.array(part.open_ended, np.bool_)
-    return JudgedResults(
-        verdicts.relevant,
-        n_retrieved,
-        n_expected,
-        None if statuses is None else statuses != Status.OK,
-        gains=grades_of(verdicts.columns.scores, max_grade) if max_grade else None,
-        max_grade=max_grade,
-        judged_ids=part.judged_ids,
-        open_ended=open_ended,
-    )
+def results_of(verdicts: Verdicts, groups: Sequence[tuple[int, int]]) -> JudgedResults:
+    """Return the results of groups by how many each retrieved, and expected."""
+    sizes: IntArray = np.array(groups, np.int64).reshape(-1, 2)
+    missing = verdicts.columns.filled("statuses") != Status.OK
+    return JudgedResults(verdicts.relevant, sizes[:, 0], sizes[:, 1], missing)
 
 
 def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> JudgedResults:
-    """Return the results of all parts as one.
+    """Return the results of all parts as one; each has `missing`, `gains` and `open_ended`.
 
     `begins` are the groups, counted over all parts, that continue no other; `n_dropped` the
     duplicates that were dropped.
     """
-    missing: BoolArray | None = None
-    if any(part.missing is not None for part in parts):
-        missing = np.concatenate(
-            [
-                np.zeros(len(part.relevant), np.bool_) if part.missing is None else part.missing
-                for part in parts
-            ]
-        )
-    gains: FloatArray | None = None
-    max_grade = max(part.max_grade for part in parts)
-    if max_grade:
-        # A part that has none was matched by id before there was anything to judge.
-        none = np.zeros(0)
-        gains = np.concatenate([none if part.gains is None else part.gains for part in parts])
+
+    def joined(name: str) -> Any:  # noqa: ANN401 - an array
+        return np.concatenate([getattr(part, name) for part in parts])
+
     judged_ids: JudgedIds | None = None
     if any(part.judged_ids is not None for part in parts):
         of_parts = [
@@ -138,20 +215,18 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
             for part in parts
         ]
         judged_ids = JudgedIds.join(of_parts, begins)
-    open_ended: BoolArray | None = None
-    if any(part.open_ended is not None for part in parts):
-        every = [part.is_open_ended(np.arange(len(part.n_expected))) for part in parts]
-        open_ended = np.concatenate(every)[begins]
+    missing, open_ended = joined("missing"), joined("open_ended")[begins]
+    max_grade = max(part.max_grade for part in parts)
     return JudgedResults(
-        np.concatenate([part.relevant for part in parts]),
-        np.add.reduceat(np.concatenate([part.n_retrieved for part in parts]), begins),
-        np.concatenate([part.n_expected for part in parts])[begins],
-        missing,
+        joined("relevant"),
+        np.add.reduceat(joined("n_retrieved"), begins),
+        joined("n_expected")[begins],
+        missing if missing.any() else None,
         n_dropped,
-        gains,
+        joined("gains") if max_grade else None,
         max_grade,
         judged_ids,
-        open_ended,
+        open_ended if open_ended.any() else None,
     )
 
 
@@ -166,12 +241,6 @@ class FamilyJudge:
     measures: Sequence[Measure]
     place: int
 
-    @property
-    def bound(self) -> list[Measure]:
-        """The metrics as measures over this judge's verdicts."""
-        signature = self.judge.identity.signature
-        return [measure.judged_by(signature) for measure in self.measures]
-
     def read(self, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
         """Return the groups as this judge reads them; `first` is the place of the first of them.
 
@@ -180,9 +249,9 @@ class FamilyJudge:
         return [self._read(group, index) for index, group in enumerate(groups, first)]
 
     def _read(self, group: QueryGroup, index: int) -> QueryGroup:
-        if self.judge.wants_embeddings and group.embeddings is not None:
-            return group
         if group.embeddings is None and group.spans is None:
+            return group
+        if self.judge.wants_embeddings and group.embeddings is not None:
             return group
         texts = len(group.expected), len(group.retrieved)
         if texts != (group.n_expected, group.n_retrieved) and group.n_contexts:
@@ -191,38 +260,6 @@ class FamilyJudge:
             what_to_do = "send its texts too, or leave the metric out"
             raise errors.InvalidField(f"metrics[{self.place}]", f"{rule}; {what_to_do}")
         return replace(group, embeddings=None, spans=None)
-
-
-def own_measures(measures: Sequence[Measure]) -> list[Measure]:
-    """Return the metrics that the request's judge decides."""
-    return [measure for measure in measures if not measure.metric.family]
-
-
-def family_judges(
-    catalog: JudgeCatalog, measures: Sequence[Measure], groups: Sequence[QueryGroup]
-) -> list[FamilyJudge]:
-    """Return the judges that the families among the metrics bring.
-
-    `groups` show whether a judge is to compare the caller's vectors. Raises as the catalog does
-    where a judge can't run here.
-    """
-    judges = []
-    for family in FAMILIES.values():
-        places = [i for i, measure in enumerate(measures) if measure.metric.family == family.name]
-        if places:
-            spec = JudgeSpec(family.kind, family.profile, family.min_score)
-            judge = catalog.choose(spec, groups=groups)
-            judges.append(FamilyJudge(judge, [measures[i] for i in places], places[0]))
-    return judges
-
-
-_Known = tuple[list[str], Sequence[str], Mapping[str, int]]
-"""The ids that a group retrieved, the relevant ones, and their grades."""
-
-Once = Callable[[Callable[[Caller], Coroutine[Any, Any, Verdicts]]], Awaitable[Verdicts]]
-"""Gives the verdicts that a piece of work returns, or those that it returned before."""
-FaultOf = Callable[[Exception], tuple[errors.JudgedError, VerdictFault]]
-"""Says what a failure is for the whole call, and for one context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +317,7 @@ class PartedEvaluation:
         self._measures = measures
         self._options = options
         self._caller = caller
-        self._own = own_measures(measures)
+        self._own = [measure for measure in measures if not measure.metric.family]
         self._asks_own = bool(self._own) or keep_verdicts
         family_names = {measure.metric.family for measure in measures}
         self._n_columns = bool(self._own) + len(family_names.intersection(FAMILIES))
@@ -312,26 +349,19 @@ class PartedEvaluation:
         With `continues` its first group goes on where the last one ended. Raises InvalidField and
         what the catalog raises; paths count groups over all parts.
         """
-        by_id = all(group.by_id for group in groups)
-        check_modes(self._measures, self._options.matching, families=True, by_id=by_id)
+        all_by_id = all(group.by_id for group in groups)
+        check_modes(self._measures, self._options.matching, families=True, by_id=all_by_id)
         part = await run_by_size(size_of(groups), self._distinct, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
             self._settle(groups)
         part.asked = part.groups if self._asks_own else ()
         if self._judge is not None:
-            if self._asks_own:
-                check_groups_fit(self._judge, part.groups, first=part.first)
-                part.asked = fill_expected(self._judge, part.groups)
-                if not self._judge.needs_expected and any(g.open_ended for g in part.groups):
-                    part.open_ended = [group.open_ended for group in part.groups]
-                    check_open_ended(self._measures, self._judge.identity.max_grade)
-            part.negatives = negative_groups(self._judge, part.groups, part.first)
+            self._prepare(part, self._judge)
         part.of_families = [family.read(part.groups, part.first) for family in self._families]
-        self._needed |= bool(part.negatives) or (self._asks_own and not all(part.by_id))
-        if self._options.slice_by:
+        self._needed |= bool(part.negatives) or (self._asks_own and not all_by_id)
+        if keys := self._options.slice_by:
             self._metadata += [
-                {key: group.metadata.get(key, "") for key in self._options.slice_by}
-                for group in groups[continues:]
+                {key: group.metadata.get(key, "") for key in keys} for group in groups[continues:]
             ]
         self._with_negatives.update(
             part.first + i for i, group in enumerate(part.groups) if group.negatives
@@ -339,6 +369,24 @@ class PartedEvaluation:
         self._continued += [continues, *(False for _ in groups[1:])]
         self._judged.append(())
         return part
+
+    def _prepare(self, part: Part, judge: Judge) -> None:
+        """Fill in what the request's judge is to be asked. Raises InvalidField."""
+        if self._asks_own:
+            check_groups_fit(judge, part.groups, first=part.first)
+            part.asked = fill_expected(judge, part.groups)
+            if not judge.needs_expected and any(group.open_ended for group in part.groups):
+                part.open_ended = [group.open_ended for group in part.groups]
+                check_open_ended(self._measures, judge.identity.max_grade)
+        for index, group in enumerate(part.groups, part.first):
+            if group.negatives and (judge.wants_embeddings or judge.wants_spans):
+                rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
+                raise errors.InvalidField(f"groups[{index}].negatives", rule)
+        part.negatives = [
+            QueryGroup("", group.query, group.negatives, group.retrieved)
+            for group in part.groups
+            if group.negatives
+        ]
 
     async def judge(
         self, part: Part, once: Once | None = None, fault_of: FaultOf | None = None
@@ -348,20 +396,22 @@ class PartedEvaluation:
         A failure is raised, but with `fault_of` it is the fault of each context: `measure` then
         raises only if nothing at all was judged. InvalidField is raised either way.
         """
-        asked = part.asked
-        n = len(asked)
-        both = await self._verdicts(self._judge, [*asked, *part.negatives], once, fault_of)
+        n = len(part.asked)
+        both = await self._verdicts(self._judge, [*part.asked, *part.negatives], once, fault_of)
         verdicts = both.of_groups(0, n) if part.negatives else both
         columns = [verdicts] if self._own else []
-        if part.of_families:
-            for family, groups in zip(self._families, part.of_families, strict=True):
-                columns.append(await self._of_family(family, groups, verdicts, fault_of))
-        else:  # there are none, or nothing in this part or before it could be judged
-            columns += [verdicts] * (self._n_columns - len(columns))
-        max_grade = 0 if self.identity is None else self.identity.max_grade
+        for family, groups in zip(self._families, part.of_families, strict=False):
+            own, identity = self.identity, family.judge.identity
+            if self._asks_own and own is not None and own.scoring_key == identity.scoring_key:
+                # Known, since this judge scores as the request's own.
+                known = Verdicts.decide(verdicts.columns, verdicts.offsets, identity.min_score)
+                columns.append(known)
+            else:  # it asks no language model
+                columns.append(await self._verdicts(family.judge, groups, None, fault_of))
+        # Without families, nothing in this part or before it could be judged.
+        columns += [verdicts] * (self._n_columns - len(columns))
         self._judged[part.number] = [
-            # The families, behind the request's own judge, give no grades and need expected texts.
-            results_of(part, column, max_grade, own=bool(self._own) and place == 0)
+            self._results(part, column, own=bool(self._own) and place == 0)
             for place, column in enumerate(columns)
         ]
         for column in columns:
@@ -369,17 +419,33 @@ class PartedEvaluation:
         usage = both.columns.usage
         if usage is not None:
             self._usage = usage if self._usage is None else self._usage + usage
-        on_negatives, told = None, []
+        on_negatives, matches = None, []
         if part.negatives:
             on_negatives = both.of_groups(n, n + len(part.negatives))
             self._negative_counts += counts_of(on_negatives)
-            matches = matches_of(part, on_negatives)
+            matches = part.matches(on_negatives)
             self._hit.update(part.first + place for place, _ in matches)
-            told = [match for _, match in matches]
+        told = [match for _, match in matches]
         return JudgedPart(verdicts if self._asks_own else None, on_negatives, told, usage)
 
-    async def measure(self) -> Evaluation:
-        """Return the metrics of all parts, which are all judged.
+    def _results(self, part: Part, verdicts: Verdicts, *, own: bool) -> JudgedResults:
+        """Return the results of a part by one of its judges.
+
+        The families give no grades and need expected texts.
+        """
+        groups = part.asked if own else part.groups
+        max_grade = self.identity.max_grade if own and self.identity is not None else 0
+        scores, open_ended = verdicts.columns.scores, part.open_ended if own else ()
+        return replace(
+            results_of(verdicts, [(group.n_retrieved, group.n_expected) for group in groups]),
+            gains=grades_of(scores, max_grade) if max_grade else np.zeros(len(scores)),
+            max_grade=max_grade,
+            judged_ids=part.judged_ids,
+            open_ended=np.array(open_ended or [False] * len(groups), np.bool_),
+        )
+
+    async def measure(self, matches: Sequence[NegativeMatch] = ()) -> Evaluation:
+        """Return the metrics of all parts, which are all judged; `matches` are told with them.
 
         Raises InvalidField when there is none, the first failure when nothing at all could be
         judged, and as the metrics do.
@@ -392,20 +458,18 @@ class PartedEvaluation:
             self._settle(())
         self._id_fit.see(self._last_known)
         table = await run_computation(self._table)
-        report = None
-        if self._with_negatives:
-            report = NegativeReport(
-                len(self._with_negatives), len(self._hit), (), self._negative_counts
-            )
+        report, queries = None, len(self._with_negatives)
+        if queries:
+            report = NegativeReport(queries, len(self._hit), matches, self._negative_counts)
         identity = self.identity if self._needed else None
-        query_ids = list(self._groups.query_ids)
+        query_ids = list(self._groups.places)
         return Evaluation(table, query_ids, identity, self._counts, report, self._usage)
 
     def _distinct(self, groups: Sequence[QueryGroup], *, continues: bool) -> Part:
         """Return the groups without repeated results, and look at the ids of those with some."""
         part = self._groups.add(groups, continues=continues)
         known: list[_Known] = []
-        if any(part.by_id):
+        if any(group.by_id for group in part.groups):
             known = [
                 (list(part.document_ids(i)), group.relevant_document_ids, group.grades)
                 for i, group in enumerate(part.groups)
@@ -422,14 +486,23 @@ class PartedEvaluation:
         return part
 
     def _settle(self, groups: Sequence[QueryGroup]) -> None:
-        """Choose the judges; `groups` show whether they are to compare the caller's vectors."""
+        """Choose the judges; `groups` show whether they are to compare the caller's vectors.
+
+        Raises as the catalog does where one can't run here.
+        """
         judge = self._catalog.choose(self._spec, groups=groups)
         if groups:
             if self._caller.cost_tracker.max_cost is not None and not judge.priced:
                 raise unpriced()
             judge.check_api_keys(self._caller.cache)
-        self._families = family_judges(self._catalog, self._measures, groups)
-        self._judge = judge
+        families = []
+        for family in FAMILIES.values():
+            some = [(i, m) for i, m in enumerate(self._measures) if m.metric.family == family.name]
+            if some:
+                spec = JudgeSpec(family.kind, family.profile, family.min_score)
+                its = self._catalog.choose(spec, groups=groups)
+                families.append(FamilyJudge(its, [measure for _, measure in some], some[0][0]))
+        self._families, self._judge = families, judge
 
     async def _verdicts(
         self,
@@ -439,8 +512,10 @@ class PartedEvaluation:
         fault_of: FaultOf | None,
     ) -> Verdicts:
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
+        n = offsets[-1]
+        none, no_scores = np.zeros(n, np.bool_), np.zeros(n)
         if judge is None:  # and so nothing to judge
-            return Verdicts(np.zeros(0, np.bool_), ScoreColumns(np.zeros(0)), offsets)
+            return Verdicts(none, ScoreColumns(no_scores), offsets)
 
         async def work(caller: Caller) -> Verdicts:
             return await judge_batch(judge, groups, caller=caller)
@@ -454,30 +529,19 @@ class PartedEvaluation:
                 raise
             failure, fault = fault_of(error)
             self._failure = self._failure or failure
-            return _failed(offsets, fault)
-        self._answered |= bool(offsets[-1])
+            statuses = np.full(n, int(Status.ERROR), np.uint8)
+            faults = tuple(replace(fault, index=index) for index in range(n))
+            return Verdicts(none, ScoreColumns(no_scores, statuses, faults=faults), offsets)
+        self._answered |= bool(n)
         return found
-
-    async def _of_family(
-        self,
-        family: FamilyJudge,
-        groups: Sequence[QueryGroup],
-        known: Verdicts,
-        fault_of: FaultOf | None,
-    ) -> Verdicts:
-        """Return the verdicts of a family: those that are known, if their judge scores as its own.
-
-        The others ask no language model.
-        """
-        own, identity = self.identity, family.judge.identity
-        if self._asks_own and own is not None and own.scoring_key == identity.scoring_key:
-            return Verdicts.decide(known.columns, known.offsets, identity.min_score)
-        return await self._verdicts(family.judge, groups, None, fault_of)
 
     def _table(self) -> MetricTable:
         in_mode_any = replace(self._options, matching=Matching.ANY)
         asked = [(self._own, self._options)] if self._own else []
-        asked += [(family.bound, in_mode_any) for family in self._families]
+        for family in self._families:
+            signature = family.judge.identity.signature
+            bound = [measure.judged_by(signature) for measure in family.measures]
+            asked.append((bound, in_mode_any))
         begins = np.flatnonzero(~np.array(self._continued, np.bool_))
         n_dropped = self._groups.n_dropped
         judgings = [
@@ -510,18 +574,9 @@ async def evaluate(
     """
     run = PartedEvaluation(catalog, spec, measures, options, caller, keep_verdicts=keep_verdicts)
     judged = await run.judge(await run.receive(groups))
-    return await run.measure(), judged
+    return await run.measure(judged.matches), judged
 
 
 def _can_be_judged(group: QueryGroup) -> bool:
     brought = group.embeddings is not None or group.spans is not None
     return brought or bool(group.n_contexts or group.negatives or group.open_ended)
-
-
-def _failed(offsets: Sequence[int], fault: VerdictFault) -> Verdicts:
-    """Return verdicts that are missing, all for the same reason."""
-    n = offsets[-1]
-    statuses = np.full(n, int(Status.ERROR), np.uint8)
-    faults = tuple(replace(fault, index=index) for index in range(n))
-    columns = ScoreColumns(np.zeros(n), statuses, faults=faults)
-    return Verdicts(np.zeros(n, np.bool_), columns, offsets)

@@ -7,8 +7,17 @@ import math
 import secrets
 from array import array
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -30,13 +39,12 @@ from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, nothing
 from judged_server.llm.chat import Reason, check_api_keys, missing_key_fault
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.scheduling.concurrency import choose_class, fan_out
+from judged_server.scheduling.concurrency import Begun, choose_class, work_in_window
 from judged_server.telemetry import logger
 
 MAX_IN_WORK = 256
-"""Pairs of one call that are in work at once, and questions of it that wait for a model."""
-MAX_WAITING = 64
-"""Scores that wait for a slow reader; while there are as many, no other pair is begun."""
+"""Pairs of one call that are in work, or wait for a slow reader, and questions of it that wait for
+a model."""
 
 _MAX_BUILT = 256
 _SEND_S = 0.0003
@@ -156,37 +164,38 @@ class Scoring:
 
         Items that are alike in what a rubric reads are asked about once; the score of the others
         took nothing. What failed, or could not be had in time, is a score with a fault. While
-        nobody takes them, at most MAX_WAITING scores wait. Closing it ends all that is under way,
+        nobody takes them no more than MAX_IN_WORK are begun. Closing it ends all that is under way,
         but for what `once` lets go on: it shares each score with other tries of the same call.
         Raises InvalidField for a limit on money where a model has no price, and ModelNotConfigured
         where a model may have to be asked and has no key.
         """
-        for scorer in scorers:
-            check_api_keys(scorer.model, caller.cache)
-        if caller.cost_tracker.max_cost is not None and not all(
-            scorer.priced for scorer in scorers
-        ):
-            raise unpriced()
+        _check(scorers, caller)
         if caller.notes is not None:
             for scorer in scorers:
                 caller.notes.add_judged(scorer.identity.signature, len(items))
         pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
-        choose_class(sum(scorers[pair.scorer].samples for pair in pairs))
+        choose_class(sum(scorers[number].samples for number, _ in pairs))
         summing = [_Sum(scorer) for scorer in scorers]
-        run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)), once)
-        producer = asyncio.create_task(run.produce(pairs))
-        try:
-            while (done := await run.scores.get()) is not None:
-                number, score = done
-                summing[number].add(score)
-                if tracing.active is not None and tracing.active.wants_results:
-                    tracing.active.score(score)
-                yield score
-                run.places.release()
-            await producer
-        finally:
-            producer.cancel()
-            await asyncio.gather(producer, return_exceptions=True)
+        asking = self._asking(caller, len(items) * len(scorers))
+
+        async def score(number: int, places: list[int]) -> tuple[int, list[int], AnswerScore]:
+            return number, places, await _score(scorers[number], items[places[0]], asking, once)
+
+        async def begun() -> AsyncIterator[Begun[tuple[int, list[int], AnswerScore]]]:
+            for pair in pairs:
+                yield Begun(score(*pair))
+                await asyncio.sleep(0)  # so that many beginnings don't hold up the event loop
+
+        async with aclosing(work_in_window(begun(), MAX_IN_WORK)) as answers:
+            async for number, places, found in answers:
+                # The others are alike, and so they took nothing more.
+                took = nothing(scorers[number].model.card.prices)
+                others = (items[place].item_id for place in places[1:])
+                for each in (found, *(replace(found, item_id=i, usage=took) for i in others)):
+                    summing[number].add(each)
+                    if tracing.active is not None and tracing.active.wants_results:
+                        tracing.active.score(each)
+                    yield each
         refuse_if_nothing_asked(
             caller.cost_tracker, set().union(*(each.reasons for each in summing))
         )
@@ -204,70 +213,34 @@ class Scoring:
         return Asking(self._kind.model_caller, call_options, places, caller.wants_details)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A scorer by its number, and the places of the items that are alike to it."""
+def _check(scorers: Sequence[AnswerScorer], caller: Caller) -> None:
+    for scorer in scorers:
+        check_api_keys(scorer.model, caller.cache)
+    if caller.cost_tracker.max_cost is not None and not all(each.priced for each in scorers):
+        raise unpriced()
 
-    scorer: int
-    items: list[int]
 
-
-class _Run:
-    """The work of one call; `scores` ends with None, and `places` bounds what waits in it."""
-
-    def __init__(
-        self,
-        items: Sequence[AnswerItem],
-        scorers: Sequence[AnswerScorer],
-        asking: Asking,
-        once: Once | None,
-    ) -> None:
-        self._items = items
-        self._once = once
-        self._scorers = scorers
-        self._asking = asking
-        self.scores: asyncio.Queue[tuple[int, AnswerScore] | None] = asyncio.Queue()
-        self.places = asyncio.Semaphore(MAX_WAITING)
-
-    async def produce(self, pairs: Sequence[Pair]) -> None:
-        """Put every score into the queue; a failure ends the work and is raised."""
-        try:
-            await fan_out(self._score, pairs, min(MAX_IN_WORK, len(pairs)))
-        finally:
-            self.scores.put_nowait(None)
-
-    async def _score(self, pair: Pair) -> None:
-        scorer = self._scorers[pair.scorer]
-        score = await self._one(scorer, self._items[pair.items[0]])
-        for place in pair.items:
-            await self.places.acquire()
-            item_id = self._items[place].item_id
-            if item_id != score.item_id:  # alike, and so it took nothing more
-                score = replace(score, item_id=item_id, usage=nothing(scorer.model.card.prices))
-            self.scores.put_nowait((pair.scorer, score))
-
-    async def _one(self, scorer: AnswerScorer, item: AnswerItem) -> AnswerScore:
-        if asyncio.get_running_loop().time() >= self._asking.call_options.ends_at:
-            return scorer.missing(item, _NO_TIME)
-        try:
-            if self._once is None:
-                return await scorer.score(item, self._asking)
-            score = await self._once(
-                self._facts(scorer, item), lambda: scorer.score(item, self._asking)
-            )
-            return replace(score, item_id=item.item_id)
-        except errors.JudgedError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one score's bug must not end the others
-            ref = secrets.token_hex(8)
-            _log.error("bug", ref=ref, exc_info=error)
-            bug = errors.InternalFault(ref)
-            return scorer.missing(item, VerdictFault(0, bug.reason, bug.message))
-
-    def _facts(self, scorer: AnswerScorer, item: AnswerItem) -> object:
-        """Return all that a score depends on, and nothing that two tries may differ in."""
-        how = self._asking.call_options.cache, self._asking.keep_replies
-        return scorer.identity.signature, scorer.identity.min_score, how, scorer.texts_of(item)
+async def _score(
+    scorer: AnswerScorer, item: AnswerItem, asking: Asking, once: Once | None
+) -> AnswerScore:
+    """Return the score of one item; a bug is its fault alone, a failure that of the call."""
+    if asyncio.get_running_loop().time() >= asking.call_options.ends_at:
+        return scorer.missing(item, _NO_TIME)
+    identity, how = scorer.identity, (asking.call_options.cache, asking.keep_replies)
+    # All that a score depends on, and nothing that two tries may differ in.
+    facts = identity.signature, identity.min_score, how, scorer.texts_of(item)
+    try:
+        if once is None:
+            return await scorer.score(item, asking)
+        score = await once(facts, lambda: scorer.score(item, asking))
+        return replace(score, item_id=item.item_id)
+    except errors.JudgedError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one score's bug must not end the others
+        ref = secrets.token_hex(8)
+        _log.error("bug", ref=ref, exc_info=error)
+        bug = errors.InternalFault(ref)
+        return scorer.missing(item, VerdictFault(0, bug.reason, bug.message))
 
 
 class _Sum:
@@ -298,14 +271,18 @@ class _Sum:
         return RubricSummary(self._scorer.rubric.id, mean, counted, self._scorer.identity)
 
 
-def distinct_pairs(items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer]) -> list[Pair]:
-    """Return the pairs that differ, those of the first item first."""
-    found: dict[tuple[int, object], Pair] = {}
+def distinct_pairs(
+    items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer]
+) -> list[tuple[int, list[int]]]:
+    """Return each scorer by its number with the places of items that are alike to it.
+
+    Those of the first item stand first.
+    """
+    found: dict[tuple[int, object], list[int]] = {}
     for place, item in enumerate(items):
         for number, scorer in enumerate(scorers):
-            key = number, scorer.texts_of(item)
-            found.setdefault(key, Pair(number, [])).items.append(place)
-    return list(found.values())
+            found.setdefault((number, scorer.texts_of(item)), []).append(place)
+    return [(number, places) for (number, _), places in found.items()]
 
 
 def _key(spec: RubricSpec) -> object:

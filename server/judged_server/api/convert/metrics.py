@@ -12,7 +12,7 @@ from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 from judged.v1.statistics_service_pb2 import ComparedRun, CompareRunsRequest
-from judged.values.choices import Matching, Status
+from judged.values.choices import Matching
 from judged.values.intervals import IntervalOptions
 from judged.values.verdicts import VerdictCounts
 
@@ -65,7 +65,7 @@ from judged_server.metrics.table import (
     with_intervals_and_slices,
 )
 from judged_server.settings import Limits
-from judged_server.usecases.evaluate import Evaluation
+from judged_server.usecases.evaluate import Evaluation, results_of
 
 MAX_GRADE = 1000
 _DOUBLE_BYTES = 8
@@ -223,7 +223,7 @@ class Rankings:
                 one = not ranking.open_ended or ranking.expected == 1
                 need(one, f"{field}[{i}].expected", rule)
         results = replace(
-            _results(verdicts, [(each.retrieved, each.expected) for each in rankings]),
+            results_of(verdicts, [(each.retrieved, each.expected) for each in rankings]),
             judged_ids=judged_ids,
             open_ended=open_ended if open_ended.any() else None,
             **_grades(message, verdicts, path),
@@ -255,7 +255,7 @@ class Rankings:
         self.limits.check_contexts(sum(group.n_contexts for group in groups), field)
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
         verdicts = Verdicts.decide(score_vectors(groups), offsets, identity.min_score)
-        results = _results(verdicts, [(each.n_retrieved, each.n_expected) for each in groups])
+        results = results_of(verdicts, [(each.n_retrieved, each.n_expected) for each in groups])
         plain = [m for m in self.measures if not m.metric.family]
         of_family = [m for m in self.measures if m.metric.family]
         in_mode_any = replace(self.options, matching=Matching.ANY)
@@ -273,14 +273,6 @@ def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any
     query_ids = [ranking.query_id for ranking in rankings]
     check_unique(query_ids, f"{field}[{{}}].query_id")
     return query_ids
-
-
-def _results(verdicts: Verdicts, sizes: Sequence[tuple[int, int]]) -> JudgedResults:
-    """Return the results of groups by how many each retrieved, and expected."""
-    both: IntArray = np.array(sizes, np.int64).reshape(-1, 2)
-    statuses = verdicts.columns.statuses
-    missing = None if statuses is None else statuses != Status.OK
-    return JudgedResults(verdicts.relevant, both[:, 0], both[:, 1], missing)
 
 
 def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdFit]:

@@ -38,6 +38,7 @@ async def test_matches_come_by_group_rank_and_reference(catalog):
         ("1", 3, 1),
     ]
     assert {m.score for m in judged.matches} == {1.0}
+    assert done.negatives.matches == judged.matches
     assert [m.document_id for m in judged.matches] == ["retrieved_0", "retrieved_2", "retrieved_3"]
     assert done.negatives.counts.total == 4 * 2 + 1
 

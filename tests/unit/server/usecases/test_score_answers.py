@@ -26,7 +26,7 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring
+from judged_server.usecases.score_answers import MAX_IN_WORK, Scoring
 
 from tests.fakes.providers.scripted_models import others_than, texts_of, until
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said
@@ -127,10 +127,10 @@ class TestBounds:
             async with aclosing(scoring.score(asked, scorers(scoring), Caller())) as scores:
                 await anext(scores)
                 # All that is in work ends, and waits for its place.
-                await until(lambda: provider.requests >= MAX_WAITING + MAX_IN_WORK)
+                await until(lambda: provider.requests >= MAX_IN_WORK)
                 for _ in range(50):
                     await asyncio.sleep(0)
-                assert provider.requests <= MAX_WAITING + MAX_IN_WORK + 1
+                assert provider.requests <= MAX_IN_WORK + 1
                 rest = [score async for score in scores]
             assert len(rest) == 4 * MAX_IN_WORK
             await until(lambda: not others_than(before))

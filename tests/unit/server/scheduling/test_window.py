@@ -3,19 +3,19 @@
 import asyncio
 
 import pytest
-from judged_server.api.streams import Begun, work_in_window
+from judged_server.scheduling.concurrency import Begun, work_in_window
 
 
 async def test_what_a_chunk_holds_is_let_go_of_though_its_work_never_began():
     held = []
 
     async def requests():
-        yield 1
+        yield begin(1)
         await asyncio.sleep(0)
-        yield 2  # begun in the turn of the loop in which the first fails
+        yield begin(2)  # begun in the turn of the loop in which the first fails
         await asyncio.Event().wait()
 
-    async def begin(number):
+    def begin(number):
         held.append(number)
 
         async def work():
@@ -26,7 +26,7 @@ async def test_what_a_chunk_holds_is_let_go_of_though_its_work_never_began():
         return Begun(work(), lambda: held.remove(number))
 
     with pytest.raises(ValueError, match="no such thing"):
-        async for _ in work_in_window(requests(), 4, begin):
+        async for _ in work_in_window(requests(), 4):
             pass
     assert held == []
 
@@ -36,13 +36,13 @@ async def test_what_a_chunk_holds_is_let_go_of_once_it_is_answered():
 
     async def requests():
         for number in range(5):
-            yield number
+            yield begin(number)
 
-    async def begin(number):
+    def begin(number):
         async def work():
             return number
 
         return Begun(work(), lambda: ended.append(number))
 
-    assert sorted([answer async for answer in work_in_window(requests(), 2, begin)]) == [*range(5)]
+    assert sorted([answer async for answer in work_in_window(requests(), 2)]) == [*range(5)]
     assert sorted(ended) == [*range(5)]
