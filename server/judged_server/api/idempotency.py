@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from google.protobuf.message import Message
 
 from judged_server import errors
-from judged_server.api.convert.verdicts import write_score, write_verdicts
+from judged_server.api.convert.judging import write_score, write_verdicts
 from judged_server.api.requests import Call
 from judged_server.domain import AnswerScore, Verdicts
 from judged_server.judges.base import Caller

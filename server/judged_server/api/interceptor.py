@@ -142,19 +142,15 @@ class CallInterceptor:
         """
         found = {}
         for method in service.methods:
-            inner = getattr(servicer, method.name, None)
-            if inner is None:
+            if (inner := getattr(servicer, method.name, None)) is None:
                 continue
-            call = self._around(method, inner, callers, limited=limited)
-            streams = method.client_streaming or method.server_streaming
-            make: Callable[..., Any] = (
-                grpc.stream_stream_rpc_method_handler
-                if streams
-                # A stream of requests, since only such a one decides when gRPC receives the
-                # message: after it is known who calls.
-                else grpc.stream_unary_rpc_method_handler
-            )
-            found[method.name] = make(call, None, _written_bytes)
+            # Requests are streams, since only such a one decides when gRPC receives the message:
+            # after it is known who calls.
+            make: Callable[..., Any] = grpc.stream_unary_rpc_method_handler
+            if method.client_streaming or method.server_streaming:
+                make = grpc.stream_stream_rpc_method_handler
+            handle = self._around(method, inner, callers, limited=limited)
+            found[method.name] = make(handle, None, _written_bytes)
         return found
 
     def _around(
@@ -166,23 +162,20 @@ class CallInterceptor:
         limited: bool,
     ) -> Handler:
         """Return the handler around `inner`: a call begins, is let in, works, and ends here."""
-        settings = self._settings
         many, streams = method.client_streaming, method.server_streaming
-        maximum_s = settings.max_stream_deadline_s if streams else settings.max_unary_deadline_s
         receive = self._receiver.first if limited else self._receiver.strangers
         kind: Any = GetMessageClass(method.input_type)
         of_grpc = Reader(kind.FromString, partial(count_fields, kind=method.input_type))
-        name = f"/{method.containing_service.full_name}/{method.name}"
 
         async def handle(requests: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
-            call = self._begin(name, context, counted=limited)
+            call = self._begin(method, context, counted=limited)
             try:
                 if callers is not None:
                     call.identity = callers.identify(call.metadata, context)
                     call.tenant = call.identity.tenant
                     TENANT.set(call.tenant)
                 if limited:
-                    self._let_in(call, maximum_s, is_batch=many)
+                    self._let_in(call, method)
                 async with asyncio.timeout(call.limit_s) as call.timeout:
                     reader = getattr(context, "reader", of_grpc)  # one by HTTP has its own
                     message: Any
@@ -209,24 +202,25 @@ class CallInterceptor:
         return handle
 
     async def _write_all(self, context: Context, replies: AsyncGenerator[Any, None]) -> None:
+        """Write the replies of a stream.
+
+        Raises DeadlineExceeded where nobody reads them any more.
+        """
+        unread_s = self._settings.max_unread_s
         # Closed here and now, so that what it started never outlives the call.
         async with aclosing(replies):
             async for reply in replies:
-                await self._written(context, reply)
+                try:
+                    async with asyncio.timeout(unread_s):
+                        await context.write(reply)
+                except TimeoutError:
+                    raise errors.DeadlineExceeded(
+                        f"no reply was read for {unread_s:g} s; read them as they come"
+                    ) from None
 
-    async def _written(self, context: Context, reply: object) -> None:
-        """Write a reply of a stream; raises DeadlineExceeded where nobody reads them any more."""
-        unread_s = self._settings.max_unread_s
-        try:
-            async with asyncio.timeout(unread_s):
-                await context.write(reply)
-        except TimeoutError:
-            raise errors.DeadlineExceeded(
-                f"no reply was read for {unread_s:g} s; read them as they come"
-            ) from None
-
-    def _begin(self, method: str, context: Context, *, counted: bool) -> Call:
+    def _begin(self, method: MethodDescriptor, context: Context, *, counted: bool) -> Call:
         """Note a call that begins, and give it an id."""
+        name = f"/{method.containing_service.full_name}/{method.name}"
         metadata: Any = context.invocation_metadata() or ()
         request_id = callers_id(metadata)
         if request_id is None:
@@ -234,24 +228,27 @@ class CallInterceptor:
             # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
             context.set_trailing_metadata(((REQUEST_ID, request_id),))
         task, started = asyncio.current_task(), time.perf_counter()
-        call = Call(method, context, metadata, request_id, counted, started, task)
+        call = Call(name, context, metadata, request_id, counted, started, task)
         if counted and tracing.active is not None:
-            call.span = tracing.active.call(method, metadata)
+            call.span = tracing.active.call(name, metadata)
         if self._audit_log is not None:
             call.notes = CallNotes()
         self._calls[task] = call
         self._begun += counted
         return call
 
-    def _let_in(self, call: Call, maximum_s: float, *, is_batch: bool) -> None:
+    def _let_in(self, call: Call, method: MethodDescriptor) -> None:
         """Note who has sent a call, and when its caller stops waiting. Raises Draining."""
-        call.sender = _sender(call, is_batch=is_batch)
+        settings, many = self._settings, method.client_streaming
+        streams = many or method.server_streaming
+        maximum_s = settings.max_stream_deadline_s if streams else settings.max_unary_deadline_s
+        call.sender = _sender(call, is_batch=many)
         SENDER.set(call.sender)
         if self._draining:
             raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
         left_s = call.context.time_remaining()
         if left_s is None:
-            left_s = call.limit_s = self._settings.default_deadline_s
+            left_s = call.limit_s = settings.default_deadline_s
         elif left_s > maximum_s:  # else gRPC enforces the caller's own
             left_s = call.limit_s = maximum_s
         call.deadline = asyncio.get_running_loop().time() + left_s

@@ -3,10 +3,10 @@
 `Call` holds all that is known of a caller. The tenant and the sender are also set for the task of
 the call (`tenant.TENANT`, `SENDER`), for the layers below that know no calls.
 
-**Receiving.** A small message is parsed on the event loop. A large or compressed one stays bytes
-until there is room for it; a thread inflates and parses it, from INLINE_BYTES on one message at a
-time, and callers take turns. gRPC itself would inflate it on the event loop (40 messages of 15 kB
-that inflate to 15 MB held up health checks for 13 s); see `connection_options` in `listeners`.
+**Receiving.** A small message is parsed on the event loop. One of INLINE_BYTES or more stays bytes
+until there is room for it; a thread inflates and parses one at a time, and callers take turns. gRPC
+itself would inflate it on the event loop (40 messages of 15 kB that inflate to 15 MB held up health
+checks for 13 s); see `connection_options` in `listeners`.
 
 A parsed field takes memory however short it is: 16 MiB of empty groups become 1 GB. So the fields
 of less than 128 bytes are counted before a message is parsed: a known tag, then a length, then
@@ -40,7 +40,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import grpc
 import numpy as np
@@ -104,7 +104,6 @@ _WIRE_TYPES, _HAS_LENGTH = (0, 1, 2, 5), 2
 _LOOKED_AT = 0x87
 """The bits of a tag of one byte that tell that a length follows, and that it is one byte."""
 
-Result = TypeVar("Result")
 Context = grpc.aio.ServicerContext[Any, Any]
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -412,11 +411,10 @@ class Reader(NamedTuple):
                 raise _malformed() from None
             if len(raw) != size or not inflater.eof or inflater.unused_data:
                 raise _malformed()
-        return raw, self.count(raw)
+        return raw, self.count(raw) if size > COUNTED_BYTES else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A message that was read, its size uncompressed, and the memory that it takes in work."""
 
     message: Any
@@ -424,11 +422,13 @@ class Received:
     memory: int
 
 
-def size_of(raw: bytes, most: int) -> int:
+def size_of(raw: Any, most: int) -> int:  # noqa: ANN401 - bytes, or gRPC's EOF
     """Return the size of a message, uncompressed: what a compressed one says of itself.
 
-    Raises LimitExceeded above `most`.
+    Raises MalformedMessage for the end of a call without one, and LimitExceeded above `most`.
     """
+    if raw is grpc.aio.EOF:
+        raise _malformed()
     size, what = len(raw), "bytes"
     if raw.startswith(_GZIP):
         # A gzip stream ends with the size of what it was made of (RFC 1952, 2.3.1), modulo 2^32.
@@ -448,8 +448,6 @@ class Receiver:
         self._rates = rates or TenantRates()
         self._most = max_message_bytes
         self._arrivals = Arrivals(admission, max_message_bytes)
-        self._unread = Admission(0, admission.process)
-        """Counts the bytes of messages whose fields are not counted yet."""
         self._threads = FairThreads("receive", 1)
 
     async def first(self, read: Callable[[], Awaitable[Any]], reader: Reader, call: Call) -> Any:  # noqa: ANN401 - any message
@@ -459,20 +457,16 @@ class Receiver:
         """
         self._admission.check_pressure(0)
         raw = await self._arrivals.receive(read, call.sender)
-        if raw is grpc.aio.EOF:  # a call without its message is none
-            raise _malformed()
+        size = size_of(raw, self._most)
         if call.tenant.tokens_per_second is not None:
-            self._rates.charge(call.tenant, size_of(raw, self._most))
-        received = await self.read(raw, reader, call)
-        call.size, call.memory = received.size, received.memory
+            self._rates.charge(call.tenant, size)
+        message, call.size, call.memory = await self.read(raw, reader, call)
         call.room = self._admission.admit(call.memory, call.sender)
-        return received.message
+        return message
 
     async def strangers(self, read: Callable[[], Awaitable[Any]], reader: Reader, _: Call) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that wants no credential, such as a health check."""
         raw = await self._arrivals.receive(read)
-        if raw is grpc.aio.EOF:
-            raise _malformed()
         return reader.message(reader.inflated(raw, size_of(raw, INLINE_BYTES))[0])
 
     async def each(
@@ -495,29 +489,24 @@ class Receiver:
         it waits for that.
         """
         size = size_of(raw, self._most)
-        if len(raw) < INLINE_BYTES and not raw.startswith(_GZIP):
-            memory = memory_of(size, reader.count(raw) if size > COUNTED_BYTES else 0)
-            message = reader.message(raw)
+        if size < INLINE_BYTES:
+            raw, fields = reader.inflated(raw, size)
+            memory, message = memory_of(size, fields), reader.message(raw)
         else:
-            self._unread.max_pending_bytes = self._admission.max_pending_bytes
-            with await self._room(self._unread, size, call, waits):
-                raw, fields = await self._on_thread(size, partial(reader.inflated, raw, size))
+            # Until its fields are counted it holds but its bytes.
+            with await self._room(size, call, waits):
+                raw, fields = await self._threads.run(partial(reader.inflated, raw, size))
             memory = memory_of(size, fields)
-            with await self._room(self._admission, memory, call, waits):
-                message = await self._on_thread(size, partial(reader.message, raw))
+            with await self._room(memory, call, waits):
+                message = await self._threads.run(partial(reader.message, raw))
         if call.notes is not None:
             call.notes.request_bytes += size
         return Received(message, size, memory)
 
-    async def _room(self, admission: Admission, memory: int, call: Call, waits: bool) -> ExitStack:
+    async def _room(self, memory: int, call: Call, waits: bool) -> ExitStack:
         if waits:
-            return await admission.wait_for_room(memory, call.sender, call.kept)
-        return admission.admit(memory, call.sender)
-
-    async def _on_thread(self, size: int, work: Callable[[], Result]) -> Result:
-        if size < INLINE_BYTES:
-            return await asyncio.to_thread(work)
-        return await self._threads.run(work)
+            return await self._admission.wait_for_room(memory, call.sender, call.kept)
+        return self._admission.admit(memory, call.sender)
 
 
 def _malformed() -> errors.MalformedMessage:

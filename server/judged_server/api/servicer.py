@@ -24,8 +24,11 @@ from judged_server.api.convert.judging import (
     read_rubrics,
     read_spec,
     refuse_evaluation,
+    reply_bytes,
     take_groups,
     write_identity,
+    write_score,
+    write_verdicts,
 )
 from judged_server.api.convert.metrics import (
     compute,
@@ -42,7 +45,6 @@ from judged_server.api.convert.statistics import (
     text_metrics,
 )
 from judged_server.api.convert.values import need, read
-from judged_server.api.convert.verdicts import reply_bytes, write_score, write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.requests import Admission, Call, Received
 from judged_server.api.streams import (

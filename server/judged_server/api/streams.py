@@ -26,7 +26,9 @@ from judged_server.api.convert.judging import (
     read_spec,
     refuse_evaluation,
     take_groups,
+    write_fault,
     write_identity,
+    write_verdicts,
 )
 from judged_server.api.convert.metrics import (
     Measured,
@@ -38,7 +40,6 @@ from judged_server.api.convert.metrics import (
 )
 from judged_server.api.convert.statistics import read_items, read_measurement, write_text_metrics
 from judged_server.api.convert.values import need
-from judged_server.api.convert.verdicts import write_fault, write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
 from judged_server.api.status import fault_of

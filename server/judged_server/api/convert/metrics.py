@@ -21,10 +21,10 @@ from judged_server.api.convert.judging import (
     read_embeddings,
     read_grades,
     read_query_metadata,
+    read_verdicts,
     write_identity,
 )
 from judged_server.api.convert.values import MAX_INT32, need, read, read_inclusion
-from judged_server.api.convert.verdicts import read_verdicts
 from judged_server.domain import (
     FloatArray,
     IntArray,

@@ -11,7 +11,7 @@ from judged.v1 import verdicts_pb2
 from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import VerdictCounts
-from judged_server.api.convert.verdicts import read_verdicts, reply_bytes, write_verdicts
+from judged_server.api.convert.judging import read_verdicts, reply_bytes, write_verdicts
 from judged_server.domain import ScoreColumns, VerdictDetail, VerdictFault, Verdicts, counts_of
 
 IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
