@@ -36,13 +36,13 @@ from judged_server import telemetry
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.judge import LlmKind
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import Budgets
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatRequest
 from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers.dialects import DIALECTS
-from judged_server.llm.question import new_nonce, write
+from judged_server.llm.question import Question, new_nonce, request_for
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.process import settle_heap
@@ -89,17 +89,12 @@ def make_groups(calls: int, seed: int) -> list[QueryGroup]:
 
 def _requests(groups: list[QueryGroup]) -> list[ChatRequest]:
     return [
-        write(
-            _RUBRIC,
-            {"query": g.query, "expected_text": g.expected[0], "retrieved_text": retrieved},
-            new_nonce(),
-            structured=True,
-            max_tokens=256,
-            temperature=0.0,
-            seed=0,
-        )
+        request_for(Question(_RUBRIC, fields, 0, 0.0, 256), new_nonce(), structured=True)
         for g in groups
         for retrieved in g.retrieved
+        for fields in [
+            {"query": g.query, "expected_text": g.expected[0], "retrieved_text": retrieved}
+        ]
     ]
 
 

@@ -23,8 +23,7 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.llm.budget.account import BudgetAccount, TenantBudgets, default_ledger
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import BudgetAccount, Budgets, TenantBudgets, default_ledger
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin, load_folder

@@ -21,8 +21,7 @@ from judged_server.domain import CostTracker, JudgeSpec, QueryGroup
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmKind
-from judged_server.llm.budget.account import BudgetAccount
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import BudgetAccount, Budgets
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels

@@ -24,18 +24,15 @@ from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.llm.chat import (
     ChatReply,
-    ClaimCheck,
-    Claims,
-    Dimensions,
     FinishReason,
     ParsedReply,
     ProviderFault,
     TokenUsage,
 )
 from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.parsing import read
 from judged_server.llm.providers.dialects import DIALECTS
-from judged_server.llm.question import write
+from judged_server.llm.question import Question, request_for
 from judged_server.llm.reply_cache import from_payload, to_payload
 from judged_server.llm.rubrics.loading import load_builtin, parse
 from judged_server.llm.rubrics.rubric import Rubric
@@ -93,7 +90,7 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedRe
     if found.status is not Status.OK:
         _hold(found.status in {Status.ERROR, Status.ABSTAINED}, "a parsed reply, or none")
         _hold(found.reason is not None and bool(found.message), "a reason why there is none")
-        _hold(found.content is None and not found.reasoning, "nothing beside a reason")
+        _hold(not (_content(found) or found.reasoning), "nothing beside a reason")
         return found
     _hold(found.reason is None, "a verdict has no reason to be missing")
     _hold(said.finish_reason not in {FinishReason.REFUSAL, FinishReason.SAFETY}, "no refusal")
@@ -101,18 +98,20 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedRe
     _hold(len(found.reasoning) <= 2000, "reasoning within its bound")
     _hold(0 <= found.score <= 1, "a score from 0 to 1")
     _hold(math.copysign(1, found.score) > 0, "no negative zero")
-    if isinstance(found.content, Claims):
-        _hold(all(c.strip() and len(c) <= 2000 for c in found.content.texts), "claims say a thing")
-        "".join(found.content.texts).encode()
-    if isinstance(found.content, Dimensions):
-        _hold(all(0 <= share <= 1 for _, share in found.content.scores), "shares from 0 to 1")
-    if step.takes_json:
-        _hold(isinstance(found.content, Claims | Dimensions | ClaimCheck), "what was asked for")
-    if found.content is not None or "{" in said.text:
+    _hold(all(c.strip() and len(c) <= 2000 for c in found.claims), "claims say a thing")
+    "".join(found.claims).encode()
+    _hold(all(0 <= share <= 1 for share in found.dimensions.values()), "shares from 0 to 1")
+    if step.form in {"dimensions", "verification"}:
+        _hold(bool(_content(found)), "what was asked for")
+    if step.takes_json or "{" in said.text:
         _check_json(said.text, step, found)
     else:
         _hold(_says(said.text, step, found), "words that say a verdict")
     return found
+
+
+def _content(found: ParsedReply) -> object:
+    return found.dimensions or found.claims or found.checked
 
 
 def _says(text: str, step: Rubric, found: ParsedReply) -> bool:
@@ -130,7 +129,7 @@ def _check_json(text: str, step: Rubric, found: ParsedReply) -> None:
     inside = text.strip("\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029")
     said = _object_in(_tidied(inside), step)
     begins = _FENCE.sub("", inside).startswith("{")
-    in_words = found.content is None and not begins and _says(text, step, found)
+    in_words = not _content(found) and not begins and _says(text, step, found)
     if said is None or in_words:
         _hold(in_words, "an object with all keys")
         return
@@ -232,7 +231,7 @@ def rubric(raw: bytes) -> None:
             name: ["one", "two"] if name in {"references", "contexts"} else "one"
             for name in step.fields
         }
-        asked = write(step, fields, NONCE, structured=True, max_tokens=9, temperature=0.0)
+        asked = request_for(Question(step, fields, 0, 0.0, 9), NONCE, structured=True)
         _hold(blocks(asked.user)[0] == fields, "texts come back from the prompt")
         _hold("{{answer}}" not in asked.system, "the way to answer is filled in")
     _hold(0 <= found.min_score <= 1, "a threshold from 0 to 1")
@@ -265,7 +264,7 @@ def prompt(raw: bytes) -> None:
 
 def _asked(step: Rubric, texts: list[str]) -> str:
     fields = dict(zip(step.fields, texts, strict=True))
-    return write(step, fields, NONCE, structured=True, max_tokens=9, temperature=0.0).user
+    return request_for(Question(step, fields, 0, 0.0, 9), NONCE, structured=True).user
 
 
 def request(raw: bytes) -> None:

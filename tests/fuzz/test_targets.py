@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from judged.values.choices import Status
-from judged_server.llm.chat import ChatReply, ClaimCheck, Claims, Dimensions, ParsedReply
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.chat import ChatReply, ParsedReply
+from judged_server.llm.parsing import read
 from judged_server.llm.rubrics.rubric import Rubric
 
 from tests.fuzz import targets
@@ -38,17 +38,23 @@ def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: s
 def test_the_seeds_of_replies_reach_every_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reached: set[tuple[Status, type, str | None]] = set()
+    reached: set[tuple[Status, str, str | None]] = set()
 
     def noted(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:
         found = read(said, step, structured=structured)
-        reached.add((found.status, type(found.content), found.reason))
+        contents = (
+            (found.dimensions, "dimensions"),
+            (found.claims, "claims"),
+            (found.checked, "check"),
+        )
+        content = next((name for content, name in contents if content), "")
+        reached.add((found.status, content, found.reason))
         return found
 
     monkeypatch.setattr(targets, "read", noted)
     for raw in seeds("reply"):
         targets.reply(raw)
-    assert {content for _, content, _ in reached} == {Claims, ClaimCheck, Dimensions, type(None)}
+    assert {content for _, content, _ in reached} == {"claims", "check", "dimensions", ""}
     assert {status for status, _, _ in reached} == {Status.OK, Status.ERROR, Status.ABSTAINED}
     assert len({reason for _, _, reason in reached}) >= 5
 

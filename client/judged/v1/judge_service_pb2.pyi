@@ -1253,8 +1253,7 @@ class EstimateBatchResponse(_message.Message):
     @_builtins.property
     def cascade(self) -> _verdicts_pb2.CascadeUsage:
         """cascade says what its stages would do: how many items reach each at
-        most, and how many of them a stage that asks no model settles. With a
-        max_cost it counts those that the money is sure to reach.
+        most, and how many of them a stage that asks no model settles.
         """
 
     def __init__(

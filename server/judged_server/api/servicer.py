@@ -58,7 +58,7 @@ from judged_server.api.streams import (
 from judged_server.domain import AnswerScore, QueryGroup, ScoreSummary
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
-from judged_server.llm.budget.budgets import Budgets, unpriced
+from judged_server.llm.budgets import Budgets, unpriced
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
 from judged_server.settings import Limits, Settings
@@ -259,10 +259,10 @@ class Servicer:
             judge, groups = await self._to_judge(request.judge, call.size, call, path)
             check_groups_fit(judge, groups, f"{path}groups")
             priced = judge.priced
-            estimate = partial(self._estimator.judging, judge, groups, max_cost=asked.max_cost)
+            estimate = partial(self._estimator.judging, judge, groups)
         else:
             items, scorers = await self._to_score(request.score, call.size, call, path)
-            priced = all(scorer.priced for scorer in scorers)
+            priced = all(scorer.asked.priced for scorer in scorers)
             estimate = partial(self._estimator.scoring, items, scorers)
         if asked.max_cost is not None and not priced:
             raise unpriced(f"{path}asking.max_cost")

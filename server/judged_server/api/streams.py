@@ -46,7 +46,7 @@ from judged_server.api.status import fault_of
 from judged_server.domain import QueryGroup, Verdicts, check_unique
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.llm.budget.budgets import unpriced
+from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import join_tables
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.text.metrics import TextColumn, join_columns, measure_texts

@@ -206,7 +206,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     # Imported here: the other actions need none of it.
     from judged.evaluation.datasets.cells import safe_cell  # noqa: PLC0415
 
-    from judged_server.llm.budget.account import default_ledger  # noqa: PLC0415
+    from judged_server.llm.budgets import default_ledger  # noqa: PLC0415
     from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
     from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
 

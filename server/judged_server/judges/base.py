@@ -290,20 +290,18 @@ class JudgeKind(Kind):
 
 
 class ComposedKind(Kind):
-    """Builds judges that are made of others, which requests name."""
+    """Builds judges that are made of others, which requests name, from `least` to `most`."""
 
     asks_models = True
+    least: int
+    most: int
 
     @abstractmethod
-    def check_members(self, spec: JudgeSpec, field: str) -> None:
-        """Raise InvalidField when the members that a request names can't make a judge.
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Judge:
+        """Return the judge of a spec whose members are these.
 
-        `spec` stands at `field` of the request.
+        Raises InvalidField, by its place in the spec.
         """
-
-    @abstractmethod
-    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Judge:
-        """Return the judge of a spec whose members are these. Raises InvalidField below `field`."""
 
 
 AnyKind = JudgeKind | ComposedKind

@@ -4,14 +4,14 @@ What a stage is asked about is an item: one retrieved text with all expected one
 best score says whether the stage settles it; what it does not settle goes on. All scores are on one
 scale, the probability where a stage is calibrated, so that one threshold fits all stages.
 
-An item is in doubt as far as the stage before was unsure of it: with a limit on what a call may
-cost, those most in doubt go first.
+With a limit on what a call may cost, the items that the stage before was least sure of go first, so
+that what can't be paid is what is least in doubt.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -20,11 +20,9 @@ from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares, st
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 
-from judged_server import errors
 from judged_server.domain import (
     BoolArray,
     ByteArray,
-    CostTracker,
     FloatArray,
     IntArray,
     JudgeSpec,
@@ -33,9 +31,9 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictDetail,
     VerdictFault,
-    nano_within,
     to_amount,
 )
+from judged_server.errors import InvalidField
 from judged_server.judges.base import (
     Caller,
     ComposedJudge,
@@ -45,7 +43,8 @@ from judged_server.judges.base import (
     PureJudge,
 )
 from judged_server.judges.calibrated import CalibratedJudge
-from judged_server.llm.budget.budgets import estimate_calls
+from judged_server.llm.budgets import estimate_calls
+from judged_server.llm.chat import Reason
 from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration.cascade import (
     BUCKETS,
@@ -63,21 +62,13 @@ class Stage:
     """One judge of a cascade, and its calibration, if any.
 
     A stage whose calibration has neither `accept` nor `reject`, or that has none, settles all that
-    it judges.
+    it judges. The `last` one takes a text as it is; of what an earlier one did not read, a later
+    one may know more.
     """
 
     judge: Judge
     calibrator: Calibrator | None
-
-    @classmethod
-    def of(cls, judge: Judge) -> Stage:
-        """Return the stage of a judge, calibrated or not."""
-        return cls(judge, judge.calibrator if isinstance(judge, CalibratedJudge) else None)
-
-    @property
-    def scoring_key(self) -> str:
-        """The key of the judge's scores, calibrated or not."""
-        return self.judge.identity.scoring_key
+    last: bool
 
     @property
     def settles_all(self) -> bool:
@@ -97,116 +88,71 @@ class Stage:
             return settled_by(best, None, None)
         return settled_by(best, self.calibrator.accept, self.calibrator.reject)
 
-    def probabilities(self, best: FloatArray) -> FloatArray:
-        """Return how sure it is that items are relevant, by their best scores."""
-        if self.calibrator is None:
-            return best
-        return Platt.of(self.calibrator).probabilities(best)
+    def by_doubt(self, best: FloatArray) -> IntArray:
+        """Return the items that it does not settle, those it is least sure of first."""
+        sure = best if self.calibrator is None else Platt.of(self.calibrator).probabilities(best)
+        sure = np.where(np.isnan(best), 0.0, np.abs(sure - 0.5))
+        order: IntArray = np.argsort(sure, kind="stable")
+        return order[~self.settled(best)[order]]
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Items that are left: their groups, the place of each of their contexts, and their doubts.
-
-    `doubts` is float64 an item, the larger the less sure the last stage was.
-    """
+    """Items that are left: their groups, and the place of each of their contexts."""
 
     groups: Sequence[QueryGroup]
     places: IntArray
-    doubts: FloatArray
 
     @classmethod
     def of(cls, groups: Sequence[QueryGroup]) -> Left:
         """Return all items of the groups."""
         filled = [group for group in groups if group.n_contexts]
-        n = sum(group.n_contexts for group in filled)
-        items = sum(group.n_retrieved for group in filled)
-        return cls(filled, np.arange(n), np.zeros(items))
+        return cls(filled, np.arange(sum(group.n_contexts for group in filled)))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of contexts of each item."""
+        return [group.n_expected for group in self.groups for _ in range(group.n_retrieved)]
 
     @property
     def items(self) -> IntArray:
         """The item of each context."""
-        sizes = [group.n_expected for group in self.groups for _ in range(group.n_retrieved)]
-        of_each: IntArray = np.repeat(np.arange(len(sizes)), sizes)
+        of_each: IntArray = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return of_each
 
-    def only(self, chosen: BoolArray) -> Left:
-        """Return the chosen items."""
-        if chosen.all():
-            return self
-        left, item = [], 0
-        for group in self.groups:
-            ranks = np.flatnonzero(chosen[item : item + group.n_retrieved]).tolist()
-            item += group.n_retrieved
-            if ranks:
-                left.append(group if len(ranks) == group.n_retrieved else group.at_ranks(ranks))
-        return Left(left, self.places[chosen[self.items]], self.doubts[chosen])
+    def take(self, items: IntArray) -> Left:
+        """Return these items in their order, each as a group."""
+        of_each = [(group, rank) for group in self.groups for rank in range(group.n_retrieved)]
+        groups = [of_each[item][0].at_ranks([of_each[item][1]]) for item in items.tolist()]
+        places = np.split(self.places, np.cumsum(self.sizes)[:-1])
+        chosen = [places[item] for item in items.tolist()]
+        return Left(groups, np.concatenate([np.zeros(0, np.int64), *chosen]))
 
-    def with_doubts(self, probabilities: FloatArray) -> Left:
-        """Return the items as far in doubt as they are near 0.5; without a verdict, entirely."""
-        sure = np.where(np.isnan(probabilities), 0.0, np.abs(probabilities - 0.5))
-        return Left(self.groups, self.places, -sure)
+    def best_scores(self, columns: ScoreColumns, *, last: bool) -> FloatArray:
+        """Return each item's best score; NaN where all its verdicts are missing.
 
-    @classmethod
-    def joined(cls, parts: Sequence[Left]) -> Left:
-        """Return the items of all parts."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            [group for part in parts for group in part.groups],
-            np.concatenate([np.zeros(0, np.int64), *(part.places for part in parts)]),
-            np.concatenate([np.zeros(0), *(part.doubts for part in parts)]),
-        )
+        NaN too where a stage before the `last` one did not read a text.
+        """
+        items, ok = self.items, columns.ok
+        best = np.full(len(self.sizes), -1.0)
+        np.maximum.at(best, items[ok], columns.scores[ok])
+        if columns.flags is not None and not last:
+            best[items[(columns.flags & (Flag.NO_TOKENS | Flag.UNKNOWN_TOKENS)) > 0]] = -1.0
+        return np.where(best < 0, np.nan, best)
 
-
-def best_scores(columns: ScoreColumns, left: Left, *, last: bool) -> FloatArray:
-    """Return each item's best score; NaN where all its verdicts are missing.
-
-    NaN too where a stage before the `last` one did not read a text: others may.
-    """
-    items, ok = left.items, columns.ok
-    best = np.full(len(left.doubts), -1.0)
-    np.maximum.at(best, items[ok], columns.scores[ok])
-    if columns.flags is not None and not last:
-        best[items[(columns.flags & (Flag.NO_TOKENS | Flag.UNKNOWN_TOKENS)) > 0]] = -1.0
-    return np.where(best < 0, np.nan, best)
-
-
-def count_left(
-    data: Sequence[ItemShares], columns: ScoreColumns, left: Left, best: FloatArray
-) -> IntArray:
-    """Return the items in the bins of a guarantee's data, by buckets of their queries."""
-    flagged = np.zeros(len(best), np.bool_)
-    if columns.flags is not None:
-        flagged[left.items[columns.flags != 0]] = True
-    flags = np.where(np.isnan(best), MISSING, np.where(flagged, FLAGGED, PLAIN))
-    names = [group.query or group.query_id or "".join(group.expected[:1]) for group in left.groups]
-    buckets = np.array([crc32(name.encode()) % BUCKETS for name in names], np.int64)
-    lengths = [len(text) for group in left.groups for text in group.retrieved]
-    of_each = np.repeat(buckets, [group.n_retrieved for group in left.groups])
-    return count_items(data, of_each, best, flags, np.array(lengths, np.float64))
-
-
-def affordable(judge: Judge, left: Left, limit: int) -> BoolArray:
-    """Return which items can be asked about for `limit` nano-units, those most in doubt first.
-
-    Each counts as dear as its questions may be at most, whatever the cache knows.
-    """
-    costs = []
-    for group in left.groups:
-        for rank in range(group.n_retrieved):
-            calls = judge.planned_calls([group.at_ranks([rank])])
-            costs.append(_priced(calls)[1] or 0)
-    order = np.argsort(-left.doubts, kind="stable")
-    within = np.cumsum(np.array(costs, np.float64)[order]) <= limit
-    chosen = np.zeros(len(costs), np.bool_)
-    chosen[order[within]] = True
-    return chosen
-
-
-def money_left(tracker: CostTracker) -> int | None:
-    """Return the nano-units that a call may still spend; None where there is no limit."""
-    return None if tracker.limit is None else tracker.limit - tracker.spent - tracker.held
+    def counts(
+        self, data: Sequence[ItemShares], columns: ScoreColumns, best: FloatArray
+    ) -> IntArray:
+        """Return the items in the bins of a guarantee's data, by buckets of their queries."""
+        flagged = np.zeros(len(best), np.bool_)
+        if columns.flags is not None:
+            flagged[self.items[columns.flags != 0]] = True
+        flags = np.where(np.isnan(best), MISSING, np.where(flagged, FLAGGED, PLAIN))
+        names = [each.query or each.query_id or "".join(each.expected[:1]) for each in self.groups]
+        buckets = np.array([crc32(name.encode()) % BUCKETS for name in names], np.int64)
+        lengths = [len(text) for group in self.groups for text in group.retrieved]
+        of_each = np.repeat(buckets, [group.n_retrieved for group in self.groups])
+        return count_items(data, of_each, best, flags, np.array(lengths, np.float64))
 
 
 def avoided_by(stages: Sequence[Stage], groups: Sequence[QueryGroup]) -> tuple[int, int | None]:
@@ -215,29 +161,20 @@ def avoided_by(stages: Sequence[Stage], groups: Sequence[QueryGroup]) -> tuple[i
     Beside it what they would cost at most, in nano-units; None where a price is not known.
     """
     for stage in stages:
-        calls, cost = _priced(stage.judge.planned_calls(groups))
+        calls = 0
+        cost: int | None = 0
+        for planned, weight in estimate_calls(stage.judge.planned_calls(groups)):
+            calls += planned.times
+            one = weight.cost
+            cost = None if cost is None or one is None else cost + planned.times * one
         if calls:
             return calls, cost
     return 0, 0
 
 
-def _priced(planned_calls: Iterable[PlannedCall]) -> tuple[int, int | None]:
-    calls, cost = 0, 0
-    known = True
-    for planned, weight in estimate_calls(planned_calls):
-        calls += planned.times
-        known &= weight.cost is not None
-        cost += planned.times * (weight.cost or 0)
-    return calls, cost if known else None
-
-
 _UNSETTLED = (
     "no stage of the cascade was sure of it; add a stage that settles everything, llm for "
     'instance, or ask for "unsettled": "earlier"'
-)
-_NO_MONEY = (
-    "the items most in doubt used up max_cost before its turn; allow more, or ask for "
-    '"unsettled": "earlier"'
 )
 
 
@@ -245,9 +182,10 @@ class _Run:
     """What the stages of one call settled, and what they took."""
 
     def __init__(self, cascade: Cascade, groups: Sequence[QueryGroup]) -> None:
-        n = sum(group.n_contexts for group in groups)
-        self._guarantee = cascade.guarantee
-        self._left: BoolArray = np.ones(n, np.bool_)
+        self.left = Left.of(groups)
+        n = len(self.left.places)
+        self._cascade = cascade
+        self._settled: BoolArray = np.zeros(n, np.bool_)
         self._scores: FloatArray = np.zeros(n)
         self._majorities: BoolArray = np.ones(n, np.bool_)
         self._probabilities: FloatArray = np.zeros(n)
@@ -261,17 +199,17 @@ class _Run:
         self._took = [StageUsage(stage.judge.identity.signature) for stage in cascade.stages]
         self._usage = Usage()
         self._avoided_cost: int | None = 0
-        self.counts: tuple[int, ...] = ()
+        self._counts: tuple[int, ...] = ()
 
-    def take(
-        self, place: int, stage: Stage, columns: ScoreColumns, settled: BoolArray, asked: Left
-    ) -> None:
-        """Take in what a stage says of the items it was asked about, and which of them it settles.
+    def take(self, place: int, columns: ScoreColumns, *, limited: bool) -> None:
+        """Take in what a stage says of all items that are left; what it is unsure of stays.
 
-        What it does not settle it says for the time being: a later stage writes over it. Where a
-        stage has no verdict, that of an earlier one is not lost.
+        That it says for the time being: a later stage writes over it. Where a stage has no verdict,
+        that of an earlier one is not lost. Under a limit on money the rest goes on by its doubt, so
+        that what can't be paid is what is least in doubt.
         """
-        ok, places = columns.ok, asked.places
+        stage, left = self._cascade.stages[place], self.left
+        ok, places, items = columns.ok, left.places, left.items
         at = places[ok]
         scores, probabilities = columns.scores, columns.probabilities
         if probabilities is None:
@@ -279,42 +217,42 @@ class _Run:
         else:
             self._probabilities[at] = probabilities[ok]
             scores = scores if stage.calibrator is None else probabilities
+        best = left.best_scores(columns, last=stage.last)
+        order = stage.by_doubt(best)
+        done = stage.settled(best)
         self._scores[at] = scores[ok]
         self._majorities[at] = columns.filled("majorities")[ok]
         self._flags[at] = columns.filled("flags")[ok]
-        if columns.sources is not None:
-            self._sources[places] = columns.sources
+        self._sources[places] = columns.filled("sources")
         self._stages[at] = place + 1
-        done = settled[asked.items]
-        self._statuses[places[done & ok]] = Status.OK
+        self._settled[places] = done[items]
+        self._statuses[places[done[items] & ok]] = Status.OK
         self._statuses[places[~ok]] = columns.filled("statuses")[~ok]
         for fault in columns.faults:
             index = int(places[fault.index])
             self._faults[index] = replace(fault, index=index)
+        unpaid = {items[fault.index] for fault in columns.faults if fault.reason == Reason.BUDGET}
         for detail in columns.details:
             index = int(places[detail.index])
             self._details[index] = replace(detail, index=index)
-        self._left[places[done]] = False
         usage = columns.usage or Usage()
-        signature = stage.judge.identity.signature
-        self._took[place] += StageUsage(signature, len(settled), int(settled.sum()), usage.cost)
-        self._usage += usage
+        signature, n_asked = stage.judge.identity.signature, len(done) - len(unpaid)
+        self._took[place] += StageUsage(signature, n_asked, int(done.sum()), usage.cost)
+        guarantee = self._cascade.guarantee
+        if place == 0 and guarantee is not None and guarantee.data:
+            self._counts = tuple(left.counts(guarantee.data, columns, best).tolist())
+        calls, cost = avoided_by(
+            self._cascade.stages[place + 1 :], left.take(np.flatnonzero(done)).groups
+        )
+        before = self._avoided_cost
+        self._avoided_cost = None if before is None or cost is None else before + cost
+        self._usage += usage + Usage(avoided_calls=calls)
+        self.left = left.take(order if limited else np.sort(order))
 
-    def avoid(self, calls: int, cost: int | None) -> None:
-        """Note questions that later stages need not ask, and what they would have cost."""
-        self._usage += Usage(avoided_calls=calls)
-        if self._avoided_cost is not None:
-            self._avoided_cost = None if cost is None else self._avoided_cost + cost
-
-    def give_up(self, places: IntArray) -> None:
-        """Note that the money did not reach contexts on which an earlier stage has a verdict."""
-        for place in places[self._stages[places] > 0].tolist():
-            self._faults[place] = VerdictFault(place, "BUDGET", _NO_MONEY)
-
-    def columns(self, *, keeps_earlier: bool) -> ScoreColumns:
+    def columns(self) -> ScoreColumns:
         """Return the verdicts; what nothing settled abstains, or is that of an earlier stage."""
-        for place in np.flatnonzero(self._left & (self._stages > 0)).tolist():
-            if keeps_earlier:
+        for place in np.flatnonzero(~self._settled & (self._stages > 0)).tolist():
+            if self._cascade.unsettled == EARLIER:
                 self._statuses[place] = Status.OK
                 self._flags[place] |= Flag.UNSETTLED
                 continue
@@ -322,7 +260,7 @@ class _Run:
             self._faults.setdefault(place, VerdictFault(place, "UNSETTLED", _UNSETTLED))
         ok = self._statuses == Status.OK
         avoided = None if self._avoided_cost is None else to_amount(self._avoided_cost)
-        did = CascadeUsage(tuple(self._took), avoided, self._guarantee, self.counts)
+        did = CascadeUsage(tuple(self._took), avoided, self._cascade.guarantee, self._counts)
         return ScoreColumns(
             np.where(ok, self._scores, 0.0),
             self._statuses,
@@ -339,16 +277,14 @@ class _Run:
 
 VERSION = 1
 MIN_SCORE = 0.5
-MOST_STAGES = 8
 ABSTAIN, EARLIER = "abstain", "earlier"
-MOST_ROUNDS = 32
-"""How often a stage is asked about more items, once the money that is left is known."""
 
 
 class CascadeKind(ComposedKind):
     """Builds cascades."""
 
     kind = "cascade"
+    least, most = 1, 8
     profiles = (
         Profile(
             "",
@@ -366,53 +302,40 @@ class CascadeKind(ComposedKind):
         ),
     )
 
-    def check_members(self, spec: JudgeSpec, field: str) -> None:
-        """Raise InvalidField for too few stages, too many, and for weights."""
-        number = len(spec.members)
-        if not 1 <= number <= MOST_STAGES:
-            rule = f"{number} stages; name 1 to {MOST_STAGES} judges, in the order they are asked"
-            raise errors.InvalidField(f"{field}.members", rule)
-        for place, member in enumerate(spec.members):
-            if member.weight is not None:
-                raise errors.InvalidField(
-                    f"{field}.members[{place}].weight", "is for panels; a stage has none"
-                )
-
-    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Cascade:
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Cascade:
         """Return the cascade.
 
         Raises InvalidField for a threshold of its own, for a stage behind one that settles all, for
-        stages on another scale, and for judges that take other things than texts.
+        stages on another scale, for judges that take other things than texts, and for a guarantee
+        of other stages.
         """
         if spec.min_score not in {None, MIN_SCORE}:
-            raise errors.InvalidField(
-                f"{field}.min_score", "is of each stage; leave it out, or set it there"
-            )
-        stages = [Stage.of(judge) for judge in judges]
-        for place, stage in enumerate(stages):
-            last = place + 1 == len(stages)
-            _check_stage(stage, f"{field}.members[{place}].judge", last=last)
-        if spec.guarantee is not None:
-            _check_guarantee(spec.guarantee, stages, f"{field}.guarantee")
-        return Cascade(tuple(stages), str(spec.parameters["unsettled"]), spec.guarantee)
+            raise InvalidField("min_score", "is of each stage; leave it out, or set it there")
+        stages = []
+        for place, judge in enumerate(judges):
+            path = f"members[{place}]"
+            if spec.members[place].weight is not None:
+                raise InvalidField(f"{path}.weight", "is for panels; a stage has none")
+            calibrator = judge.calibrator if isinstance(judge, CalibratedJudge) else None
+            stages.append(Stage(judge, calibrator, place + 1 == len(judges)))
+            _check_stage(stages[-1], f"{path}.judge")
+        guarantee = spec.guarantee
+        if guarantee is not None:
+            of = [(stage.judge.identity.scoring_key, stage.calibrator) for stage in stages]
+            if guarantee.stages_sha256 != stages_sha256(of):
+                raise InvalidField(
+                    "guarantee.stages_sha256",
+                    "is of other stages, in another order, or of other versions of their judges; "
+                    "make the cascade anew with `judged frontier`, or leave the guarantee out",
+                )
+        return Cascade(stages, str(spec.parameters["unsettled"]), guarantee)
 
 
-def _check_guarantee(guarantee: ErrorGuarantee, stages: Sequence[Stage], field: str) -> None:
-    """Raise InvalidField where the guarantee is of other stages than these."""
-    of = stages_sha256([(stage.scoring_key, stage.calibrator) for stage in stages])
-    if guarantee.stages_sha256 != of:
-        raise errors.InvalidField(
-            f"{field}.stages_sha256",
-            "is of other stages, in another order, or of other versions of their judges; make the "
-            "cascade anew with `judged frontier`, or leave the guarantee out",
-        )
-
-
-def _check_stage(stage: Stage, path: str, *, last: bool) -> None:
+def _check_stage(stage: Stage, path: str) -> None:
     if stage.judge.wants_embeddings or stage.judge.wants_spans:
-        raise errors.InvalidField(path, "takes no texts, which a cascade hands on")
-    if stage.settles_all and not last:
-        raise errors.InvalidField(
+        raise InvalidField(path, "takes no texts, which a cascade hands on")
+    if stage.settles_all and not stage.last:
+        raise InvalidField(
             f"{path}.calibration",
             "must have accept or reject, else the stages behind it are never asked; make one with "
             "`judged calibrate --max-error X` or `--max-share X`",
@@ -420,19 +343,17 @@ def _check_stage(stage: Stage, path: str, *, last: bool) -> None:
     calibrator, min_score = stage.calibrator, stage.judge.identity.min_score
     if calibrator is None:
         if min_score != MIN_SCORE:
-            raise errors.InvalidField(
+            raise InvalidField(
                 f"{path}.min_score",
                 f"is {min_score:g}, and the scores of stages have the threshold {MIN_SCORE:g}; "
                 "set it to that, or give the stage a calibration",
             )
         return
-    platt = Platt(calibrator.slope, calibrator.intercept)
     for name, bound, sign in (("accept", calibrator.accept, 1), ("reject", calibrator.reject, -1)):
-        if bound is None:
-            continue
-        probability = float(platt.probabilities(np.array([bound]))[0])
-        if sign * (probability - MIN_SCORE) < 0:
-            raise errors.InvalidField(
+        given = np.array([MIN_SCORE if bound is None else bound])
+        probability = float(Platt.of(calibrator).probabilities(given)[0])
+        if bound is not None and sign * (probability - MIN_SCORE) < 0:
+            raise InvalidField(
                 f"{path}.calibration.calibrator.{name}",
                 f"is the score of a probability of {probability:.3g}, on the other side of "
                 f"{MIN_SCORE:g}; calibrate the judge anew",
@@ -443,15 +364,12 @@ class Cascade(ComposedJudge):
     """Several judges in order."""
 
     def __init__(
-        self,
-        stages: tuple[Stage, ...],
-        unsettled: str,
-        guarantee: ErrorGuarantee | None = None,
+        self, stages: Sequence[Stage], unsettled: str, guarantee: ErrorGuarantee | None = None
     ) -> None:
         super().__init__([stage.judge for stage in stages])
         self.stages = stages
         self.guarantee = guarantee
-        self._unsettled = unsettled
+        self.unsettled = unsettled
         self.identity = JudgeIdentity.build(
             CascadeKind.kind,
             "",
@@ -461,24 +379,18 @@ class Cascade(ComposedJudge):
             [(f"stage_{place}", text) for place, text in enumerate(self.fingerprints)],
         )
 
-    def _reach(
-        self, groups: Sequence[QueryGroup], limit: int | None = None
-    ) -> Iterator[tuple[Stage, Left, int | None]]:
+    def _reach(self, groups: Sequence[QueryGroup]) -> Iterator[tuple[Stage, Left, int | None]]:
         """Yield for each stage the items that reach it at most, and how many it settles.
 
-        That is known of stages that ask nobody, which are run; None of others. Of those, the items
-        are counted that `limit` nano-units are sure to reach, and all of them may go on.
+        That is known of stages that ask nobody, which are run; None of others.
         """
         left = Left.of(groups)
-        for place, stage in enumerate(self.stages):
+        for stage in self.stages:
             reached, n_settled = left, None
             if left.groups and (pure := stage.pure) is not None:
-                best = best_scores(pure.score(left.groups), left, last=self._is_last(place))
-                settled = stage.settled(best)
-                n_settled = int(settled.sum())
-                left = left.with_doubts(stage.probabilities(best)).only(~settled)
-            elif left.groups and limit is not None:
-                reached = left = left.only(affordable(stage.judge, left, limit))
+                best = left.best_scores(pure.score(left.groups), last=stage.last)
+                rest = np.flatnonzero(~stage.settled(best))
+                n_settled, left = len(best) - len(rest), left.take(rest)
             yield stage, reached, n_settled
 
     def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
@@ -486,57 +398,25 @@ class Cascade(ComposedJudge):
         for stage, left, _ in self._reach(groups):
             yield from stage.judge.planned_calls(left.groups)
 
-    def estimate(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
+    def estimate(self, groups: Sequence[QueryGroup]) -> CascadeUsage:
         """Return how many items reach each stage at most, and what those that ask nobody settle."""
-        limit = None if max_cost is None else nano_within(max_cost)
         stages = [
             StageUsage(
                 stage.judge.identity.signature,
-                len(left.doubts),
+                len(left.sizes),
                 n_settled or 0,
                 None if n_settled is None else 0.0,
             )
-            for stage, left, n_settled in self._reach(groups, limit)
+            for stage, left, n_settled in self._reach(groups)
         ]
         return CascadeUsage(tuple(stages), None, self.guarantee)
 
-    def _is_last(self, place: int) -> bool:
-        return place + 1 == len(self.stages)
-
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
-        """Return what the stages settle, stage after stage, each asked about the rest alone.
-
-        Where the call has a limit on its cost, items go on in the order of their doubt, as many as
-        can be paid whatever the replies; once those are answered, as many as what is left can pay.
-        """
-        run, left = _Run(self, groups), Left.of(groups)
-        for place in range(len(self.stages)):
-            if left.groups:
-                left = await self._stage(place, left, caller, run)
-        return run.columns(keeps_earlier=self._unsettled == EARLIER)
-
-    async def _stage(self, place: int, left: Left, caller: Caller, run: _Run) -> Left:
-        """Ask a stage about what is left; return what goes on to the next."""
-        stage, goes_on, waiting = self.stages[place], [], left
-        for _ in range(MOST_ROUNDS):
-            chosen: BoolArray = np.ones(len(waiting.doubts), np.bool_)
-            if place and (limit := money_left(caller.cost_tracker)) is not None:
-                chosen = await asyncio.to_thread(affordable, stage.judge, waiting, limit)
-            now, waiting = waiting.only(chosen), waiting.only(~chosen)
-            if not now.groups:
-                break
-            columns = await stage.judge.judge(now.groups, caller)
-            best = best_scores(columns, now, last=self._is_last(place))
-            settled = stage.settled(best)
-            if place == 0 and self.guarantee is not None and self.guarantee.data:
-                data = self.guarantee.data
-                counts = await asyncio.to_thread(count_left, data, columns, now, best)
-                run.counts = tuple(counts.tolist())
-            run.take(place, stage, columns, settled, now)
-            goes_on.append(now.with_doubts(stage.probabilities(best)).only(~settled))
-            later, gone = self.stages[place + 1 :], now.only(settled).groups
-            run.avoid(*await asyncio.to_thread(avoided_by, later, gone))
-            if not waiting.groups:
-                break
-        run.give_up(waiting.places)
-        return Left.joined(goes_on)
+        """Return what the stages settle, stage after stage, each asked about the rest alone."""
+        run = _Run(self, groups)
+        limited = caller.cost_tracker.limit is not None
+        for place, stage in enumerate(self.stages):
+            if run.left.groups:
+                columns = await stage.judge.judge(run.left.groups, caller)
+                await asyncio.to_thread(run.take, place, columns, limited=limited)
+        return run.columns()

@@ -66,7 +66,7 @@ class JudgeCatalog:
         self._asking = {kind.kind for kind in kinds if kind.asks_models}
         if default in self._asking:
             self._asking.add("")
-        self._built: OrderedDict[object, Judge] = OrderedDict()
+        self._built: OrderedDict[str, Judge] = OrderedDict()
 
     def choose(
         self, spec: JudgeSpec, field: str = "judge", groups: Sequence[QueryGroup] = ()
@@ -79,7 +79,7 @@ class JudgeCatalog:
         """
         if any(group.embeddings is not None for group in groups):
             spec = self._for_embeddings(spec)
-        key = _key(spec)
+        key = repr(spec)  # with the types of its parameters: true is not 1
         judge = self._built.get(key)
         if judge is None:
             judge = self._build(spec, field)
@@ -121,13 +121,10 @@ class JudgeCatalog:
     def _build(self, spec: JudgeSpec, field: str) -> Judge:
         if spec.calibration is not None:
             return self._calibrated(spec, field)
-        if not spec.kind and (spec.profile or spec.parameters or spec.members):
-            what = "members"
-            if not spec.members:
-                what = "profile" if spec.profile else "parameters"
-            raise errors.InvalidField(
-                f"{field}.kind", f"must be set when {what} is, else it is unclear whose they are"
-            )
+        unclear = [name for name in ("members", "profile", "parameters") if getattr(spec, name)]
+        if not spec.kind and unclear:
+            rule = f"must be set when {unclear[0]} is, else it is unclear whose they are"
+            raise errors.InvalidField(f"{field}.kind", rule)
         kind = self._kinds.get(spec.kind or self.default)
         if kind is None and spec.kind == ANSWERS:
             raise errors.InvalidField(
@@ -148,11 +145,17 @@ class JudgeCatalog:
             members=spec.members,
             guarantee=spec.guarantee,
         )
-        _refuse_misplaced(kind, spec, field)
-        if isinstance(kind, ComposedKind):
-            kind.check_members(settled, field)
-            return kind.compose(settled, self._judges(settled, field), field)
+        if spec.guarantee is not None and kind.kind != CascadeKind.kind:
+            rule = f"is of a cascade; {kind.kind} has none, leave it out"
+            raise errors.InvalidField(f"{field}.guarantee", rule)
+        if spec.members and not isinstance(kind, ComposedKind):
+            known = " or ".join(sorted(COMPOSED))
+            rule = f"{kind.kind} has none; ask for {known}, or leave them out"
+            raise errors.InvalidField(f"{field}.members", rule)
+        judges = self._members(kind, spec, field) if isinstance(kind, ComposedKind) else []
         try:
+            if isinstance(kind, ComposedKind):
+                return kind.compose(settled, judges)
             return kind.build(settled)
         except errors.InvalidField as error:  # it names a place in the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
@@ -166,42 +169,22 @@ class JudgeCatalog:
         bare = replace(spec, calibration=None, min_score=threshold)
         return CalibratedJudge(self.choose(bare, field), calibrator, path)
 
-    def _judges(self, spec: JudgeSpec, field: str) -> list[Judge]:
+    def _members(self, kind: ComposedKind, spec: JudgeSpec, field: str) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""
+        number = len(spec.members)
+        if not kind.least <= number <= kind.most:
+            found = f"{number} member{'s' * (number != 1)}"
+            rule = f"{found}; name {kind.least} to {kind.most} judges"
+            raise errors.InvalidField(f"{field}.members", rule)
         judges = []
         for place, member in enumerate(spec.members):
             path = f"{field}.members[{place}].judge"
-            kind = member.judge.kind or self.default
-            if kind in {CascadeKind.kind, spec.kind}:
-                what = f"can't be a member of a {spec.kind}"
-                raise errors.InvalidField(f"{path}.kind", f"a {kind} {what}")
+            name = member.judge.kind or self.default
+            if name in {CascadeKind.kind, kind.kind}:
+                rule = f"a {name} can't be a member of a {kind.kind}"
+                raise errors.InvalidField(f"{path}.kind", rule)
             judges.append(self.choose(member.judge, path))
         return judges
-
-
-def _refuse_misplaced(kind: AnyKind, spec: JudgeSpec, field: str) -> None:
-    """Raise InvalidField for what only judges that are made of others have."""
-    if spec.members and kind.kind not in COMPOSED:
-        rule = f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
-        raise errors.InvalidField(f"{field}.members", rule)
-    if spec.guarantee is not None and kind.kind != CascadeKind.kind:
-        rule = f"is of a cascade; {kind.kind} has none, leave it out"
-        raise errors.InvalidField(f"{field}.guarantee", rule)
-
-
-def _key(spec: JudgeSpec) -> object:
-    """Return what two specs share when they ask for the same judge."""
-    return (
-        spec.kind,
-        spec.profile,
-        spec.min_score,
-        spec.calibration,
-        spec.guarantee,
-        tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
-        if spec.parameters
-        else (),
-        tuple((_key(member.judge), member.weight) for member in spec.members),
-    )
 
 
 def _profile(kind: AnyKind, name: str, field: str) -> Profile:

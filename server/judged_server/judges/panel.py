@@ -8,7 +8,6 @@ reply was to come from the cache and is not there.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -20,7 +19,6 @@ from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import VerdictSample
 
-from judged_server import errors
 from judged_server.domain import (
     BoolArray,
     ByteArray,
@@ -31,6 +29,7 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
 )
+from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, ComposedJudge, ComposedKind, Judge, Profile
 from judged_server.llm.chat import Reason
 from judged_server.scheduling.concurrency import fan_out
@@ -57,7 +56,6 @@ class Rule(StrEnum):
 
 VERSION = 1
 MIN_SCORE = 0.5
-LEAST_MEMBERS, MOST_MEMBERS = 2, 16
 LIGHTEST, HEAVIEST = 1e-6, 1e6
 """Weights within these can be summed without loss that would show."""
 
@@ -68,45 +66,33 @@ class PanelKind(ComposedKind):
     """Builds panels."""
 
     kind = "panel"
+    least, most = 2, 16
     profiles = (
         Profile("majority", "Several judges vote; the score is the share of yeses.", MIN_SCORE),
         Profile("mean", "The score is the mean of the scores of several judges.", MIN_SCORE),
         Profile("weighted", "The score is their mean, by the weights of the members.", MIN_SCORE),
     )
 
-    def check_members(self, spec: JudgeSpec, field: str) -> None:
-        """Raise InvalidField for too few members, too many, and for weights."""
-        number = len(spec.members)
-        if not LEAST_MEMBERS <= number <= MOST_MEMBERS:
-            found = f"{number} member{'s' * (number != 1)}"
-            rule = f"{found}; name {LEAST_MEMBERS} to {MOST_MEMBERS} judges"
-            raise errors.InvalidField(f"{field}.members", rule)
-        for place, member in enumerate(spec.members):
-            if member.weight is None:
-                continue
-            path = f"{field}.members[{place}].weight"
-            if not (math.isfinite(member.weight) and LIGHTEST <= member.weight <= HEAVIEST):
-                rule = f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}"
-                raise errors.InvalidField(path, rule)
-            if spec.profile != Rule.WEIGHTED:
-                rule = "is for the profile weighted; leave it out, or ask so"
-                raise errors.InvalidField(path, rule)
-
-    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Panel:
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Panel:
         """Return the panel.
 
-        Raises InvalidField when two members are the same judge, and when one takes for example
-        spans where another takes texts.
+        Raises InvalidField for weights, when two members are the same judge, and when one takes for
+        example spans where another takes texts.
         """
         seen: dict[str, int] = {}
-        for place, judge in enumerate(judges):
-            path = f"{field}.members[{place}].judge"
+        for place, (member, judge) in enumerate(zip(spec.members, judges, strict=True)):
+            path = f"members[{place}].weight"
+            if member.weight is not None and not LIGHTEST <= member.weight <= HEAVIEST:
+                raise InvalidField(path, f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}")
+            if member.weight is not None and spec.profile != Rule.WEIGHTED:
+                raise InvalidField(path, "is for the profile weighted; leave it out, or ask so")
+            path = f"members[{place}].judge"
             other = seen.setdefault(judge.identity.fingerprint, place)
             if other != place:
                 rule = f"is the judge of members[{other}] again, which would vote twice"
-                raise errors.InvalidField(path, rule)
+                raise InvalidField(path, rule)
             if _wants(judge) != _wants(judges[0]):
-                raise errors.InvalidField(
+                raise InvalidField(
                     path,
                     f"takes {_wants(judge)} and members[0] takes {_wants(judges[0])}; all must "
                     "take the same",

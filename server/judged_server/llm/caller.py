@@ -23,7 +23,7 @@ from judged.values.judges import Usage
 from judged_server import recorder, tracing
 from judged_server.domain import CostTracker, to_amount
 from judged_server.errors import full_name
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import Budgets
 from judged_server.llm.chat import (
     ChatModel,
     ChatModelCard,
@@ -39,7 +39,7 @@ from judged_server.llm.chat import (
     failed,
     missing_key_fault,
 )
-from judged_server.llm.parsing.reply import read, weighed
+from judged_server.llm.parsing import read, weighed
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.scheduling.single_flight import SingleFlight
@@ -248,7 +248,9 @@ class ModelCaller:
                 break
             nonce = new_nonce()
             repair = _repair(parsed) if reply is not None and not reply.unreadable else ""
-            request = request_for(card, question, nonce, attempt, repair)
+            request = request_for(
+                question, nonce, structured=card.structured, attempt=attempt, repair=repair
+            )
             began = now()
             try:
                 done = await self._budgets.complete(

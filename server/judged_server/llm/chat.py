@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from judged.values.choices import CacheMode, ClaimVerdict, Status
@@ -181,35 +182,14 @@ class ChatReply(NamedTuple):
     unreadable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Dimensions:
-    """Scores in [0, 1] by dimension, in the rubric's order, and the model's own overall number."""
-
-    scores: tuple[tuple[str, float], ...]
-    reported_overall: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """The claims of a text, in its order."""
-
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimCheck:
-    """What the contexts say of one claim, and where."""
-
-    verdict: ClaimVerdict
-    evidence: str
-
-
 class ParsedReply(NamedTuple):
     """What one sample says.
 
     `yes` and `score` (in [0, 1]) mean something only when `status` is OK, and only for rubrics that
-    ask for a verdict or a score; other rubrics put what was said into `content`. `reason` is set
-    only when the status is not OK; `retryable` says of a failure whether asking again may help.
+    ask for a verdict or a score. Other rubrics give scores in [0, 1] by `dimensions`, with the
+    model's own "overall"; the `claims` of a text, in its order; or what the contexts say of one
+    claim (`checked`), and where as the reasoning. `reason` is set only when the status is not OK;
+    `retryable` says of a failure whether asking again may help.
     """
 
     status: Status
@@ -219,7 +199,9 @@ class ParsedReply(NamedTuple):
     reason: Reason | None = None
     message: str = ""
     retryable: bool = False
-    content: Dimensions | Claims | ClaimCheck | None = None
+    dimensions: Mapping[str, float] = MappingProxyType({})
+    claims: tuple[str, ...] = ()
+    checked: ClaimVerdict | None = None
 
 
 def abstained(reason: Reason, message: str) -> ParsedReply:

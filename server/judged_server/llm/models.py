@@ -30,7 +30,6 @@ from judged_server.llm.config.configuration import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
-    chain_of,
     key_of,
     read_configuration,
 )
@@ -51,12 +50,11 @@ MOST_OUTPUT_SHARE = 10
 do not count what a model thinks among them."""
 
 _OF_THE_PROVIDER = {
-    Reason.TIMEOUT,
     Reason.RATE_LIMITED,
     Reason.PROVIDER_UNREACHABLE,
     Reason.PROVIDER_REFUSED_KEY,
-    Reason.BREAKER_OPEN,
 }
+"""What another provider may do better, even where this one won't."""
 
 OWN_SHARE = 0.5
 """What a model may take of the time that is left, while others stand behind it."""
@@ -130,7 +128,7 @@ class ModelChain:
     def unavailable(self) -> str:
         """What to do before it can be asked now; "" when it can, or others may answer."""
         first, *others = self._models
-        refused = first.endpoint.problem if isinstance(first, ConfiguredModel) else ""
+        refused = first.endpoint.queue.key_problem if isinstance(first, ConfiguredModel) else ""
         return self.problem or ("" if others else refused)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
@@ -233,10 +231,10 @@ class ChatModels:
                 alone[model.name] = ConfiguredModel(
                     card, model, dialect, headers, endpoint, clock, problem
                 )
-        named = {model.name: model for model in configuration.models}
         self._models: dict[str, ModelChain] = {}
-        for name in named:
-            own, chain = alone[name], [alone[other] for other in chain_of(name, named)]
+        for model in configuration.models:
+            name = model.name
+            own, chain = alone[name], [alone[other] for other in model.fallback]
             # Those behind it whose key is missing are left out; that was logged.
             able = [] if own.problem else [other for other in chain if not other.problem]
             card = with_chain(own.card, [other.card for other in chain])
@@ -253,7 +251,7 @@ class ChatModels:
 
     def open_breakers(self) -> dict[str, float]:
         """Return 1 for each provider that is not asked until it answers again, 0 for the others."""
-        return {name: float(each.is_unhealthy) for name, each in self._endpoints.items()}
+        return {name: float(each.queue.breaker.is_open) for name, each in self._endpoints.items()}
 
     def get(self, name: str) -> ModelChain:
         """Return a model by name, "" for the default; one without its key has a `problem`.

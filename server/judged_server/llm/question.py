@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest
-from judged_server.llm.parsing.reply import PARSER_VERSION
+from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
 
 if TYPE_CHECKING:
@@ -68,27 +68,6 @@ class PlannedCall:
     question: Question
     times: int = 1
     settled: bool = True
-
-
-def request_for(
-    card: ChatModelCard, question: Question, nonce: str, attempt: int = 0, repair: str = ""
-) -> ChatRequest:
-    """Return a question as it is put to a model, the texts behind a marker, the nonce.
-
-    `attempt` counts from 0; `repair` says what was wrong with the reply before.
-    """
-    request = write(
-        question.rubric,
-        question.fields,
-        nonce,
-        structured=card.structured,
-        max_tokens=question.max_tokens,
-        temperature=question.temperature,
-        # Numbers that no other sample of the context has, so that none repeats another.
-        seed=question.number + attempt * MAX_SAMPLES,
-        repair=repair,
-    )
-    return request._replace(logprobs=True) if question.logprobs else request
 
 
 def question_key(card: ChatModelCard, question: Question) -> bytes:
@@ -147,7 +126,6 @@ PROMPT_VERSION = 1
 # Sixteen letters that no JSON escape contains, neither as a digit nor as a letter (\b \n \r \t \u).
 # So a nonce found in an escaped text is a nonce of the text, never the inside of an escape.
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmopqsvwxyz")
-_NONCE = re.compile(r"[g-mo-qsv-z]{32}")
 
 # Runs of what a reader can't see, and of look-alikes: forms of < > & " \ that compatibility
 # normalisation, as some tokenizers do it, makes real.
@@ -175,34 +153,21 @@ def new_nonce() -> str:
     return secrets.token_hex(16).translate(_LETTERS)
 
 
-def write(
-    rubric: Rubric,
-    fields: Mapping[str, FieldValue],
-    nonce: str,
-    *,
-    structured: bool,
-    max_tokens: int,
-    temperature: float,
-    seed: int | None = None,
-    repair: str = "",
+def request_for(
+    question: Question, nonce: str, *, structured: bool, attempt: int = 0, repair: str = ""
 ) -> ChatRequest:
-    """Return the request that asks `rubric` about `fields`, by the names in `rubric.fields`.
+    """Return a question as it is put to a model, its texts behind a marker, the nonce.
 
-    `repair` says what was wrong with an earlier reply to the same; never with words of that reply.
-
-    `structured` asks for a reply by the rubric's schema, else for one in the words of the rubric's
-    plain answer. The instructions are the same for every context, so that a provider may cache
-    them. Raises KeyError when a field is missing, and ValueError when `nonce` is not one of
-    `new_nonce` or when the rubric is one of claims, whose steps are asked instead.
+    `structured` asks for a reply by the rubric's schema, else for one in the words of its plain
+    answer. The instructions are the same for every context, so that a provider may cache them.
+    `attempt` counts from 0; `repair` says what was wrong with the reply before, never with words of
+    that reply.
     """
-    if rubric.form == "claims":
-        raise ValueError("a rubric of claims is asked by its steps")
-    if not _NONCE.fullmatch(nonce):
-        raise ValueError("a nonce comes from new_nonce()")
+    rubric = question.rubric
     pieces = list(rubric.parts)
     for place in range(1, len(pieces), 2):
         name = pieces[place]
-        pieces[place] = nonce if name == NONCE else data_block(name, fields[name], nonce)
+        pieces[place] = nonce if name == NONCE else data_block(name, question.fields[name], nonce)
     if repair:
         pieces.append(
             f"\n\nAn earlier reply to this could not be used: {repair}. Reply again, in the form "
@@ -212,9 +177,11 @@ def write(
         system=rubric.structured_system if structured else rubric.plain_system,
         user="".join(pieces),
         schema=rubric.schema if structured else None,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
+        max_tokens=question.max_tokens,
+        temperature=question.temperature,
+        # Numbers that no other sample of the context has, so that none repeats another.
+        seed=question.number + attempt * MAX_SAMPLES,
+        logprobs=question.logprobs,
     )
 
 

@@ -11,7 +11,7 @@ from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.requests import Admission
 from judged_server.domain import to_amount
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import Budgets
 from judged_server.monitoring.prometheus import Reading
 from judged_server.process import heap_in_use
 

@@ -15,7 +15,7 @@ from judged_server.domain import QueryGroup, to_amount
 from judged_server.judges.base import Judge
 from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer
-from judged_server.llm.budget.budgets import estimate_calls
+from judged_server.llm.budgets import estimate_calls
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
@@ -34,16 +34,11 @@ class Estimator:
         self.currency = currency
 
     async def judging(
-        self,
-        judge: Judge,
-        groups: Sequence[QueryGroup],
-        mode: CacheMode,
-        max_cost: float | None = None,
+        self, judge: Judge, groups: Sequence[QueryGroup], mode: CacheMode
     ) -> CostEstimate:
         """Return what judging the groups would take; no calls for judges that ask no model.
 
-        What `max_cost` leaves unasked is counted too, but not among what the stages of a cascade
-        would do.
+        What a limit on money would leave unasked is counted too.
         """
         groups = fill_expected(judge, groups)
         contexts = sum(group.n_contexts for group in groups)
@@ -51,7 +46,7 @@ class Estimator:
         texts = await asyncio.to_thread(_distinct, of_each)
         cascade = None
         if isinstance(judge, Cascade):
-            cascade = await asyncio.to_thread(judge.estimate, groups, max_cost)
+            cascade = await asyncio.to_thread(judge.estimate, groups)
         begun = CostEstimate(contexts, texts, currency=self.currency, cascade=cascade)
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 

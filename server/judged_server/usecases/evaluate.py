@@ -30,7 +30,7 @@ from judged_server.domain import (
 )
 from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.llm.budget.budgets import unpriced
+from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import Judging, check_modes, check_open_ended, compute_merged
 from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.judged_ids import JudgedIds

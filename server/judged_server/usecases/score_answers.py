@@ -35,8 +35,8 @@ from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
 from judged_server.judges.llm.scoring import Asking, fault
-from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import CallOptions, nothing
+from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
+from judged_server.llm.caller import CallOptions
 from judged_server.llm.chat import Reason, check_api_keys, missing_key_fault
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.scheduling.concurrency import Begun, choose_class, work_in_window
@@ -86,7 +86,7 @@ class Scoring:
             (scorer,) = self.choose([RubricSpec(rubric.id)])
         except errors.JudgedError as error:
             return Offer(self._kind.kind, profile, "", error.message)
-        if (fault := missing_key_fault(scorer.model)) is not None:
+        if (fault := missing_key_fault(scorer.asked.model)) is not None:
             return Offer(self._kind.kind, profile, "", fault.message)
         return Offer(self._kind.kind, profile, scorer.identity.signature, "")
 
@@ -174,7 +174,7 @@ class Scoring:
             for scorer in scorers:
                 caller.notes.add_judged(scorer.identity.signature, len(items))
         pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
-        choose_class(sum(scorers[number].samples for number, _ in pairs))
+        choose_class(sum(scorers[number].asked.samples for number, _ in pairs))
         summing = [_Sum(scorer) for scorer in scorers]
         asking = self._asking(caller, len(items) * len(scorers))
 
@@ -189,7 +189,7 @@ class Scoring:
         async with aclosing(work_in_window(begun(), MAX_IN_WORK)) as answers:
             async for number, places, found in answers:
                 # The others are alike, and so they took nothing more.
-                took = nothing(scorers[number].model.card.prices)
+                took = scorers[number].asked.nothing
                 others = (items[place].item_id for place in places[1:])
                 for each in (found, *(replace(found, item_id=i, usage=took) for i in others)):
                     summing[number].add(each)
@@ -215,8 +215,8 @@ class Scoring:
 
 def _check(scorers: Sequence[AnswerScorer], caller: Caller) -> None:
     for scorer in scorers:
-        check_api_keys(scorer.model, caller.cache)
-    if caller.cost_tracker.max_cost is not None and not all(each.priced for each in scorers):
+        check_api_keys(scorer.asked.model, caller.cache)
+    if caller.cost_tracker.max_cost is not None and not all(each.asked.priced for each in scorers):
         raise unpriced()
 
 
@@ -251,7 +251,7 @@ class _Sum:
         self._scores = array("d")
         self._passed = 0
         self._statuses = dict.fromkeys(Status, 0)
-        self.usage = nothing(scorer.model.card.prices)
+        self.usage = scorer.asked.nothing
         self.reasons: set[str | None] = set()
 
     def add(self, score: AnswerScore) -> None:
@@ -268,7 +268,7 @@ class _Sum:
         mean = math.fsum(self._scores) / len(self._scores) if self._scores else None
         counts = {status.name.lower(): n for status, n in self._statuses.items()}
         counted = ScoreCounts(**counts, passed=self._passed)
-        return RubricSummary(self._scorer.rubric.id, mean, counted, self._scorer.identity)
+        return RubricSummary(self._scorer.asked.rubric.id, mean, counted, self._scorer.identity)
 
 
 def distinct_pairs(

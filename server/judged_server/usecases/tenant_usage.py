@@ -8,8 +8,7 @@ from judged.values.server_info import TenantUsage, UsageRow
 
 from judged_server.domain import to_amount
 from judged_server.errors import Overloaded
-from judged_server.llm.budget.account import Period
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import Budgets, Period
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import LedgerFault
 from judged_server.tenant import TENANT

@@ -7,7 +7,6 @@ reset. Nothing here knows HTTP beyond finding the end of a request.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import socket
 import ssl
@@ -136,12 +135,6 @@ def completion(text: str = "YES") -> bytes:
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
     return json.dumps({"model": "m-1", "choices": [choice], "usage": usage}).encode()
-
-
-def gzip_bomb(megabytes: int) -> bytes:
-    """A response of a few kB that decodes to many MB."""
-    body = gzip.compress(bytes(megabytes << 20), 9)
-    return reply(body, "200 OK", "Content-Encoding: gzip")
 
 
 def always(response: bytes) -> Behaviour:

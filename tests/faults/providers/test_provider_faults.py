@@ -221,6 +221,6 @@ async def test_random_cancels_leave_nothing_behind():
         assert all(isinstance(end, Completed | asyncio.CancelledError) for end in ended)
         done = await asyncio.gather(*(model.complete(REQUEST, 100.0) for _ in range(8)))
         assert len(done) == 8
-        queue = model._models[0].endpoint._queue
+        queue = model._models[0].endpoint.queue
         assert (queue.window.in_flight, queue.window.limit) == (0, 8)
         assert not [task for task in asyncio.all_tasks() if "models.py" in repr(task)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tracemalloc
 from contextlib import suppress
@@ -19,20 +18,11 @@ from tests.fakes.providers.faulty_http import (
     chunked,
     completion,
     faulty_http,
-    gzip_bomb,
     reply,
 )
 from tests.faults.providers.provider import GOOD, REQUEST, fault_of, models_at
 
-PACKED = gzip.compress(completion())
-
-
-WHOLE = {
-    "length": GOOD,
-    "chunked": chunked(completion()),
-    "gzip": reply(PACKED, "200 OK", "Content-Encoding: gzip"),
-    "chunked gzip": chunked(PACKED).replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n", 1),
-}
+WHOLE = {"length": GOOD, "chunked": chunked(completion())}
 
 
 class TestCutReplies:
@@ -81,13 +71,8 @@ async def a_gigabyte(connection: Connection) -> None:
 
 
 class TestLargeReplies:
-    @pytest.mark.parametrize(
-        "make",
-        [lambda: always(gzip_bomb(64)), lambda: endless, lambda: a_gigabyte],
-        ids=["bomb", "endless", "gigabyte"],
-    )
-    async def test_are_dropped_at_the_limit(self, make):
-        behaviour = make()
+    @pytest.mark.parametrize("behaviour", [endless, a_gigabyte], ids=["endless", "gigabyte"])
+    async def test_are_dropped_at_the_limit(self, behaviour):
         async with faulty_http(behaviour) as server, models_at(server.url) as model:
             tracemalloc.start()
             try:
@@ -102,29 +87,18 @@ class TestLargeReplies:
     @pytest.mark.parametrize("extra", [0, 1])
     async def test_the_limit_is_exact(self, extra):
         body = completion().ljust(MAX_BODY_BYTES + extra)
-        packed = reply(gzip.compress(body), "200 OK", "Content-Encoding: gzip")
-        for response in (reply(body), packed):
-            async with faulty_http(always(response)) as server, models_at(server.url) as model:
-                if extra:
-                    assert "larger than" in (await fault_of(model)).message
-                else:
-                    assert (await model.complete(REQUEST, 100.0)).reply.text == "YES"
+        async with faulty_http(always(reply(body))) as server, models_at(server.url) as model:
+            if extra:
+                assert "larger than" in (await fault_of(model)).message
+            else:
+                assert (await model.complete(REQUEST, 100.0)).reply.text == "YES"
 
-    @pytest.mark.parametrize(
-        ("body", "encoding"),
-        [
-            *((PACKED[:-lost], "gzip") for lost in (1, 8)),
-            (b"x" + PACKED[1:], "gzip"),
-            *((completion(), encoding) for encoding in ("br", "deflate", "zstd", "gzip, gzip")),
-        ],
-    )
-    async def test_what_cannot_be_decoded_was_paid_for_and_is_not_asked_for_again(
-        self, body: bytes, encoding: str
-    ):
-        packed = reply(body, "200 OK", f"Content-Encoding: {encoding}")
+    @pytest.mark.parametrize("encoding", ["gzip", "br"])
+    async def test_what_is_compressed_was_paid_for_and_is_not_asked_for_again(self, encoding: str):
+        packed = reply(completion(), "200 OK", f"Content-Encoding: {encoding}")
         async with faulty_http(always(packed)) as server, models_at(server.url) as model:
             fault = await fault_of(model)
-        assert "no whole gzip" in fault.message
+        assert "compressed" in fault.message
         assert (fault.retryable, len(server.requests)) == (False, 1)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from judged.values.calibrators import Calibrator
@@ -36,8 +36,7 @@ from judged_server.judges.llm.scoring import (
     AskedRubric,
     Asking,
     SampleResult,
-    ScoringSession,
-    ask_samples,
+    Session,
     assessable,
     by_threshold,
     fault,
@@ -46,7 +45,7 @@ from judged_server.judges.llm.scoring import (
     voted,
     weigh_dimensions,
 )
-from judged_server.llm.caller import ModelCaller, nothing
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatModel, Reason
 from judged_server.llm.question import PlannedCall, holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
@@ -115,52 +114,53 @@ class AnswersKind:
 
 
 class AnswerScorer:
-    """Scores items by one rubric."""
+    """Scores items by one rubric: what is asked, of whom and how often, is in `asked`."""
 
     def __init__(self, model: ChatModel, settled: SettledRubric) -> None:
         given = settled.parameters
-        self.rubric = settled.rubric
-        """What is asked."""
-        self.model = model
-        """Who is asked."""
         self._settled = settled
         temperature = float(given["temperature"])
-        self.samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature else 1)
-        """How often each question is asked."""
-        self._max_tokens = int(given["max_tokens"])
-        self._asked = AskedRubric(self.rubric, model, self.samples, temperature, self._max_tokens)
-        self.priced = self._asked.priced
-        """Whether the prices of all models that may answer are known."""
+        samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature else 1)
+        max_tokens = int(given["max_tokens"])
+        self.asked = AskedRubric(settled.rubric, model, samples, temperature, max_tokens)
         self._max_context_tokens = int(given["max_context_tokens"])
-        self.bare_identity = self._identity()
+        rubric, parts = settled.rubric, self.asked.signature_parts()
+        if "contexts" in rubric.fields:
+            parts.append(("max_context_tokens", str(self._max_context_tokens)))
+        if rubric.dimensions:
+            # Divided by their sum: weights that say the same have one key.
+            shares = assessable(rubric, settled.weights, has_contexts=True)
+            printed = ",".join(f"{name}={share:.12g}" for name, share in shares.items())
+            parts.append(("weights", printed))
+        self.bare_identity = JudgeIdentity.build(
+            KIND, "", settled.min_score, parts, VERSION, self.asked.key_parts()
+        )
         self.identity = self.bare_identity
         if settled.calibrator is not None:
             self.identity = self.identity.calibrated(settled.calibrator)
 
     def texts_of(self, item: AnswerItem) -> tuple[FieldValue, ...]:
-        """Return all of the item that can change its score."""
-        return texts_of(self.rubric, item)
+        """Return all of the item that can change its score: what the rubric shows of it, whole."""
+        return tuple(_VALUES[name](item) for name in self.asked.rubric.fields)
 
     def planned_calls(self, item: AnswerItem) -> Iterator[PlannedCall]:
         """Yield all that `score` may ask of the item.
 
         How many claims a text makes is not known before it is read: as many as may be listed.
         """
+        asked = self.asked
         try:
-            rendered = self._rendered(item)
+            fields = self._rendered(item).fields
         except MissingInput:
             return
-        times = 1
-        step, fields = self.rubric, rendered.fields
-        if self.rubric.form == "claims":
-            (extraction, texts), (step, fields) = most_asked(
-                self.rubric, rendered.fields, self._max_tokens
-            )
-            yield PlannedCall(self.model, self._asked.question(texts, 0, extraction))
+        times, step = 1, asked.rubric
+        if step.form == "claims":
+            (extraction, texts), (step, fields) = most_asked(step, fields, asked.max_tokens)
+            yield PlannedCall(asked.model, asked.question(texts, 0, extraction))
             times = MAX_CLAIMS
-        for number in range(self.samples):
-            question = self._asked.question(fields, number, step)
-            yield PlannedCall(self.model, question, times, settled=times == 1)
+        for number in range(asked.samples):
+            question = asked.question(fields, number, step)
+            yield PlannedCall(asked.model, question, times, settled=times == 1)
 
     async def score(self, item: AnswerItem, asking: Asking) -> AnswerScore:
         """Return the score of the item, whatever comes of it, in time for the caller.
@@ -171,56 +171,55 @@ class AnswerScorer:
             rendered = self._rendered(item)
         except MissingInput as lacks:
             return self.missing(item, lacks.fault, Status.NOT_ASSESSABLE)
-        session = ScoringSession(asking, self._asked)
+        session = Session(asking, self.asked)
         finding = await self._find(session, rendered)
-        answers, ok = session.answers, finding.status is Status.OK
-        warnings = []
-        if answers.fallbacks:
-            names = ", ".join(sorted(set(answers.fallbacks.values())))
-            warnings.append(f"answered by a fallback: {names}")
-        threshold, calibrator = self._settled.min_score, self._settled.calibrator
-        score, platt = np.array([finding.score]), None
-        if ok and calibrator is not None:
-            platt = Platt(calibrator.slope, calibrator.intercept)
-        return AnswerScore(
-            item.item_id,
-            self.rubric.id,
-            finding.status,
-            self.identity,
-            score=finding.score if ok else None,
-            probability=None if platt is None else float(platt.probabilities(score)[0]),
-            passed=finding.yes and finding.score + TIE_TOLERANCE >= threshold if ok else None,
+        warnings = [*rendered.warnings, *finding.warnings]
+        if session.fallbacks:
+            warnings.append(f"answered by a fallback: {', '.join(sorted(session.fallbacks))}")
+        model, system_fingerprint = session.answered_by
+        found = replace(
+            self.missing(item, finding.fault, finding.status),
             reasoning=finding.reasoning,
-            raw_replies=session.raw_replies(),
-            usage=answers.usage,
-            samples=self.samples,
-            agreement=finding.agreement if ok else None,
-            source=answers.source,
+            raw_replies=session.raw_replies() if asking.keep_replies else (),
+            usage=session.usage,
+            source=session.source,
             dimensions=finding.dimensions,
             reported_overall=finding.reported_overall,
             claims=finding.claims,
-            fault=finding.fault,
-            warnings=(*rendered.warnings, *finding.warnings, *warnings),
-            model=answers.model,
-            system_fingerprint=answers.system_fingerprint,
+            warnings=tuple(warnings),
+            model=model,
+            system_fingerprint=system_fingerprint,
+        )
+        if finding.status is not Status.OK:
+            return found
+        probability, calibrator = None, self._settled.calibrator
+        if calibrator is not None:
+            scores = Platt.of(calibrator).probabilities(np.array([finding.score]))
+            probability = float(scores[0])
+        return replace(
+            found,
+            score=finding.score,
+            probability=probability,
+            passed=finding.yes and finding.score + TIE_TOLERANCE >= self._settled.min_score,
+            agreement=finding.agreement,
         )
 
     def missing(
-        self, item: AnswerItem, why: VerdictFault, status: Status = Status.ERROR
+        self, item: AnswerItem, why: VerdictFault | None, status: Status = Status.ERROR
     ) -> AnswerScore:
         """Return what an item has in place of a score."""
         return AnswerScore(
             item.item_id,
-            self.rubric.id,
+            self.asked.rubric.id,
             status,
             self.identity,
-            usage=nothing(self.model.card.prices),
-            samples=self.samples,
+            usage=self.asked.nothing,
+            samples=self.asked.samples,
             fault=why,
         )
 
     def _rendered(self, item: AnswerItem) -> RenderedText:
-        rubric, weights = self.rubric, self._settled.weights
+        rubric, weights = self.asked.rubric, self._settled.weights
         rendered = show(rubric, item, self._max_context_tokens)
         has_contexts = rendered.has_contexts
         if rubric.dimensions and not assessable(rubric, weights, has_contexts=has_contexts):
@@ -230,11 +229,11 @@ class AnswerScorer:
             )
         return rendered
 
-    async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
-        rubric, fields, threshold = self.rubric, rendered.fields, self._settled.min_score
+    async def _find(self, session: Session, rendered: RenderedText) -> SampleResult:
+        rubric, fields, threshold = self.asked.rubric, rendered.fields, self._settled.min_score
         if rubric.form == "claims":
-            return await find_claims(session, rubric, fields, self.samples)
-        parsed_replies = await ask_samples(session, rubric, fields, self.samples)
+            return await find_claims(session, rubric, fields, self.asked.samples)
+        parsed_replies = await session.ask_samples(fields)
         if rubric.form == "dimensions":
             weights, has_contexts = self._settled.weights, rendered.has_contexts
             return weigh_dimensions(
@@ -243,19 +242,6 @@ class AnswerScorer:
         if rubric.form in {"score", "grade"}:
             parsed_replies = by_threshold(parsed_replies, threshold, lambda parsed: parsed.score)
         return voted(parsed_replies)
-
-    def _identity(self) -> JudgeIdentity:
-        rubric, parts = self.rubric, self._asked.signature_parts()
-        if "contexts" in rubric.fields:
-            parts.append(("max_context_tokens", str(self._max_context_tokens)))
-        if rubric.dimensions:
-            # Divided by their sum: weights that say the same have one key.
-            shares = assessable(rubric, self._settled.weights, has_contexts=True)
-            printed = ",".join(f"{name}={share:.12g}" for name, share in shares.items())
-            parts.append(("weights", printed))
-        return JudgeIdentity.build(
-            KIND, "", self._settled.min_score, parts, VERSION, self._asked.key_parts()
-        )
 
 
 BYTES_A_TOKEN = 4
@@ -280,14 +266,6 @@ class MissingInput(Exception):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.fault = fault(reason, message)
-
-
-def texts_of(rubric: Rubric, item: AnswerItem) -> tuple[FieldValue, ...]:
-    """Return the texts that the rubric shows of the item, whole: items alike in them score alike.
-
-    In the order of `rubric.fields`.
-    """
-    return tuple(_VALUES[name](item) for name in rubric.fields)
 
 
 def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText:

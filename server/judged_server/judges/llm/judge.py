@@ -5,17 +5,17 @@ Below it, the contexts that are asked, their votes, and the columns these make.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from judged.values.choices import CacheMode, Flag, Source, Status
+from judged.values.choices import CacheMode, Flag
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import VerdictSample
 
 from judged_server.domain import (
-    ByteArray,
     IntArray,
     JudgeSpec,
     Parameter,
@@ -26,22 +26,18 @@ from judged_server.domain import (
 from judged_server.errors import InvalidField, ModelNotConfigured
 from judged_server.judges.base import Caller, Judge, JudgeKind, Profile, size_of
 from judged_server.judges.llm.scoring import (
-    Answers,
     AskedRubric,
+    Asking,
     SampleResult,
+    Session,
     raw_text,
     voted,
 )
-from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
-from judged_server.llm.chat import (
-    ChatModel,
-    ParsedReply,
-    check_api_keys,
-    missing_key_fault,
-)
+from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
+from judged_server.llm.caller import CallOptions, ModelCaller
+from judged_server.llm.chat import ChatModel, check_api_keys, missing_key_fault
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, holds_reserved
-from judged_server.llm.rubrics.rubric import EXPECTED_TEXT, Rubric
+from judged_server.llm.rubrics.rubric import CONTEXT_FIELDS, EXPECTED_TEXT, FieldValue, Rubric
 from judged_server.scheduling.concurrency import choose_class, fan_out, run_by_size
 
 VERSION = 1
@@ -204,8 +200,7 @@ class LlmJudge(Judge):
     def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
         """Yield all that `judge` would ask of the groups."""
         contexts, _ = number_contexts(groups, with_expected=self.needs_expected)
-        for context in contexts:
-            fields = context.fields
+        for fields in map(fields_of, contexts):
             for number in range(self._asked.samples):
                 yield PlannedCall(self._asked.model, self._asked.question(fields, number))
 
@@ -219,115 +214,53 @@ class LlmJudge(Judge):
         size = size_of(groups)
         if caller.cost_tracker.max_cost is not None and not self.priced:
             raise unpriced()
-        call_options = CallOptions.of(
-            caller.deadline, caller.cost_tracker, caller.cache, LlmKind.kind
+        asked, cost_tracker = self._asked, caller.cost_tracker
+        call_options = CallOptions.of(caller.deadline, cost_tracker, caller.cache, LlmKind.kind)
+        asking = Asking(self._model_caller, call_options, asyncio.Semaphore(MAX_IN_WORK))
+        contexts, places = await run_by_size(
+            size, number_contexts, groups, with_expected=self.needs_expected
         )
-        asked = self._asked
-        none = nothing(asked.model.card.prices)
+        votes: dict[int, tuple[SampleResult, Session]] = {}
+        reasons: set[str | None] = set()
 
-        def prepare() -> tuple[list[TextContext], list[ContextVotes], IntArray]:
-            contexts, places = number_contexts(groups, with_expected=self.needs_expected)
-            all_votes = [ContextVotes(asked.samples, none, caller.wants_details) for _ in contexts]
-            return contexts, all_votes, places
-
-        contexts, all_votes, places = await run_by_size(size, prepare)
-
-        async def sample(job: tuple[int, int]) -> None:
-            place, number = job
-            question = asked.question(contexts[place].fields, number)
-            answer = await self._model_caller.ask(asked.model, question, call_options)
-            all_votes[place].put(number, answer)
+        async def vote(place: int) -> None:
+            session = Session(asking, asked, keep=caller.wants_details)
+            parsed_replies = await session.ask_samples(fields_of(contexts[place]))
+            votes[place] = voted(parsed_replies), session
+            reasons.update(parsed.reason for parsed in parsed_replies)
 
         choose_class(len(contexts) * asked.samples)
-        jobs = (
-            (place, number) for place in range(len(contexts)) for number in range(asked.samples)
+        await fan_out(vote, range(len(contexts)), min(MAX_IN_WORK, len(contexts)))
+        refuse_if_nothing_asked(cost_tracker, reasons)
+        in_order = [votes[place] for place in range(len(contexts))]
+        columns = await run_by_size(
+            size, to_columns, contexts, in_order, places, asked.nothing, caller.wants_details
         )
-        await fan_out(sample, jobs, min(MAX_IN_WORK, len(contexts) * asked.samples))
-        reasons = (
-            parsed.reason for context_votes in all_votes for parsed in context_votes.parsed_replies
-        )
-        refuse_if_nothing_asked(call_options.cost_tracker, reasons)
-        columns = await run_by_size(size, to_columns, all_votes, places, none)
-        columns.flags = await run_by_size(size, flags_of, contexts, all_votes, places)
         # One reply is no vote: its probability decides alone, under whatever threshold.
         return replace(columns, majorities=None, agreements=None) if asked.logprobs else columns
 
 
-class TextContext(NamedTuple):
-    """The texts of one context, by the names that rubrics use."""
-
-    query: str
-    expected_text: str
-    retrieved_text: str
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The texts by their names."""
-        query, expected, retrieved = self
-        return {"query": query, "expected_text": expected, "retrieved_text": retrieved}
+Context = tuple[str, str, str]
+"""The texts of one context, in the order of CONTEXT_FIELDS."""
 
 
-class ContextVotes(Answers):
-    """The samples of one context."""
-
-    __slots__ = ("_parsed",)
-
-    def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
-        """Expect as many samples; `nothing` is the usage of no call at all."""
-        super().__init__(nothing, keep_replies)
-        self._parsed: list[ParsedReply | None] = [None] * samples
-
-    def put(self, number: int, answer: Answer) -> None:
-        """Note a sample by its number; the reply is kept for details only."""
-        self._parsed[number] = answer.parsed
-        self.note(number, answer)
-
-    @property
-    def parsed_replies(self) -> list[ParsedReply]:
-        """All samples, in order. Raises RuntimeError when one was not put."""
-        parsed_replies = [parsed for parsed in self._parsed if parsed is not None]
-        if len(parsed_replies) < len(self._parsed):
-            raise RuntimeError("a sample is missing")
-        return parsed_replies
-
-    def detail(self, index: int, vote: SampleResult) -> VerdictDetail:
-        """Return how the verdict at `index` came about."""
-        samples = tuple(
-            VerdictSample(
-                parsed.status,
-                parsed.yes,
-                parsed.score,
-                parsed.reason or "",
-                parsed.reasoning,
-                raw_text(self.replies.get(number)),
-                fallback=self.fallbacks.get(number, ""),
-            )
-            for number, parsed in enumerate(self.parsed_replies)
-        )
-        replies = (reply for _, reply in sorted(self.replies.items()) if reply is not None)
-        answered = next(replies, None)
-        return VerdictDetail(
-            index,
-            vote.reasoning,
-            samples,
-            self.usage,
-            answered.model if answered else "",
-            answered.system_fingerprint if answered else "",
-        )
+def fields_of(context: Context) -> dict[str, FieldValue]:
+    """Return the texts by the names that rubrics use."""
+    return dict(zip(CONTEXT_FIELDS, context, strict=True))
 
 
 def number_contexts(
     groups: Sequence[QueryGroup], *, with_expected: bool = True
-) -> tuple[list[TextContext], IntArray]:
+) -> tuple[list[Context], IntArray]:
     """Return the distinct contexts as they come, and for each context of the groups its number.
 
     Without `with_expected`, for rubrics that don't show it, the expected text tells none apart, and
     is empty.
     """
-    numbers: dict[TextContext, int] = {}
+    numbers: dict[Context, int] = {}
     places = [
         numbers.setdefault(
-            TextContext(group.query, expected if with_expected else "", retrieved), len(numbers)
+            (group.query, expected if with_expected else "", retrieved), len(numbers)
         )
         for group in groups
         for retrieved in group.retrieved
@@ -336,50 +269,59 @@ def number_contexts(
     return list(numbers), np.array(places, np.int64)
 
 
-def flags_of(
-    contexts: Sequence[TextContext], all_votes: Sequence[ContextVotes], places: IntArray
-) -> ByteArray | None:
-    """Return what is to be said of each context: its texts, its model. None without any flag."""
-    reserved = [any(map(holds_reserved, context)) for context in contexts]
-    fallback = [bool(context_votes.fallbacks) for context_votes in all_votes]
-    if not (any(reserved) or any(fallback)):
-        return None
-    bits = zip(reserved, fallback, strict=True)
-    flags = [one * Flag.RESERVED_TOKENS | other * Flag.FALLBACK for one, other in bits]
-    return np.array(flags, np.uint8)[places]
-
-
-def to_columns(all_votes: Sequence[ContextVotes], places: IntArray, nothing: Usage) -> ScoreColumns:
+def to_columns(
+    contexts: Sequence[Context],
+    votes: Sequence[tuple[SampleResult, Session]],
+    places: IntArray,
+    nothing: Usage,
+    wants_details: bool,
+) -> ScoreColumns:
     """Return the votes as columns; `places` says whose vote each context gets.
 
-    `nothing` is the usage of no call at all: with a cost, or without when there is no price.
+    `nothing` is the usage of no call at all.
     """
-    votes = [voted(context_votes.parsed_replies) for context_votes in all_votes]
     numbers = places.tolist()
-    failed = [index for index, number in enumerate(numbers) if votes[number].status != Status.OK]
-    sources = [context_votes.source for context_votes in all_votes]
-    found = any(source is not Source.COMPUTED for source in sources)
-    keeps = any(context_votes.keeps for context_votes in all_votes)
+    flags = [
+        any(map(holds_reserved, context)) * Flag.RESERVED_TOKENS
+        | bool(session.fallbacks) * Flag.FALLBACK
+        for context, (_, session) in zip(contexts, votes, strict=True)
+    ]
 
-    def column(values: list[Any], kind: type[Any]) -> Any:  # noqa: ANN401 - as the type says
-        each = np.array(values, kind)
-        # Without a context that comes twice, the numbers are the places.
-        return each if len(values) == len(numbers) else each[places]
+    def column(values: Iterable[object], kind: type[Any]) -> Any:  # noqa: ANN401 - as the type says
+        return np.array(list(values), kind)[places]
 
     return ScoreColumns(
-        column([vote.score for vote in votes], np.float64),
-        column([vote.status for vote in votes], np.uint8) if failed else None,
-        faults=tuple(
+        column((vote.score for vote, _ in votes), np.float64),
+        column((vote.status for vote, _ in votes), np.uint8),
+        column(flags, np.uint8),
+        tuple(
             replace(why, index=index)
-            for index in failed
-            if (why := votes[numbers[index]].fault) is not None
+            for index, number in enumerate(numbers)
+            if (why := votes[number][0].fault) is not None
         ),
-        majorities=column([vote.yes for vote in votes], np.bool_),
-        agreements=column([vote.agreement for vote in votes], np.float64),
-        details=tuple(
-            all_votes[number].detail(index, votes[number])
-            for index, number in enumerate(numbers if keeps else ())
+        column((vote.yes for vote, _ in votes), np.bool_),
+        column((vote.agreement for vote, _ in votes), np.float64),
+        tuple(
+            detail(index, *votes[number])
+            for index, number in enumerate(numbers if wants_details else ())
         ),
-        usage=sum((context_votes.usage for context_votes in all_votes), nothing),
-        sources=column(sources, np.uint8) if found else None,
+        sum((session.usage for _, session in votes), nothing),
+        column((session.source for _, session in votes), np.uint8),
+    ).compact()
+
+
+def detail(index: int, vote: SampleResult, session: Session) -> VerdictDetail:
+    """Return how the verdict at `index` came about."""
+    samples = tuple(
+        VerdictSample(
+            parsed.status,
+            parsed.yes,
+            parsed.score,
+            parsed.reason or "",
+            parsed.reasoning,
+            raw_text(reply),
+            fallback=fallback,
+        )
+        for _, (parsed, reply, _, _, fallback, _) in sorted(session.answers.items())
     )
+    return VerdictDetail(index, vote.reasoning, samples, session.usage, *session.answered_by)

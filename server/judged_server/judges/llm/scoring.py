@@ -23,15 +23,11 @@ from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import (
     ChatModel,
     ChatReply,
-    ClaimCheck,
-    Claims,
-    Dimensions,
     ParsedReply,
     Reason,
     prices_of,
 )
-from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
-from judged_server.llm.parsing.reply import PARSER_VERSION
+from judged_server.llm.parsing import MAX_CLAIM_CHARACTERS, PARSER_VERSION
 from judged_server.llm.question import PROMPT_VERSION, Question
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out
@@ -63,6 +59,11 @@ class AskedRubric:
     def priced(self) -> bool:
         """Whether the prices of all models that may answer are known."""
         return bool(prices_of(self.model))
+
+    @property
+    def nothing(self) -> Usage:
+        """The usage of no call at all: with a cost, or without when there is no price."""
+        return nothing(self.model.card.prices)
 
     def question(
         self, fields: Mapping[str, FieldValue], number: int, step: Rubric | None = None
@@ -98,43 +99,6 @@ class AskedRubric:
         ]
 
 
-class Answers:
-    """What the questions of one verdict took, and their replies by number where they are kept."""
-
-    __slots__ = (
-        "_sources", "fallbacks", "keeps", "model", "replies", "system_fingerprint", "usage",
-    )  # fmt: skip
-
-    def __init__(self, nothing: Usage, keep_replies: bool) -> None:
-        """Begin with `nothing`, the usage of no call at all."""
-        self.usage = nothing
-        self.replies: dict[int, ChatReply | None] = {}
-        self.fallbacks: dict[int, str] = {}
-        """The names of other models that answered in place of the one that was asked."""
-        self.keeps = keep_replies
-        self.model = self.system_fingerprint = ""
-        self._sources: set[Source] = set()
-
-    def note(self, number: int, answer: Answer) -> None:
-        """Note what came of a question."""
-        self.usage += answer.usage
-        self._sources.add(answer.source)
-        if answer.reply is not None:
-            self.model = self.model or answer.reply.model
-            self.system_fingerprint = self.system_fingerprint or answer.reply.system_fingerprint
-        if answer.fallback:
-            self.fallbacks[number] = answer.fallback
-        if self.keeps:
-            self.replies[number] = answer.reply
-
-    @property
-    def source(self) -> Source:
-        """COMPUTED when a question was put for this, else CACHE, or SHARED where one was."""
-        if Source.COMPUTED in self._sources or not self._sources:
-            return Source.COMPUTED
-        return Source.SHARED if Source.SHARED in self._sources else Source.CACHE
-
-
 @dataclass(frozen=True, slots=True)
 class Asking:
     """How the questions of a call are asked: by whom, on which terms, how many at once."""
@@ -145,31 +109,75 @@ class Asking:
     keep_replies: bool = False
 
 
-class ScoringSession:
-    """Asks the questions of one score; `answers` has what they took so far."""
+class Session:
+    """Asks the questions of one verdict or score; `answers` are theirs, by their places."""
 
-    def __init__(self, asking: Asking, asked: AskedRubric) -> None:
+    __slots__ = ("_asked", "_asking", "_keep", "answers")
+
+    def __init__(self, asking: Asking, asked: AskedRubric, *, keep: bool = True) -> None:
+        """Ask by `asked`; without `keep` no reply outlives what was read of it."""
         self._asking = asking
         self._asked = asked
-        self.answers = Answers(nothing(asked.model.card.prices), asking.keep_replies)
+        self._keep = keep
+        self.answers: dict[int, Answer] = {}
 
     async def ask(
-        self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
+        self, fields: Mapping[str, FieldValue], number: int, place: int, step: Rubric | None = None
     ) -> ParsedReply:
-        """Return what sample `number` says; `place` is where its reply stands among all."""
-        question = self._asked.question(fields, number, rubric)
-        asking = self._asking
+        """Return what sample `number` says; `place` is where its answer stands among all."""
+        asking, question = self._asking, self._asked.question(fields, number, step)
         async with asking.places:
             answer = await asking.model_caller.ask(self._asked.model, question, asking.call_options)
-        self.answers.note(place, answer)
+        self.answers[place] = answer if self._keep else answer._replace(reply=None)
         return answer.parsed
+
+    async def ask_samples(self, fields: Mapping[str, FieldValue]) -> list[ParsedReply]:
+        """Return what each sample says, in order."""
+        samples = self._asked.samples
+        if samples == 1:
+            return [await self.ask(fields, 0, 0)]
+        parsed_replies: dict[int, ParsedReply] = {}
+
+        async def ask(number: int) -> None:
+            parsed_replies[number] = await self.ask(fields, number, number)
+
+        await fan_out(ask, range(samples), samples)
+        return [parsed_replies[number] for number in range(samples)]
+
+    @property
+    def usage(self) -> Usage:
+        """What the questions took."""
+        return sum((answer.usage for answer in self.answers.values()), self._asked.nothing)
+
+    @property
+    def source(self) -> Source:
+        """COMPUTED when a question was put for this, else CACHE, or SHARED where one was."""
+        sources = {answer.source for answer in self.answers.values()}
+        if Source.COMPUTED in sources or not sources:
+            return Source.COMPUTED
+        return Source.SHARED if Source.SHARED in sources else Source.CACHE
+
+    @property
+    def fallbacks(self) -> set[str]:
+        """The names of other models that answered in place of the one that was asked."""
+        return {answer.fallback for answer in self.answers.values()} - {""}
+
+    @property
+    def replies(self) -> list[ChatReply | None]:
+        """The replies in the order of their places, as far as they are kept."""
+        return [answer.reply for _, answer in sorted(self.answers.items())]
+
+    @property
+    def answered_by(self) -> tuple[str, str]:
+        """The model and the fingerprint that the first reply names."""
+        reply = next((reply for reply in self.replies if reply is not None), None)
+        return (reply.model, reply.system_fingerprint) if reply is not None else ("", "")
 
     def raw_replies(self) -> tuple[str, ...]:
         """Return the replies in their order, each within its bound, and all within theirs."""
         kept: list[str] = []
         left = MAX_RAW_REPLIES_BYTES
-        for _, reply in sorted(self.answers.replies.items()):
-            raw = raw_text(reply)
+        for raw in map(raw_text, self.replies):
             left -= len(raw.encode())
             kept.append(raw if left >= 0 else "")
         return tuple(kept)
@@ -267,19 +275,6 @@ def _missing_for(parsed: ParsedReply) -> SampleResult:
     return SampleResult(parsed.status, fault=why)
 
 
-async def ask_samples(
-    session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
-) -> list[ParsedReply]:
-    """Return what each sample says, in order."""
-    parsed_replies: dict[int, ParsedReply] = {}
-
-    async def ask(number: int) -> None:
-        parsed_replies[number] = await session.ask(rubric, fields, number, place=number)
-
-    await fan_out(ask, range(samples), samples)
-    return [parsed_replies[number] for number in range(samples)]
-
-
 def by_threshold(
     parsed_replies: Sequence[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
 ) -> list[ParsedReply]:
@@ -295,7 +290,7 @@ def by_threshold(
 
 
 async def find_claims(
-    session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
+    session: Session, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
 ) -> SampleResult:
     """Return the share of supported claims; without any claim there is none to assess.
 
@@ -304,13 +299,10 @@ async def find_claims(
     the score, and the claims that were checked are told all the same.
     """
     extraction, verification = rubric.steps
-    listed = await session.ask(extraction, _of(extraction, fields), 0, place=0)
+    listed = await session.ask(_of(extraction, fields), 0, 0, extraction)
     if listed.status is not Status.OK:
         return _missing_for(listed)
-    if not isinstance(listed.content, Claims):
-        raise TypeError("a list of claims has none")
-    texts = listed.content.texts
-    if not texts:
+    if not listed.claims:
         missing = fault(Reason.NO_CLAIMS, "the text makes no claim")
         return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=missing)
     rendered = _of(verification, fields)
@@ -318,17 +310,30 @@ async def find_claims(
 
     async def check(job: tuple[int, int]) -> None:
         claim, number = job
-        parsed_replies[job] = await session.ask(
-            verification, {**rendered, "claim": texts[claim]}, number, 1 + claim * samples + number
-        )
+        texts = {**rendered, "claim": listed.claims[claim]}
+        place = 1 + claim * samples + number
+        parsed_replies[job] = await session.ask(texts, number, place, verification)
 
-    jobs = [(claim, number) for claim in range(len(texts)) for number in range(samples)]
+    jobs = [(claim, number) for claim in range(len(listed.claims)) for number in range(samples)]
     await fan_out(check, jobs, min(CHECKED_AT_ONCE, len(jobs)))
     checked = [
         _decide(text, [parsed_replies[claim, number] for number in range(samples)])
-        for claim, text in enumerate(texts)
+        for claim, text in enumerate(listed.claims)
     ]
-    return _together(checked, listed.reasoning)
+    claims = tuple(claim for each in checked for claim in each.claims)
+    for status in (Status.ERROR, Status.ABSTAINED):
+        for each in checked:
+            if each.status is status:
+                return replace(each, reasoning=listed.reasoning, claims=claims)
+    supported = sum(claim.verdict is ClaimVerdict.SUPPORTED for claim in claims)
+    return SampleResult(
+        Status.OK,
+        supported / len(claims),
+        yes=True,
+        agreement=sum(each.agreement for each in checked) / len(checked),
+        reasoning=listed.reasoning,
+        claims=claims,
+    )
 
 
 def most_asked(
@@ -358,32 +363,13 @@ def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> SampleResult:
     valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
     if (missing := _missing(parsed_replies, valid)) is not None:
         return missing
-    checks = [parsed.content for parsed in valid if isinstance(parsed.content, ClaimCheck)]
-    if len(checks) < len(valid):
-        raise TypeError("the check of a claim has no verdict")
-    verdict, votes = Counter(check.verdict for check in checks).most_common(1)[0]
+    counted = Counter(parsed.checked for parsed in valid if parsed.checked is not None)
+    verdict, votes = counted.most_common(1)[0]
     if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
         return _NO_QUORUM
-    evidence = next(check.evidence for check in checks if check.verdict is verdict)
+    evidence = next(parsed.reasoning for parsed in valid if parsed.checked is verdict)
     claims = (VerifiedClaim(claim, verdict, evidence),)
     return SampleResult(Status.OK, agreement=votes / len(valid), claims=claims)
-
-
-def _together(checked: Sequence[SampleResult], reasoning: str) -> SampleResult:
-    claims = tuple(claim for each in checked for claim in each.claims)
-    for status in (Status.ERROR, Status.ABSTAINED):
-        for each in checked:
-            if each.status is status:
-                return replace(each, reasoning=reasoning, claims=claims)
-    supported = sum(claim.verdict is ClaimVerdict.SUPPORTED for claim in claims)
-    return SampleResult(
-        Status.OK,
-        supported / len(claims),
-        yes=True,
-        agreement=sum(each.agreement for each in checked) / len(checked),
-        reasoning=reasoning,
-        claims=claims,
-    )
 
 
 def assessable(
@@ -420,39 +406,27 @@ def weigh_dimensions(
     shares = assessable(rubric, weights, has_contexts=has_contexts)
 
     def whole(parsed: ParsedReply) -> float:
-        scores = dict(_content(parsed).scores)
-        return min(1.0, fsum(shares[name] * scores[name] for name in shares))
+        return min(1.0, fsum(shares[name] * parsed.dimensions[name] for name in shares))
 
     finding = voted(by_threshold(parsed_replies, min_score, whole))
     if finding.status is not Status.OK:
         return finding
-    contents = [_content(parsed) for parsed in parsed_replies if parsed.status is Status.OK]
-    reported = [each.reported_overall for each in contents if each.reported_overall is not None]
+    valid = [parsed.dimensions for parsed in parsed_replies if parsed.status is Status.OK]
     missing = [name for name, _ in rubric.dimensions if name not in shares]
     warning = (
         f"without contexts there is no score of {', '.join(missing)}; "
         "the other dimensions carry the whole"
     )
+
+    def mean(name: str) -> float:
+        return fsum(scores[name] for scores in valid) / len(valid)
+
     return replace(
         finding,
         dimensions=tuple(
-            DimensionScore(
-                name,
-                _mean([dict(each.scores)[name] for each in contents]) if name in shares else None,
-                shares.get(name, 0.0),
-            )
+            DimensionScore(name, mean(name) if name in shares else None, shares.get(name, 0.0))
             for name, _ in rubric.dimensions
         ),
-        reported_overall=_mean(reported) if reported else None,
+        reported_overall=mean("overall"),
         warnings=(warning,) if missing else (),
     )
-
-
-def _content(parsed: ParsedReply) -> Dimensions:
-    if not isinstance(parsed.content, Dimensions):
-        raise TypeError("a sample of dimensions has none")
-    return parsed.content
-
-
-def _mean(values: list[float]) -> float:
-    return fsum(values) / len(values)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 from pydantic.dataclasses import dataclass as table
 
 from judged_server.errors import did_you_mean
@@ -48,15 +48,7 @@ PerMillion = Annotated[float, Field(ge=0, le=1e9)]
 Money = Annotated[float, Field(ge=1e-9, le=1e9)]
 
 
-def _no_zero_byte(path: Path | None) -> Path | None:
-    if "\0" in str(path):
-        raise ValueError("must be a path")
-    return path
-
-
-FilePath = Annotated[
-    Path | None, BeforeValidator(lambda path: path or None), AfterValidator(_no_zero_byte)
-]
+FilePath = Annotated[Path | None, BeforeValidator(lambda path: path or None)]
 
 
 class Structured(StrEnum):
@@ -185,17 +177,12 @@ class Capabilities:
 
     `structured` and `auth` are the means it knows, the default first. `refused` says of keys of the
     configuration why they make no sense here. `send_temperature` is that key's default.
-    `model_name` is a regular expression, and the rule in words.
     """
 
     structured: tuple[Structured, ...]
     auth: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
     send_temperature: bool = True
-    model_name: tuple[str, str] = (
-        r"[!-~]([ -~]{0,198}[!-~])?",
-        "the provider's name of the model",
-    )
 
 
 FAKE = "fake"
@@ -231,10 +218,6 @@ CAPABILITIES = {
             "max_tokens_parameter": "that API has one name for it; leave it out",
             "schema_bounds": "that API takes them; leave it out",
         },
-        model_name=(
-            r"([A-Za-z]{1,40}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,199}",
-            "the provider's name of the model: letters, digits and . _ -, after tunedModels/ say",
-        ),
     ),
     FAKE: Capabilities(
         (Structured.JSON_SCHEMA, Structured.NONE),
@@ -343,9 +326,6 @@ def _model(
     }
     model = replace(model, **{key: each for key, each in defaults.items() if key not in given})
     _one_of("structured", model.structured, has.structured)
-    pattern, rule = has.model_name
-    if not re.fullmatch(pattern, model.model):
-        raise ValueError(f"model must be {rule}")
     return model
 
 
@@ -361,36 +341,20 @@ def _refuse(given: Mapping[str, Any], dialect: str) -> None:
             raise ValueError(f'{key} is not for dialect = "{dialect}": {why}')
 
 
-def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> tuple[str, ...]:
-    """Return the names of the models behind one, in order; those behind them included."""
-    chain: dict[str, None] = {}
-    ahead = list(reversed(models[name].fallback))
-    while ahead:
-        other = ahead.pop()
-        if other not in chain:
-            chain[other] = None
-            ahead += reversed(models[other].fallback)
-    return tuple(chain)
-
-
 def _check_fallback(model: ModelConfiguration, known: Mapping[str, ModelConfiguration]) -> None:
-    """Refuse models that are not there, circles, and mixed forms."""
+    """Refuse models that are not there, the model itself, and mixed forms."""
     for name in model.fallback:
         if name not in known:
             hint = did_you_mean(name, known, "add its [[models]] table")
             raise ValueError(f"fallback names no model of this file; {hint}")
+        if name == model.name:
+            raise ValueError("fallback names the model itself; name another")
         plain = Structured.NONE
         if (known[name].structured is plain) != (model.structured is plain):
             raise ValueError(
                 f"fallback names {name}; both must take a schema, or neither (structured), since "
                 "one question is written for both"
             )
-    everyone_is_there = all(name in known for each in known.values() for name in each.fallback)
-    if everyone_is_there and model.name in chain_of(model.name, known):
-        raise ValueError(
-            "fallback leads back to this model; name a second [[models]] table of the same "
-            "provider and model, without a fallback of its own"
-        )
 
 
 def _budget(
@@ -448,12 +412,6 @@ def _check_base_url(provider: ProviderConfiguration) -> None:
         is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost"
-        # As 127.1 is an address in other words: what it leads to depends on who reads it.
-        last = host.rstrip(".").rpartition(".")[2]
-        if re.fullmatch(r"[0-9]+|0[xX][0-9a-fA-F]*", last):
-            raise ValueError(
-                "base_url has a number for a host; write the address as a.b.c.d, or a name"
-            ) from None
     if parts.scheme == "http" and not provider.allow_http and not is_loopback:
         raise ValueError(
             "base_url must be https, since prompts and key would travel in the open; "

@@ -111,9 +111,10 @@ def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path with a zero byte
+        why = getattr(error, "strerror", error)
         raise SettingsError(
-            f"{setting} {path} can't be read: {error.strerror}; name a file that is there"
+            f"{setting} {path} can't be read: {why}; name a file that is there"
         ) from None
     if len(raw) > most_bytes:
         raise SettingsError(f"{setting} {path} is larger than {most_bytes} bytes")

@@ -9,34 +9,382 @@ and `google-genai` 3.4.0. Only the text of a reply must be there: fields come an
     openai     https://platform.openai.com/docs/api-reference/chat
     anthropic  https://platform.claude.com/docs/en/api/messages
     gemini     https://ai.google.dev/api/generate-content
+
+Of a reply, strictly its text is read. What stands beside the text decides nothing: where it can't
+be what its name says, it is left out and told (`odd`). Messages name fields and never show what
+stood in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
+from urllib.parse import quote
 
+import orjson
 from pydantic import SecretStr
 
-from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, TokenUsage
+from judged_server.llm.chat import (
+    ChatReply,
+    ChatRequest,
+    FinishReason,
+    ProviderFault,
+    Reason,
+    TokenLogprob,
+    TokenUsage,
+)
 from judged_server.llm.config.configuration import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.providers.reading import (
-    broken,
-    finish_reason,
-    first,
-    optional,
-    read_reply,
-    required,
-    rewrite,
-    text_of,
-    token_logprobs,
+
+_BAD_KEY = "it refuses the key; check key_env or key_file of the provider"
+_CODES = ("code", "type", "reason", "error_code")
+
+_T = TypeVar("_T")
+
+
+def parse(body: bytes) -> object:
+    """Return what the body says; None when it is not JSON.
+
+    A byte order mark before it and numbers that JSON has not are taken: -Infinity is null, as a
+    log-probability say, and the others are texts, which are no number anywhere.
+    """
+    try:
+        parsed: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # Not kept as the cause of a fault: it holds the whole body, and so perhaps a prompt or key.
+        try:
+            lenient = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)
+            parsed = orjson.loads(orjson.dumps(lenient))  # refuses half characters, as above
+        except (ValueError, TypeError, RecursionError):
+            return None
+    return parsed
+
+
+def _no_number(name: str) -> str | None:
+    return None if name == "-Infinity" else name
+
+
+def _reply_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a reply. Raises ProviderFault, and UnreadableReply."""
+    reply = parse(body)
+    if not isinstance(reply, dict):
+        if body.lstrip().startswith(b"<"):
+            raise answered_before(200, body, retryable=True)
+        raise broken(f"is {_what_came_as(body)} in place of a JSON object")
+    error = reply.get("error")
+    if error and not (isinstance(error, str) and error.isspace()):
+        code = error.get("code") if isinstance(error, dict) else None
+        if type(code) is int and 400 <= code < 600:
+            raise fault_of(code, body)
+        raise broken("is an error with the status 200")
+    return reply
+
+
+def what_came(value: object) -> str:
+    """Return which kind of JSON value something is."""
+    if isinstance(value, bool):
+        return "true or false"
+    kinds = {dict: "an object", list: "a list", str: "a text", NoneType: "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _what_came_as(body: bytes) -> str:
+    value = parse(body)
+    return what_came(value) if value is not None else f"{len(body)} bytes that are no JSON"
+
+
+def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFault:
+    """Return the fault of an answer that is not the provider's: a firewall's page, say."""
+    page = "a page of HTML" if body.lstrip().startswith(b"<") else _what_came_as(body)
+    fault = ProviderFault(
+        Reason.PROVIDER_ERROR,
+        f"{page} with the status {status} came in place of its answer, perhaps from a firewall "
+        "or a proxy before it; check base_url, and what this server may reach",
+        retryable=retryable,
+        status=status,
+    )
+    fault.unsent = True
+    return fault
+
+
+def _error_of(body: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return the error that a body describes, None when it describes none.
+
+    Its words are compared, never shown: they may quote the prompt or the key.
+    """
+    reply = parse(body)
+    return reply.get("error") if isinstance(reply, dict) else None
+
+
+def rewrite(value: object, body: bytes) -> str:
+    """Return what a model filled in, as the JSON text that it would have been.
+
+    `body` is where it stood. A key that occurs twice there is refused, as in a text that a model
+    wrote: of two verdicts the last one would win. Raises UnreadableReply.
+    """
+    try:
+        json.loads(body, object_pairs_hook=_no_duplicate_keys)
+    except (ValueError, RecursionError):
+        raise broken("nests an answer too deeply, or has a key twice") from None
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        raise broken("nests an answer too deeply") from None
+
+
+def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+
+
+class UnreadableReply(Exception):
+    """A whole reply came, with the status 200, in a form that can't be read."""
+
+
+def broken(what: str) -> UnreadableReply:
+    """Return the fault of a reply with the status 200 that can't be read."""
+    return UnreadableReply(f"its reply {what}")
+
+
+def _is_filtered(status: int, error: Any) -> bool:  # noqa: ANN401 - whatever stands there
+    if not isinstance(error, dict):
+        return False
+    metadata = error.get("metadata")
+    flagged = isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
+    blocked = "content_filter" in (error.get("code"), error.get("type"))
+    return (status == 400 and blocked) or (status == 403 and flagged)
+
+
+_FLAGGED = frozenset({"flagged_input", "reasons"})
+"""What OpenRouter's moderation tells of a prompt, see https://openrouter.ai/docs/api/reference/errors-and-debugging."""
+
+
+def first(items: list[Any]) -> dict[str, Any]:
+    """Return the first item, an object. Raises UnreadableReply when there is none."""
+    if not items or not isinstance(items[0], dict):
+        raise broken("holds no answer")
+    return items[0]
+
+
+def required(table: object, key: str, kind: type[_T]) -> _T:
+    """Return a field that must be there, in its type. Raises UnreadableReply."""
+    value = table.get(key) if isinstance(table, dict) else None
+    if value is None:
+        raise broken(f"lacks {key}")
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise broken(f"has {what_came(value)} as its {key}")
+    return value
+
+
+def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
+    """Return a field that may be missing or null, then an empty one of its kind.
+
+    So it is in another type than its own, which `odd` is told.
+    """
+    value = table.get(key) if isinstance(table, dict) else None
+    if type(value) is kind:
+        return value
+    if value is not None:
+        odd.append(f"{key} is {what_came(value)}")
+    return kind()
+
+
+def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int:
+    """Return the sum of some counts of tokens; 0 where none is told, or one can't be a count."""
+    total = 0
+    for key in keys:
+        count = table.get(key)
+        if isinstance(count, float) and count.is_integer():
+            count = int(count)
+        if count is not None and (type(count) is not int or count < 0):
+            odd.append(f"{key} is no count of tokens")
+            return 0
+        total += count or 0
+    return total
+
+
+def text_of(content: object, odd: list[str]) -> str:
+    """Return the text of a reply's content: itself, or that of its parts, thoughts left out."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts, told = content if isinstance(content, list) else [content], len(odd)
+    said = "".join(_part_text(part, odd) for part in parts)
+    if not said and len(odd) > told:
+        raise broken("has no text in its content, but other parts")
+    return said
+
+
+def _part_text(part: object, odd: list[str]) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise broken(f"has {what_came(part)} in its content")
+    kind = part.get("type", "text" if "text" in part else "other")
+    if part.get("thought") is True or _THOUGHT.search(str(kind)):
+        return ""
+    if kind in {"text", "output_text"}:
+        return required(part, "text", str)
+    odd.append("a part of its content has another type than text")
+    return ""
+
+
+_THOUGHT = re.compile("think|thought|reason")
+
+LOG_SLACK = 1e-4
+"""How far above 0 rounding may take the logarithm of a probability."""
+
+
+def token_logprobs(
+    places: Iterable[tuple[object, object]], key: str, value_key: str, odd: list[str]
+) -> tuple[TokenLogprob, ...]:
+    """Return the tokens that were chosen, each with the likeliest ones of its place.
+
+    `places` are pairs of a token and what lists the likeliest ones under `key`. None are returned
+    where a token is missing: where those behind it begin nobody knows.
+    """
+    found = []
+    for chosen, likeliest in places:
+        token = chosen.get("token") if isinstance(chosen, dict) else None
+        if not isinstance(token, str):
+            odd.append("logprobs lacks a token")
+            return ()
+        top = _likeliest(token, optional(likeliest, key, list, odd), value_key, odd)
+        found.append(TokenLogprob(token, top))
+    return tuple(found)
+
+
+def _likeliest(
+    said: str, others: list[Any], value_key: str, odd: list[str]
+) -> tuple[tuple[str, float], ...]:
+    """Return the tokens of one place with their logarithms; none if one of them can't be known.
+
+    What has no logarithm, or minus infinity, is impossible; but not the token that was chosen.
+    """
+    top: list[tuple[str, float]] = []
+    for other in others:
+        pair: dict[str, Any] = other if isinstance(other, dict) else {}
+        token: object = pair.get("token")
+        value: Any = pair.get(value_key)
+        if isinstance(token, str) and value in (None, -math.inf) and token != said:
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(token, str) or not is_number or not -math.inf < value <= LOG_SLACK:
+            odd.append("a log-probability can't be one")
+            return ()
+        top.append((token, min(float(value), 0.0)))
+    return tuple(top)
+
+
+_WORDS = {
+    FinishReason.STOP: "stop stopsequence endturn tooluse toolcalls functioncall eos eostoken "
+    "complete completed",
+    FinishReason.LENGTH: "continuation incomplete",
+    FinishReason.REFUSAL: "refusal",
+    FinishReason.SAFETY: "contentfilter safety recitation blocklist prohibitedcontent spii "
+    "escalation modelarmor",
+}
+"""What servers of all dialects call the end of a reply, in small letters and nothing else: servers
+of one dialect stand before models of another, and keep their words."""
+_FINISH = {word: finish for finish, words in _WORDS.items() for word in words.split()}
+_CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
+
+
+def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
+    """Return why a model stopped: UNTOLD where nothing says so, OTHER for an unknown word."""
+    value = optional(table, key, str, odd)
+    if not value:
+        return FinishReason.UNTOLD
+    word = "".join(filter(str.isalpha, value.lower()))
+    found = _FINISH.get(word)
+    if found is None and _CUT.search(word):
+        return FinishReason.LENGTH
+    return found or FinishReason.OTHER
+
+
+_NEXT_STEPS = {
+    400: "it can't take the request; check the model's quirks in the llm configuration "
+    "(schema_bounds, send_temperature, send_seed, max_tokens_parameter, structured)",
+    404: "check base_url and the model's name in the llm configuration",
+    413: "the texts are too long for it",
+    422: "it can't take the request; check the model's quirks in the llm configuration",
+    529: "it is overloaded",
+}
+
+
+_HOPELESS = (
+    (
+        Reason.RATE_LIMITED,
+        "the account has no money or quota left",
+        re.compile("insufficient_quota|billing_error|.*spend_limit_reached"),
+        re.compile("credit balance is too low"),
+    ),
+    (
+        Reason.PROVIDER_ERROR,
+        "the texts are longer than the model's window; send shorter ones",
+        re.compile("context_length_exceeded|exceed_context_size_error"),  # the second: llama.cpp's
+        re.compile("prompt is too long|exceed context limit|exceeds the maximum number of tokens"),
+    ),
+    (Reason.PROVIDER_REFUSED_KEY, _BAD_KEY, re.compile("API_KEY_INVALID"), re.compile("(?!)")),
 )
+"""What another try won't change: the codes that providers have for it, and words of a message."""
+
+
+def fault_of(status: int, body: bytes) -> ProviderFault:
+    """Return the fault of a status other than 200, in whatever dialect its body tells of it."""
+
+    def fault(reason: Reason, meaning: str, *, retryable: bool = False) -> ProviderFault:
+        says = f"it answered {status}{meaning}"
+        return ProviderFault(reason, says, retryable=retryable, status=status)
+
+    told = _error_of(body)
+    error: dict[str, Any] = told if isinstance(told, dict) else {}
+    details = error.get("details")
+    listed = [error, *(details if isinstance(details, list) else [details])]
+    tables = [each for each in listed if isinstance(each, dict)]
+    codes = [str(each.get(key)) for each in tables for key in _CODES]
+    message = str(error.get("message")).lower() if status == 400 else ""
+    for reason, meaning, code, words in _HOPELESS:
+        if any(map(code.fullmatch, codes)) or words.search(message):
+            return fault(reason, f": {meaning}")
+    if status == 403 and not told:
+        return answered_before(status, body, retryable=False)
+    if status in {401, 403}:
+        return fault(Reason.PROVIDER_REFUSED_KEY, f": {_BAD_KEY}")
+    if status == 402:
+        return fault(Reason.RATE_LIMITED, f": {_HOPELESS[0][1]}")
+    passes = status in {408, 409, 429} or status >= 500
+    if status == 429:
+        found = fault(Reason.RATE_LIMITED, ": too many requests", retryable=True)
+    elif 300 <= status < 400:
+        found = fault(
+            Reason.PROVIDER_ERROR,
+            ", a redirect, which is not followed; put the final address in base_url",
+        )
+    else:
+        meaning = f"; {_NEXT_STEPS[status]}" if status in _NEXT_STEPS else ""
+        found = fault(Reason.PROVIDER_ERROR, meaning, retryable=passes)
+    if passes:
+        found.retry_after_s = _delay_s(tables)
+    return found
+
+
+def _delay_s(tables: list[dict[str, Any]]) -> float | None:
+    """Return the seconds of a RetryInfo, "34.5s" say, which Gemini has for a Retry-After."""
+    for each in tables:
+        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", str(each.get("retryDelay")))
+        if found:
+            return float(found[1])
+    return None
+
 
 _TOP_LOGPROBS = 5
 _CALLED = "Records the answer."
@@ -73,8 +421,26 @@ class Dialect:
         return {name: value for name, value in found.items() if value}
 
     def read_reply(self, status: int, body: bytes) -> ChatReply:
-        """Return the reply in the body of a response. Raises ProviderFault, whatever it is."""
-        return read_reply(status, body, self.counted_in, self.counts, self.read)
+        """Return the reply in the body of a response. Raises ProviderFault, whatever it is.
+
+        Counts of tokens count too where the reply can't be read: it is paid for all the same. A
+        filter that stopped the prompt, which Azure and OpenRouter report as an error, is a reply
+        with the finish reason SAFETY.
+        """
+        usage, odd = TokenUsage(), list[str]()
+        if status != 200:
+            if _is_filtered(status, _error_of(body)):
+                return ChatReply("", FinishReason.SAFETY, usage, "")
+            raise fault_of(status, body)
+        try:
+            reply = _reply_object(body)
+            told = optional(reply, self.counted_in, dict, odd)
+            put_in, put_out = (_tokens(told, keys, odd) for keys in self.counts)
+            usage = TokenUsage(put_in, put_out)
+            found = self.read(reply, body, usage, odd)
+        except UnreadableReply as broken_reply:
+            found = ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
+        return found._replace(left_out=tuple(odd))
 
 
 def _pruned(schema: Mapping[str, Any], keeps: Callable[[str, object], bool]) -> dict[str, Any]:
@@ -214,7 +580,7 @@ def _is_call(block: object) -> bool:
 def _gemini_path(model: ModelConfiguration) -> str:
     # A name with a slash is a whole resource, tunedModels/x say.
     name = model.model if "/" in model.model else f"models/{model.model}"
-    return f"/{name}:generateContent"
+    return f"/{quote(name)}:generateContent"
 
 
 def _write_gemini(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:

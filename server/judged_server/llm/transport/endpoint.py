@@ -57,8 +57,6 @@ TURN_TOKENS, REQUEST_TOKENS = 4_096, 512
 """What a sender may use in its turn: a handful of usual questions. A request counts for so many
 tokens more, since it takes a place however short it is."""
 
-_JUST_OVER_S = 0.1
-"""How long after a pause it is still what a call has waited for."""
 _FORBIDDEN, _TOO_MANY = 403, 429
 
 LONGEST_PAUSE_S = 60.0
@@ -103,19 +101,9 @@ class Endpoint:
         self._clock = clock
         self._random = random
         self._transport = transport
-        self._queue = RequestQueue(provider, clock)
+        self.queue = RequestQueue(provider, clock)
         self._key_taken = False
         self._logged: dict[object, float] = {}
-
-    @property
-    def problem(self) -> str:
-        """Why no model of it can be asked now, "" when they can: its key was refused."""
-        return self._queue.key_problem
-
-    @property
-    def is_unhealthy(self) -> bool:
-        """Whether requests are held until the provider answers again."""
-        return self._queue.is_unhealthy
 
     async def close(self) -> None:
         """Close all connections."""
@@ -155,13 +143,13 @@ class Endpoint:
                 await self._clock.sleep(wait_s)
 
     def _backoff_s(self, fault: ProviderFault, sent: int) -> float:
-        if fault.status == 429 or fault.retry_after_s is not None or self._queue.is_unhealthy:
+        if fault.status == 429 or fault.retry_after_s is not None or self.queue.breaker.is_open:
             return 0.0  # the queue knows when the next request may go
         longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
         return self._random.uniform(0, longest_s)
 
     async def _send(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
-        turn = await self._queue.turn(call.tokens, ends, waits=waits)
+        turn = await self.queue.turn(call.tokens, ends, waits=waits)
         was_sent = False
         try:
             if call.receipt is not None:
@@ -175,13 +163,13 @@ class Endpoint:
             if call.receipt is not None and fault.turned_down:
                 call.receipt.turned_down()
             self._log_failure(fault)
-            self._queue.failed(turn, fault, full_time=timeout_s == self._provider.timeout_s)
+            self.queue.failed(turn, fault, full_time=timeout_s == self._provider.timeout_s)
             raise
         except BaseException:
-            self._queue.dropped(turn, was_sent=was_sent)
+            self.queue.dropped(turn, was_sent=was_sent)
             raise
         self._key_taken = True
-        self._queue.answered(turn, reply.usage.input_tokens + reply.usage.output_tokens)
+        self.queue.answered(turn, reply.usage.input_tokens + reply.usage.output_tokens)
         return reply
 
     def _read(self, call: Call, answer: HttpReply) -> ChatReply:
@@ -218,11 +206,14 @@ class Endpoint:
 
 
 class Turn(NamedTuple):
-    """Leave to send one request; handed back by exactly one method of the queue."""
+    """Leave to send one request; handed back by exactly one method of the queue.
+
+    `number` counts all that were given. A `probe` is the one request to a provider in trouble.
+    """
 
     number: int
-    permit: Permit
-    tokens: int
+    tokens: int = 0
+    probe: bool = False
 
 
 class _Waiting(NamedTuple):
@@ -240,34 +231,34 @@ class RequestQueue:
     def __init__(self, provider: ProviderConfiguration, clock: Clock) -> None:
         self._name = f"provider {provider.name}"
         self._clock = clock
-        self._breaker = Breaker(provider.name, clock)
+        self.breaker = Breaker(provider.name, clock)
         self.window = Window(provider.max_concurrency)
         self._rate = Rate(provider.requests_per_minute, provider.tokens_per_minute, clock)
-        self._limited_until = -math.inf
         self._waiting: FairQueue[_Waiting] = FairQueue(TURN_TOKENS)
         self._timer: asyncio.Handle | None = None
-        self._timer_at = math.inf
+        self._limited = False  # those who wait do so for the rate
         self._reached = False
         self._unreached_since: float | None = None
 
     @property
     def key_problem(self) -> str:
         """What to do about the key that the provider refused, "" when it did not."""
-        cause = self._breaker.cause
+        cause = self.breaker.cause
         refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
         return cause.message if cause is not None and refused else ""
-
-    @property
-    def is_unhealthy(self) -> bool:
-        """Whether all requests wait for the provider to recover."""
-        return self._breaker.is_open
 
     async def turn(self, tokens: int, ends: float, *, waits: bool = True) -> Turn:
         """Return once a request of so many tokens may be sent, before `ends` of the clock.
 
         Raises ProviderFault, of no attempt, when it may not.
         """
-        if (fault := self._hopeless(ends, waits)) is not None:
+        fault = self.breaker.refusal()
+        if fault is None and self.breaker.is_open and not waits:
+            fault = self._unhealthy()
+        wait_s = self._wait_s
+        if fault is None and not math.isinf(wait_s) and self._clock.now() + wait_s > ends:
+            fault = self._out_of_time()
+        if fault is not None:
             raise fault
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._waiting.put(_Waiting(future, tokens, ends, waits), SENDER.get())
@@ -286,7 +277,7 @@ class RequestQueue:
         """End a request with a reply that took so many tokens, 0 when it doesn't say."""
         self._reached = True
         self.window.succeeded()
-        self._breaker.succeeded(turn.permit)
+        self.breaker.succeeded(turn)
         if tokens:
             self._rate.pay(0, tokens - turn.tokens)
         self._wake()
@@ -308,14 +299,14 @@ class RequestQueue:
             self.window.ended()
         self._reached = self._reached or not (late or fault.reason is Reason.PROVIDER_UNREACHABLE)
         if late and not full_time:
-            self._breaker.dropped(turn.permit)
+            self.breaker.dropped(turn)
         elif fault.reason in {Reason.RATE_LIMITED, Reason.PROVIDER_ERROR} and (
             limited or not (fault.retryable or fault.status == _FORBIDDEN)
         ):
-            self._breaker.succeeded(turn.permit)
+            self.breaker.succeeded(turn)
         else:
-            self._breaker.failed(turn.permit, fault, refuse=self._never_reached(fault))
-        if self._breaker.is_open:
+            self.breaker.failed(turn, fault, refuse=self._never_reached(fault))
+        if self.breaker.is_open:
             for waiting in self._waiting:
                 if not waiting.waits and not waiting.turn.done():
                     waiting.turn.set_exception(self._unhealthy())
@@ -326,62 +317,38 @@ class RequestQueue:
         if not was_sent:
             self._rate.pay(-1, -turn.tokens)
         self.window.ended()
-        self._breaker.dropped(turn.permit)
+        self.breaker.dropped(turn)
         self._wake()
 
     @property
     def _wait_s(self) -> float:
         """The seconds until the next request may go, were there room for it."""
-        limited_s = self._rate.wait_s
-        if limited_s:
-            self._limited_until = self._clock.now() + limited_s
-        return max(self._breaker.wait_s, limited_s)
-
-    def _hopeless(self, ends: float, waits: bool) -> ProviderFault | None:
-        """Return why a call need not wait at all."""
-        if (refusal := self._breaker.refusal()) is not None:
-            return refusal
-        if self._breaker.is_open and not waits:
-            return self._unhealthy()
-        wait_s = self._wait_s
-        if math.isinf(wait_s) or self._clock.now() + wait_s <= ends:
-            return None
-        return self._out_of_time()
+        return max(self.breaker.wait_s, self._rate.wait_s)
 
     def _wake(self) -> None:
         """Give their turns to those who may go now; come back when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while (head := self._waiting.first()) is not None:
-            if head.turn.done():  # it was cancelled, or turned away
-                self._waiting.take(0)
-                continue
-            fault = self._breaker.refusal()
+            fault = self.breaker.refusal()
             if fault is None and head.ends <= self._clock.now():
                 fault = self._out_of_time()
-            if fault is not None:
+            if head.turn.done() or fault is not None:  # done: it was cancelled, or turned away
                 self._waiting.take(0)
-                head.turn.set_exception(fault)
+                if fault is not None and not head.turn.done():
+                    head.turn.set_exception(fault)
                 continue
-            if not self.window.has_room:
-                return
-            if (wait_s := self._wait_s) > 0:
-                self._wake_in(wait_s)
+            wait_s, self._limited = self._wait_s, self._rate.wait_s > 0
+            if not self.window.has_room or math.isinf(wait_s):
+                return  # until the outcome of a request wakes
+            if wait_s > 0:
+                self._timer = self._clock.call_later(wait_s, self._wake)
                 return
             self._waiting.take(head.tokens + REQUEST_TOKENS)
             self._rate.pay(1, head.tokens)
-            head.turn.set_result(Turn(self.window.begin(), self._breaker.begin(), head.tokens))
-
-    def _wake_in(self, seconds: float) -> None:
-        at = self._clock.now() + seconds  # infinite where the outcome of a request wakes
-        if at >= self._timer_at or math.isinf(at):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._clock.call_later(seconds, self._timer_ends)
-
-    def _timer_ends(self) -> None:
-        self._timer_at = math.inf
-        self._wake()
+            number = self.window.begin()
+            head.turn.set_result(Turn(number, head.tokens, self.breaker.begin(number)))
 
     def _never_reached(self, fault: ProviderFault) -> bool:
         """Whether nobody has reached the provider for so long that its address may be wrong."""
@@ -399,26 +366,22 @@ class RequestQueue:
 
     def _out_of_time(self) -> ProviderFault:
         """Return the fault of a call whose time is over, or can't suffice."""
-        if self._breaker.is_open:
+        if self.breaker.is_open:
             return _held_back(
                 Reason.BREAKER_OPEN, f"{self._name} kept failing for as long as the call could wait"
             )
-        if self._rate.wait_s or self._clock.now() - self._limited_until < _JUST_OVER_S:
+        if self._limited or self._rate.wait_s:
             return _held_back(
                 Reason.RATE_LIMITED,
                 f"{self._name}: it asked to be left alone, or its requests_per_minute or "
                 "tokens_per_minute are used up, for longer than the call may take",
             )
-        what = (
-            "nobody could be asked within the call's time"
-            if self.window.has_room
-            else "its max_concurrency is used up for longer than the call may take"
-        )
+        what = "its max_concurrency is used up for longer than the call may take"
         return _held_back(Reason.TIMEOUT, f"{self._name}: {what}")
 
 
-def _held_back(reason: Reason, message: str) -> ProviderFault:
-    return ProviderFault(reason, message, retryable=True, attempts=0)
+def _held_back(reason: Reason, message: str, *, retryable: bool = True) -> ProviderFault:
+    return ProviderFault(reason, message, retryable=retryable, attempts=0)
 
 
 class Rate:
@@ -497,20 +460,13 @@ class Window:
         self.in_flight -= 1
 
 
-class Permit(NamedTuple):
-    """Leave to send one request. `generation` counts the changes of state before it was given."""
-
-    generation: int
-    probe: bool
-
-
 class Breaker:
     """The breaker of one provider. `cause` is the fault that opened it, None while it is closed."""
 
     def __init__(self, provider: str, clock: Clock) -> None:
         self._provider = provider
         self._clock = clock
-        self._generation = 0
+        self._begun = self._changed_at = 0  # numbers of requests
         self._failed: deque[bool] = deque(maxlen=WINDOW)
         self._refuses = self._probing = False
         self._open_until = self._failing_since = self._cool_down_s = 0.0
@@ -532,34 +488,33 @@ class Breaker:
         """Return the fault with which requests end at once: a refused key, say. None: they wait."""
         if self.cause is None or not self._refuses or not self.wait_s:
             return None
-        reason, message, status = self.cause.reason, self.cause.message, self.cause.status
-        retryable = self.cause.retryable
-        return ProviderFault(reason, message, retryable=retryable, status=status, attempts=0)
+        return _held_back(self.cause.reason, self.cause.message, retryable=self.cause.retryable)
 
-    def begin(self) -> Permit:
-        """Return leave to send a request once `wait_s` is 0; one of the methods below ends it."""
+    def begin(self, number: int) -> bool:
+        """Note that a request is sent, once `wait_s` is 0; return whether it is a probe."""
+        self._begun = number
         self._probing = self.cause is not None
-        return Permit(self._generation, self._probing)
+        return self._probing
 
-    def succeeded(self, permit: Permit) -> None:
+    def succeeded(self, turn: Turn) -> None:
         """Note that the provider works."""
-        if permit.generation != self._generation:
+        if turn.number <= self._changed_at:
             return
         self._failed.append(False)
-        if permit.probe:
+        if turn.probe:
             _log.info("breaker closed", provider=self._provider)
             self._enter(None)
 
-    def failed(self, permit: Permit, fault: ProviderFault, *, refuse: bool = False) -> None:
+    def failed(self, turn: Turn, fault: ProviderFault, *, refuse: bool = False) -> None:
         """Note a failure that speaks against the provider as a whole.
 
         `refuse`: so does waiting; all requests are to fail with this fault for a while.
         """
-        if permit.generation != self._generation:
+        if turn.number <= self._changed_at:
             return  # a request from before the last change says nothing of the time after it
         refuse = refuse or fault.reason is Reason.PROVIDER_REFUSED_KEY
         self._failed.append(True)
-        if not (permit.probe or refuse or sum(self._failed) >= FAILED_OF_WINDOW):
+        if not (turn.probe or refuse or sum(self._failed) >= FAILED_OF_WINDOW):
             return
         now = self._clock.now()
         if self.cause is None:
@@ -581,15 +536,15 @@ class Breaker:
             reason=str(fault.reason),
         )
 
-    def dropped(self, permit: Permit) -> None:
+    def dropped(self, turn: Turn) -> None:
         """Note a request that ended without saying anything of the provider, cancelled say."""
-        if permit.probe and permit.generation == self._generation:
+        if turn.probe and turn.number > self._changed_at:
             self._probing = False
 
     def _enter(self, cause: ProviderFault | None, refuses: bool = False) -> None:
         self.cause = cause
         self._refuses = refuses
-        self._generation += 1
+        self._changed_at = self._begun
         self._probing = False
         self._failed.clear()
 

@@ -1,8 +1,8 @@
 """JSON over HTTP to one provider: bytes out, status and bytes back, or a fault.
 
 One pool a provider; nothing but the given URL is ever asked: no redirects, no proxies from the
-environment, no cookies. TLS is always verified. A reply is read only up to MAX_BODY_BYTES once
-decoded, and must say how long it is. Knows nothing of language models; what a
+environment, no cookies. TLS is always verified. A reply is read only up to MAX_BODY_BYTES, and
+must say how long it is. Knows nothing of language models; what a
 status means is up to the dialect.
 """
 
@@ -12,7 +12,6 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -80,8 +79,6 @@ _NAT64 = int(ipaddress.IPv6Address("64:ff9b::"))
 
 
 MAX_BODY_BYTES = 1 << 20
-_TOO_LARGE = f"its reply is larger than {MAX_BODY_BYTES} bytes"
-
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 
 _UNREACHABLE: dict[type[Exception], str] = {
@@ -95,7 +92,7 @@ _UNREACHABLE: dict[type[Exception], str] = {
 
 
 class HttpReply(NamedTuple):
-    """What came back, decoded. `retry_after` is that header as it was sent."""
+    """What came back. `retry_after` is that header as it was sent."""
 
     status: int
     body: bytes
@@ -131,15 +128,11 @@ class HttpTransport:
                     allow_redirects=False,
                 )
                 try:
-                    raw = await self._read(response)
+                    body = await self._read(response)
                 except BaseException:
                     response.close()
                     raise
-                return HttpReply(
-                    response.status,
-                    self._decoded(raw, response.headers.get("Content-Encoding", "")),
-                    response.headers.get("Retry-After"),
-                )
+                return HttpReply(response.status, body, response.headers.get("Retry-After"))
         except TimeoutError:
             what = f"{self._says} has not answered within {timeout_s:.3g} s"
             fault = ProviderFault(Reason.TIMEOUT, what, retryable=True)
@@ -169,7 +162,7 @@ class HttpTransport:
                 timeout=_NO_TIMERS,
                 # aiohttp reports what can't be decoded as a broken connection, and takes cut gzip.
                 auto_decompress=False,
-                headers={"Accept-Encoding": "gzip", "User-Agent": "judged"},
+                headers={"Accept-Encoding": "identity", "User-Agent": "judged"},
                 trust_env=False,
             )
         return self._session
@@ -177,6 +170,9 @@ class HttpTransport:
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """Return the body as it was sent, at most MAX_BODY_BYTES of it."""
         fields = response.headers
+        encoding = fields.get("Content-Encoding", "").strip().lower()
+        if response.status == 200 and encoding not in {"", "identity"}:
+            raise self._unusable("its reply is compressed, which it was not asked for")
         chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
         if response.status == 200 and not chunked and "Content-Length" not in fields:
             # Without either, a body that was cut looks like one that has ended.
@@ -188,22 +184,8 @@ class HttpTransport:
             parts.append(part)
             size += len(part)
             if size > MAX_BODY_BYTES:
-                raise self._unusable(_TOO_LARGE)
+                raise self._unusable(f"its reply is larger than {MAX_BODY_BYTES} bytes")
         return b"".join(parts)
-
-    def _decoded(self, raw: bytes, encoding: str) -> bytes:
-        if encoding.strip().lower() in {"", "identity"}:
-            return raw
-        reader = zlib.decompressobj(wbits=31)
-        try:
-            body = reader.decompress(raw, MAX_BODY_BYTES + 1)
-        except zlib.error:
-            body = b""
-        if len(body) > MAX_BODY_BYTES:
-            raise self._unusable(_TOO_LARGE)
-        if not reader.eof:
-            raise self._unusable("its reply is no whole gzip, the one encoding it was asked for")
-        return body
 
     def _classify(self, error: Exception) -> ProviderFault:
         """Return the fault of what aiohttp raised, without its words, which may quote the peer."""

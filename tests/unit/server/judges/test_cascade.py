@@ -29,13 +29,13 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.llm.budget.budgets import CallEstimate
+from judged_server.llm.budgets import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
 
 
 class ModelJudge(Judge):
-    """Stands for a judge that asks a model: counts what it is asked."""
+    """Stands for a judge that asks a model one context after the other, while the money lasts."""
 
     def __init__(self, score: Scores) -> None:
         self.identity = JudgeIdentity.build("model", "", 0.5, [], 1)
@@ -49,10 +49,21 @@ class ModelJudge(Judge):
                 yield SimpleNamespace(times=1, model=None, question=question)
 
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
-        for group in groups:
-            self.asked += [text for text in group.retrieved for _ in group.expected]
-            caller.cost_tracker.spent += group.n_contexts * NANO // 4  # half of the estimate
-        return self._score(groups)
+        tracker, unpaid = caller.cost_tracker, []
+        texts = [text for group in groups for text in group.retrieved for _ in group.expected]
+        for index, text in enumerate(texts):
+            if tracker.limit is not None and tracker.spent + NANO // 2 > tracker.limit:
+                unpaid.append(index)
+                continue
+            self.asked.append(text)
+            tracker.spent += NANO // 4  # half of the estimate
+        columns = self._score(groups)
+        if not unpaid:
+            return columns
+        statuses = np.full(len(texts), Status.OK, np.uint8)
+        statuses[unpaid] = Status.ERROR
+        faults = tuple(VerdictFault(index, "BUDGET", "too little") for index in unpaid)
+        return replace(columns, statuses=statuses, faults=faults)
 
 
 @pytest.fixture(autouse=True)
@@ -225,10 +236,8 @@ def test_what_replies_leave_of_the_money_is_spent_too() -> None:
 def test_a_cascade_is_estimated() -> None:
     chosen = catalog_of(ModelKind(yes)).choose(cascade(WIDE, MODEL))
     assert isinstance(chosen, Cascade)
-    whole = chosen.estimate([*GROUPS, *DOUBTS], None)
+    whole = chosen.estimate([*GROUPS, *DOUBTS])
     assert [(stage.asked, stage.settled) for stage in whole.stages] == [(8, 3), (5, 0)]
-    within = chosen.estimate([*GROUPS, *DOUBTS], 1.0)
-    assert [stage.asked for stage in within.stages] == [8, 2]
 
 
 def test_a_guarantee_is_of_these_stages_and_comes_back() -> None:
@@ -265,7 +274,7 @@ def test_an_abstaining_stage_hands_on() -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "said"),
     [
-        (cascade(), "judge.members", "0 stages"),
+        (cascade(), "judge.members", "0 members"),
         (cascade(MODEL, OVERLAP), "judge.members[0].judge.calibration", "max-share"),
         (cascade(JudgeSpec("span")), "judge.members[0].judge", "takes no texts"),
         (cascade(JudgeSpec("token_overlap")), "judge.members[0].judge.min_score", "0.6"),

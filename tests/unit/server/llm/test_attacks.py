@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.parsing.reply import read
-from judged_server.llm.question import write
+from judged_server.llm.parsing import read
+from judged_server.llm.question import Question, request_for
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import Rubric
 
@@ -28,7 +28,7 @@ NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
 
 
 def ask(rubric: Rubric, texts: dict[str, str | list[str]]) -> tuple[str, str]:
-    request = write(rubric, texts, NONCE, structured=True, max_tokens=9, temperature=0.0)
+    request = request_for(Question(rubric, texts, 0, 0.0, 9), NONCE, structured=True)
     return request.system, request.user
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -19,9 +16,8 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import ModelConfiguration, chain_of
 from judged_server.llm.models import ModelChain, with_chain
-from judged_server.llm.providers.reading import fault_of
+from judged_server.llm.providers.dialects import fault_of
 
 from tests.fakes.still_clock import StillClock
 
@@ -174,30 +170,3 @@ def test_the_chain_enters_the_conditions_of_the_card():
         for others in ([card("b")], [card("b"), card("c")], [card("c"), card("b")])
     }
     assert len(found | {alone.conditions}) == 4
-
-
-def configured(**fallbacks: list[str]) -> dict[str, ModelConfiguration]:
-    return {
-        name: ModelConfiguration(name, "p", "x", fallback=tuple(others))
-        for name, others in fallbacks.items()
-    }
-
-
-NAMES = "abcdef"
-
-
-@given(
-    st.fixed_dictionaries(
-        {name: st.lists(st.sampled_from(NAMES), max_size=4, unique=True) for name in NAMES}
-    )
-)
-def test_any_chain_ends_and_holds_what_can_be_reached(fallbacks):
-    found = chain_of("a", configured(**fallbacks))
-    reached: set[str] = set()
-    ahead: Callable[[], set[str]] = lambda: {  # noqa: E731
-        other for name in (reached | {"a"}) for other in fallbacks[name]
-    }
-    while not ahead() <= reached:
-        reached |= ahead()
-    assert len(found) == len(set(found))
-    assert set(found) == reached

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from judged_server.llm.question import data_block, new_nonce, write
+from judged_server.llm.question import Question, data_block, new_nonce, request_for
 from judged_server.llm.rubrics.loading import load_builtin
 
 from tests.fakes.providers.prompt_attacks import ATTACKS, blocks, naive_model
@@ -38,7 +38,7 @@ PIECES = (
 
 def ask(query: str, expected: str, retrieved: str, nonce: str = NONCE):
     fields = {"query": query, "expected_text": expected, "retrieved_text": retrieved}
-    request = write(RUBRIC, fields, nonce, structured=True, max_tokens=9, temperature=0.0)
+    request = request_for(Question(RUBRIC, fields, 0, 0.0, 9), nonce, structured=True)
     return fields, request
 
 
@@ -87,7 +87,7 @@ hostiles = st.lists(hostile, max_size=4)
 
 
 def check_lists(rubric, values, outside: str) -> None:
-    request = write(rubric, values, NONCE, structured=True, max_tokens=9, temperature=0.0)
+    request = request_for(Question(rubric, values, 0, 0.0, 9), NONCE, structured=True)
     rendered, rest = blocks(request.user)
     assert rendered == values
     assert rest == outside
@@ -100,7 +100,7 @@ def check_lists(rubric, values, outside: str) -> None:
 
 def outside_of(rubric) -> str:
     values = dict.fromkeys(rubric.fields, "")
-    request = write(rubric, values, NONCE, structured=True, max_tokens=9, temperature=0.0)
+    request = request_for(Question(rubric, values, 0, 0.0, 9), NONCE, structured=True)
     return blocks(request.user)[1]
 
 
@@ -133,7 +133,7 @@ def test_thousands_of_lists_come_back(part: int):
 def test_no_attack_reaches_a_model_that_obeys_all_but_data(field: str):
     for attack in ATTACKS:
         fields = dict.fromkeys(RUBRIC.fields, "harmless") | {field: attack}
-        request = write(RUBRIC, fields, NONCE, structured=False, max_tokens=9, temperature=0.0)
+        request = request_for(Question(RUBRIC, fields, 0, 0.0, 9), NONCE, structured=False)
         assert naive_model(request.system, request.user) == "NO"
 
 

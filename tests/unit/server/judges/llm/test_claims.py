@@ -6,16 +6,16 @@ from itertools import product
 import pytest
 from judged.values.choices import ClaimVerdict, Status
 from judged_server.judges.llm.scoring import find_claims
-from judged_server.llm.chat import ClaimCheck, Claims, ParsedReply, Reason
+from judged_server.llm.chat import ParsedReply, Reason
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 
 RUBRIC = load_builtin()["faithfulness"]
 FIELDS = {"query": "q", "answer": "a", "contexts": ("c",)}
 
-YES = ParsedReply(Status.OK, content=ClaimCheck(ClaimVerdict.SUPPORTED, "there"))
-NO = ParsedReply(Status.OK, content=ClaimCheck(ClaimVerdict.CONTRADICTED, "not so"))
-UNSURE = ParsedReply(Status.OK, content=ClaimCheck(ClaimVerdict.NOT_ENOUGH_INFO, ""))
+YES = ParsedReply(Status.OK, checked=ClaimVerdict.SUPPORTED, reasoning="there")
+NO = ParsedReply(Status.OK, checked=ClaimVerdict.CONTRADICTED, reasoning="not so")
+UNSURE = ParsedReply(Status.OK, checked=ClaimVerdict.NOT_ENOUGH_INFO)
 FAILED = ParsedReply(Status.ERROR, reason=Reason.TIMEOUT, message="late", retryable=True)
 REFUSED = ParsedReply(Status.ABSTAINED, reason=Reason.REFUSED, message="no")
 
@@ -29,16 +29,16 @@ class ScriptedEnquiry:
         self.asked: list[tuple[str, int, int]] = []
 
     async def ask(
-        self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
+        self, fields: Mapping[str, FieldValue], number: int, place: int, step: Rubric
     ) -> ParsedReply:
-        assert set(fields) == set(rubric.fields)
+        assert set(fields) == set(step.fields)
         claim = str(fields.get("claim", ""))
         self.asked.append((claim, number, place))
-        return self.checks[claim, number] if rubric.form == "verification" else self.listed
+        return self.checks[claim, number] if step.form == "verification" else self.listed
 
 
 async def found(samples: int, **checks: Sequence[ParsedReply]):
-    listed = ParsedReply(Status.OK, reasoning="why", content=Claims(tuple(checks)))
+    listed = ParsedReply(Status.OK, reasoning="why", claims=tuple(checks))
     table = {(claim, n): each[n] for claim, each in checks.items() for n in range(samples)}
     session = ScriptedEnquiry(listed, table)
     finding = await find_claims(session, RUBRIC, FIELDS, samples)

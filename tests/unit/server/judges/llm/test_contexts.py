@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag, Status
 from judged.values.judges import Usage
-from judged_server.domain import QueryGroup
+from judged_server.domain import QueryGroup, ScoreColumns
 from judged_server.judges.llm.judge import (
-    ContextVotes,
-    TextContext,
-    flags_of,
     number_contexts,
     to_columns,
 )
-from judged_server.judges.llm.scoring import MAX_RAW_REPLY_BYTES
+from judged_server.judges.llm.scoring import (
+    MAX_RAW_REPLY_BYTES,
+    AskedRubric,
+    SampleResult,
+    Session,
+    voted,
+)
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, Reason, TokenUsage
 
@@ -29,12 +34,23 @@ def reply(text: str) -> ChatReply:
     return ChatReply(text, FinishReason.STOP, usage, "m-1", system_fingerprint="fp")
 
 
-def context_votes(*parsed_replies: ParsedReply, replies: bool = False) -> ContextVotes:
-    made = ContextVotes(len(parsed_replies), Usage(), replies)
-    for number, parsed in enumerate(parsed_replies):
-        took = Usage(1, 2, 3, 4, 0.5, 0.25)
-        made.put(number, Answer(parsed, reply(f"reply {number}"), took))
-    return made
+def vote(*answers: Answer) -> tuple[SampleResult, Session]:
+    asked: AskedRubric = SimpleNamespace(nothing=Usage())  # type: ignore[assignment]
+    made = Session(None, asked)  # type: ignore[arg-type]
+    made.answers.update(enumerate(answers))
+    return voted([answer.parsed for answer in answers]), made
+
+
+def vote_of(*parsed_replies: ParsedReply) -> tuple[SampleResult, Session]:
+    took = Usage(1, 2, 3, 4, 0.5, 0.25)
+    return vote(*(Answer(parsed, reply("a reply"), took) for parsed in parsed_replies))
+
+
+def columns_of(
+    votes: list[tuple[SampleResult, Session]], places: list[int], *, details: bool = False
+) -> ScoreColumns:
+    contexts = [("q", "e", "r")] * len(votes)
+    return to_columns(contexts, votes, np.array(places), Usage(), details)
 
 
 texts = st.text("ab", max_size=1)
@@ -55,7 +71,7 @@ class TestNumberContexts:
         contexts, places = number_contexts(some)
         assert len(set(contexts)) == len(contexts)
         assert [contexts[place] for place in places] == [
-            TextContext(group.query, expected, retrieved)
+            (group.query, expected, retrieved)
             for group in some
             for retrieved in group.retrieved
             for expected in group.expected
@@ -64,8 +80,7 @@ class TestNumberContexts:
 
 class TestToColumns:
     def test_spreads_votes_over_the_contexts_that_share_them(self):
-        all_votes = [context_votes(YES, YES, NO), context_votes(NO)]
-        columns = to_columns(all_votes, np.array([1, 0, 1]), Usage())
+        columns = columns_of([vote_of(YES, YES, NO), vote_of(NO)], [1, 0, 1])
         assert columns.scores.tolist() == pytest.approx([0, 2 / 3, 0])
         assert columns.agreements is not None
         assert columns.agreements.tolist() == pytest.approx([1, 2 / 3, 1])
@@ -74,13 +89,8 @@ class TestToColumns:
         assert columns.details == ()
 
     def test_what_is_missing_has_its_fault_at_every_place(self):
-        all_votes = [
-            context_votes(LATE),
-            context_votes(YES),
-            context_votes(REFUSED),
-            context_votes(YES, NO),
-        ]
-        columns = to_columns(all_votes, np.array([0, 1, 2, 3, 0]), Usage())
+        votes = [vote_of(LATE), vote_of(YES), vote_of(REFUSED), vote_of(YES, NO)]
+        columns = columns_of(votes, [0, 1, 2, 3, 0])
         assert columns.statuses is not None
         assert columns.statuses.tolist() == [2, 1, 3, 3, 2]
         assert columns.scores.tolist() == [0, 1, 0, 0, 0]
@@ -96,9 +106,8 @@ class TestToColumns:
 class TestDetails:
     @pytest.mark.parametrize("text", ["é" * 40_000, "x" * 70_000, "\ud800"])
     def test_raw_replies_are_cut_between_characters(self, text):
-        made = ContextVotes(1, Usage(), keep_replies=True)
-        made.put(0, Answer(YES, reply(text), Usage()))
-        (detail,) = to_columns([made], np.array([0]), Usage()).details
+        made = vote(Answer(YES, reply(text), Usage()))
+        (detail,) = columns_of([made], [0], details=True).details
         raw = detail.samples[0].raw_reply.encode()
         assert MAX_RAW_REPLY_BYTES - 3 < len(raw) <= MAX_RAW_REPLY_BYTES or raw == b"?"
 
@@ -106,16 +115,13 @@ class TestDetails:
 class TestFlags:
     def test_say_where_another_model_answered(self):
         contexts, places = number_contexts([QueryGroup("", "q", ["e"], ["[INST]", "r", "r", "s"])])
-        all_votes = [ContextVotes(2, Usage(), keep_replies=True) for _ in contexts]
-        for made, fallbacks in zip(
-            all_votes, (["", "spare"], ["", "spare"], ["", ""]), strict=True
-        ):
-            for number, fallback in enumerate(fallbacks):
-                made.put(number, Answer(YES, reply("yes"), Usage(), fallback=fallback))
-        found = flags_of(contexts, all_votes, places)
-        assert found is not None
+        votes = [
+            vote(*(Answer(YES, reply("yes"), Usage(), fallback=name) for name in ("", fallback)))
+            for fallback in ("spare", "spare", "")
+        ]
+        columns = to_columns(contexts, votes, places, Usage(), wants_details=True)
+        assert columns.flags is not None
         both = Flag.RESERVED_TOKENS | Flag.FALLBACK
-        assert found.tolist() == [both, Flag.FALLBACK, Flag.FALLBACK, Flag.NONE]
-        details = to_columns(all_votes, places, Usage()).details
-        named = [[sample.fallback for sample in detail.samples] for detail in details]
+        assert columns.flags.tolist() == [both, Flag.FALLBACK, Flag.FALLBACK, Flag.NONE]
+        named = [[sample.fallback for sample in detail.samples] for detail in columns.details]
         assert named == [["", "spare"]] * 3 + [["", ""]]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets
+from judged_server.llm.budgets import BudgetAccount, Period, TenantBudgets
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
 from judged_server.tenant import TENANT, Tenant

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import CostTracker
-from judged_server.llm.budget.account import BudgetAccount
-from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budgets import BudgetAccount, Budgets
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,

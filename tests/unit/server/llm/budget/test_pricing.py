@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.budget.budgets import cost_of, request_tokens, tokens_at_most
+from judged_server.llm.budgets import cost_of, request_tokens, tokens_at_most
 from judged_server.llm.chat import ChatRequest, Prices, ReplySchema
 
 bpe_openai = pytest.importorskip("bpe_openai", reason="an oracle of the dev extra")

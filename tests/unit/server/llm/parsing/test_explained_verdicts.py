@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.parsing import read
 from judged_server.llm.rubrics.loading import load_builtin
 
 TOPIC = "The retrieved text matches the topic of the query."

@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 from judged.values.choices import ClaimVerdict, Status
 from judged_server.llm.chat import (
     ChatReply,
-    ClaimCheck,
-    Claims,
-    Dimensions,
     FinishReason,
     ParsedReply,
     Reason,
     TokenUsage,
 )
-from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.parsing import MAX_CLAIM_CHARACTERS, read
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
 
@@ -55,17 +51,14 @@ def parsed(
     )
 
 
-def said(found: ParsedReply) -> object:
+def said(found: ParsedReply, form: str) -> object:
     """What a parsed reply says, in the words of the corpus."""
-    match found.content:
-        case Dimensions(scores, overall):
-            return {"scores": dict(scores), "overall": overall}
-        case Claims(texts):
-            return list(texts)
-        case ClaimCheck(verdict, evidence):
-            return [verdict.name, evidence]
-        case None:
-            return found.score
+    if found.dimensions:
+        scores = dict(found.dimensions)
+        return {"overall": scores.pop("overall"), "scores": scores}
+    if found.checked is not None:
+        return [found.checked.name, found.reasoning]
+    return list(found.claims) if form == "extraction" else found.score
 
 
 @pytest.mark.parametrize("rubric", sorted({case["rubric"] for case in CORPUS}))
@@ -87,11 +80,11 @@ def means_what_is_recorded(case: dict[str, Any]) -> None:
     outcome = (found.status.name, found.reason and found.reason.value)
     assert outcome == (case["status"], case["reason"]), case["note"]
     if found.status is Status.OK:
-        assert said(found) == case["says"], case["note"]
+        assert said(found, ASKED[case["rubric"]].form) == case["says"], case["note"]
         assert found.message == ""
     else:
         assert found.message
-        assert found.content is None
+        assert (found.dimensions, found.claims, found.checked) == ({}, (), None)
 
 
 @pytest.mark.parametrize("grade", ["2", " 2.", 2])
@@ -121,30 +114,30 @@ def is_sound(found: ParsedReply, rubric: Rubric) -> bool:
         return (
             found.status in {Status.ERROR, Status.ABSTAINED}
             and found.reason is not None
-            and found.content is None
+            and not (found.dimensions or found.claims or found.checked)
         )
     found.reasoning.encode()
     if found.reason is not None or len(found.reasoning) > 2000 or not 0 <= found.score <= 1:
         return False
-    match rubric.form, found.content:
-        case ("verdict", None):
+    match rubric.form:
+        case "verdict":
             return found.score == float(found.yes)
-        case ("grade", None) if found.score * 3 not in range(4):
+        case "grade" if found.score * 3 not in range(4):
             return False
-        case ("score" | "grade", None):
+        case "score" | "grade":
             return found.yes == (found.score + 1e-9 >= rubric.min_score)
-        case ("dimensions", Dimensions(scores, overall)):
+        case "dimensions":
             names = [name for name, _ in rubric.dimensions]
-            values = [*dict(scores).values(), overall]
-            return [name for name, _ in scores] == names and all(
-                value is not None and 0 <= value <= 1 for value in values
+            return {*found.dimensions} == {*names, "overall"} and all(
+                0 <= value <= 1 for value in found.dimensions.values()
             )
-        case ("extraction", Claims(texts)):
-            return len(texts) <= MAX_CLAIMS and all(
-                text.strip() and len(text.encode()) <= 4 * MAX_CLAIM_CHARACTERS for text in texts
+        case "extraction":
+            return len(found.claims) <= MAX_CLAIMS and all(
+                text.strip() and len(text.encode()) <= 4 * MAX_CLAIM_CHARACTERS
+                for text in found.claims
             )
-        case ("verification", ClaimCheck(verdict, evidence)):
-            return isinstance(verdict, ClaimVerdict) and len(evidence.encode()) >= 0
+        case "verification":
+            return isinstance(found.checked, ClaimVerdict)
     return False
 
 

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.parsing import json_reply
-from judged_server.llm.parsing.json_reply import has_tags, unwrapped
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.parsing import has_tags, read, read_json, unwrapped
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
@@ -20,7 +18,7 @@ RUBRIC = load_builtin()["retrieval_match"]
 
 def scored(score: str):
     text = f'{{"reasoning": "x", "verdict": "yes", "score": {score}}}'
-    return json_reply.read(text, replace(RUBRIC, scored=True))
+    return read_json(text, replace(RUBRIC, scored=True))
 
 
 @given(st.floats(0, 1))

@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ParsedReply, Reason
-from judged_server.llm.parsing import plain_reply
-from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
+from judged_server.llm.parsing import MAX_CHARACTERS, read_plain
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
 
 
 def read(text: str, *, cut: bool = False) -> ParsedReply:
-    return plain_reply.read(text, RUBRIC, cut=cut)
+    return read_plain(text, RUBRIC, cut=cut)
 
 
 @given(st.text(max_size=60), st.sampled_from(["YES", "NO"]))
@@ -41,7 +40,7 @@ SCORED = load_builtin()["helpfulness"]
 
 
 def read_score(text: str, cut: bool = False):
-    return plain_reply.read(text, SCORED, cut=cut)
+    return read_plain(text, SCORED, cut=cut)
 
 
 @given(
@@ -75,7 +74,7 @@ GRADED = load_builtin()["graded_relevance"]
 
 
 def read_grade(text: str, rubric=GRADED, cut: bool = False):
-    return plain_reply.read(text, rubric, cut=cut)
+    return read_plain(text, rubric, cut=cut)
 
 
 @pytest.mark.parametrize(

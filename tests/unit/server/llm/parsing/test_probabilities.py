@@ -14,7 +14,7 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.parsing.reply import probability_of_yes, weighed
+from judged_server.llm.parsing import probability_of_yes, weighed
 
 Top = dict[str, float]
 """Tokens with their probabilities."""

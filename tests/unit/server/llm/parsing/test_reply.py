@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
-from judged_server.llm.parsing.reply import read
+from judged_server.llm.parsing import MAX_CHARACTERS, read
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]

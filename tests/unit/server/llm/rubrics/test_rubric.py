@@ -7,7 +7,7 @@ import json
 from dataclasses import fields, replace
 
 import pytest
-from judged_server.llm.question import write
+from judged_server.llm.question import Question, request_for
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.rubrics.rubric import Rubric
 
@@ -56,7 +56,7 @@ def test_the_prompt_of_retrieval_match_is_what_verdicts_were_given_for():
         (True, "02178f88b111e0929c1f6cc1c4a622a80733b153f1ee1575a37320e18e29249d"),
         (False, "45564f7ad0695d4abbf06f8f12b27dcf0e1294475c21b4d9c5545554c0ca62af"),
     ):
-        asked = write(RUBRIC, texts, nonce, structured=structured, max_tokens=9, temperature=0.0)
+        asked = request_for(Question(RUBRIC, texts, 0, 0.0, 9), nonce, structured=structured)
         schema = asked.schema and [asked.schema.name, asked.schema.schema]
         whole = json.dumps([asked.system, asked.user, schema])
         assert hashlib.sha256(whole.encode()).hexdigest() == digest

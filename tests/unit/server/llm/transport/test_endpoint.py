@@ -172,16 +172,16 @@ async def test_a_caller_s_short_deadline_is_no_news_of_the_provider():
 async def test_a_key_that_is_refused_is_told_until_it_is_taken():
     outcomes, clock = [HttpReply(401, b"", None)], StillClock()
     asked, transport = endpoint(lambda: outcomes[0], clock=clock, max_concurrency=4)
-    assert asked.problem == ""
+    assert asked.queue.key_problem == ""
     await asyncio.gather(*(fails(asked) for _ in range(100)))
     assert len(transport.timeouts) == 4
-    assert asked.problem == (
+    assert asked.queue.key_problem == (
         "provider p: it answered 401: it refuses the key; check key_env or key_file of the provider"
     )
     outcomes[0] = GOOD
     clock.seconds += 10.0
     await asked.ask(CALL, 100.0)
-    assert asked.problem == ""
+    assert asked.queue.key_problem == ""
 
 
 class TestForbidden:

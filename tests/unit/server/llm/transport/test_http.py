@@ -24,7 +24,7 @@ async def test_sends_what_it_is_given_and_returns_what_comes():
     sent = {name.lower(): value for name, value in (field.split(": ") for field in fields)}
     assert sent["x-key"] == "k"
     assert sent["user-agent"] == "judged"
-    assert sent["accept-encoding"] == "gzip"
+    assert sent["accept-encoding"] == "identity"
     assert "cookie" not in sent
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -15,8 +17,8 @@ from judged_server.llm.transport.endpoint import (
     LONGEST_COOL_DOWN_S,
     WINDOW,
     Breaker,
-    Permit,
     Rate,
+    Turn,
     Window,
     retry_after_s,
 )
@@ -80,12 +82,17 @@ class TestWindow:
         assert window.limit == 8, "and never more than the maximum"
 
 
+def begin(breaker: Breaker, numbers: Iterator[int] = count(1)) -> Turn:  # noqa: B008 - one count
+    number = next(numbers)
+    return Turn(number, 0, breaker.begin(number))
+
+
 def opened() -> tuple[Breaker, StillClock]:
     clock = StillClock()
     breaker = Breaker("p", clock)
     for _ in range(WINDOW):
         if not breaker.is_open:
-            breaker.failed(breaker.begin(), DOWN)
+            breaker.failed(begin(breaker), DOWN)
     assert breaker.is_open
     return breaker, clock
 
@@ -97,7 +104,7 @@ def test_probes_come_at_a_quarter_of_the_outage_within_bounds():
         waits.append(breaker.wait_s)
         clock.seconds += waits[-1]
         assert not breaker.is_open
-        breaker.failed(breaker.begin(), DOWN)
+        breaker.failed(begin(breaker), DOWN)
     assert waits[:3] == [FIRST_COOL_DOWN_S, LEAST_COOL_DOWN_S, LEAST_COOL_DOWN_S]
     assert waits == sorted(waits)
     assert waits[-1] == LONGEST_COOL_DOWN_S
@@ -107,7 +114,7 @@ def test_a_refused_key_is_said_at_once_and_asked_about_more_and_more_seldom():
     clock = StillClock()
     breaker = Breaker("p", clock)
     for cool_down in (5, 10, 20, 40, 60, 60):
-        breaker.failed(breaker.begin(), NO_KEY)
+        breaker.failed(begin(breaker), NO_KEY)
         fault = breaker.refusal()
         assert fault is not None
         assert fault is not NO_KEY
@@ -116,21 +123,21 @@ def test_a_refused_key_is_said_at_once_and_asked_about_more_and_more_seldom():
         assert breaker.refusal() is not None
         clock.seconds += 0.02
         assert breaker.refusal() is None
-    breaker.succeeded(breaker.begin())
+    breaker.succeeded(begin(breaker))
     assert breaker.cause is None
 
 
 def test_calls_from_before_it_opened_change_nothing():
     clock = StillClock()
     breaker = Breaker("p", clock)
-    old = [breaker.begin() for _ in range(20)]
+    old = [begin(breaker) for _ in range(20)]
     for permit in old[20 - WINDOW :]:
         breaker.failed(permit, DOWN)
     assert breaker.is_open
     breaker.succeeded(old[0])
     assert breaker.is_open
     clock.seconds += FIRST_COOL_DOWN_S
-    probe = breaker.begin()
+    probe = begin(breaker)
     breaker.failed(old[1], DOWN)
     breaker.dropped(old[2])
     assert breaker.is_open, "the probe is still out"
@@ -144,8 +151,8 @@ def test_calls_from_before_it_opened_change_nothing():
 def test_whatever_happens_a_probe_is_alone_and_the_provider_is_asked_again(steps):
     clock = StillClock()
     breaker = Breaker("p", clock)
-    out: list[Permit] = []
-    probes: list[Permit] = []
+    out: list[Turn] = []
+    probes: list[Turn] = []
     for step, place in steps:
         if step == "wait":
             clock.seconds += 10.0 * place
@@ -158,9 +165,9 @@ def test_whatever_happens_a_probe_is_alone_and_the_provider_is_asked_again(steps
             else:
                 breaker.dropped(permit)
         elif breaker.wait_s == 0 and breaker.refusal() is None:
-            out.append(breaker.begin())
+            out.append(begin(breaker))
         probes = [permit for permit in out if permit.probe]
-        assert len({permit.generation for permit in probes}) == len(probes)
+        assert len({permit.number for permit in probes}) == len(probes)
     for permit in out:
         breaker.dropped(permit)
     clock.seconds += 61

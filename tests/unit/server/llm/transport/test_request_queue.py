@@ -109,7 +109,7 @@ async def test_those_with_a_fallback_are_turned_away_when_the_provider_fails_and
     with pytest.raises(ProviderFault) as caught:
         await hasty
     assert caught.value.reason is Reason.BREAKER_OPEN
-    assert (await waits).permit.probe
+    assert (await waits).probe
 
 
 async def test_what_was_not_sent_frees_its_place_and_its_rate():

@@ -1,0 +1,712 @@
+"""What a language model's reply means: from a ChatReply to a ParsedReply.
+
+JSON first, then plain words. Nothing here raises, whatever the reply holds, and no message quotes
+it.
+
+A structured reply is read strictly. Case, a space and a full stop make no other word of a yes or
+no; a comma before a bracket, a fence, a few polite words around the object or the rubric's id
+around it change nothing. Nothing else is converted, clamped or guessed, since a reply that breaks
+its schema says that the model was not held to it.
+
+In plain words the last line decides, as in `VERDICT: YES`, or the reply is one bare line. A bare
+YES or NO may be explained below it, unless the explanation takes it back. Sentences are not
+interpreted. Whatever else a reply says is unclear: a judge that abstains is seen, one that guesses
+is not.
+
+The probability of a yes follows from the log-probabilities of the token that says the verdict.
+What is likeliest at that place is compared among yes and no alone: P(yes) = p_yes / (p_yes + p_no),
+each summed over the spellings among the alternatives that the provider tells. Where the place can't
+be told for sure, there is no probability.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from judged.values.choices import ClaimVerdict, Status
+
+from judged_server.llm.chat import (
+    REFUSED,
+    ChatReply,
+    FinishReason,
+    ParsedReply,
+    Reason,
+    TokenLogprob,
+    abstained,
+    failed,
+)
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
+
+MAX_CLAIM_CHARACTERS = 2000
+"""A longer claim is no single statement."""
+
+MAX_WHOLE_GRADE = 10**6
+"""Whole numbers beyond this are no word of any scale: one of thousands of digits is not written."""
+
+_TRIMMED = re.compile(r"\A\s{1,8}|[.!]?\s{0,8}\Z")
+
+
+class _BreaksRule(ValueError):
+    """The reply is JSON of a kind that does not count; the text says which rule it breaks."""
+
+
+def read_json(text: str, rubric: Rubric) -> ParsedReply:
+    """Return the parsed reply of a JSON text; ERROR with the reason SCHEMA when it breaks a rule.
+
+    Time is linear in the length of `text`, and no text raises.
+    """
+    try:
+        reply = _DECODER.decode(text)
+        if isinstance(reply, dict) and reply.keys() == {rubric.id} - rubric.properties.keys():
+            reply = reply[rubric.id]
+        return _parsed(_values(reply, rubric), rubric)
+    except _BreaksRule as broken:
+        problem = str(broken)
+    except RecursionError:
+        problem = "it is nested too deeply"
+    except ValueError:  # not JSON, or an integer of thousands of digits
+        problem = "it is not one JSON object"
+    return failed(Reason.SCHEMA, f"the model's reply breaks its schema: {problem}")
+
+
+def _parsed(said: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
+    """Return what the values of a reply come to, by the rubric's form."""
+    yes, score = False, said.get("score", 0.0)
+    if rubric.form == "dimensions":
+        named = {name: said[name] for name in said if name != "reasoning"}
+        return ParsedReply(Status.OK, reasoning=said["reasoning"], dimensions=named)
+    if rubric.form == "extraction":
+        return ParsedReply(Status.OK, claims=said["claims"])
+    if rubric.form == "verification":
+        checked = ClaimVerdict[said["verdict"]]
+        return ParsedReply(Status.OK, reasoning=said["evidence"], checked=checked)
+    if rubric.form == "verdict":
+        yes = said["verdict"] == "yes"
+        score = score if rubric.scored else float(yes)
+    else:
+        if rubric.form == "grade":
+            score = rubric.grades.index(said["grade"]) / rubric.max_grade
+        yes = rubric.passes(score)
+    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=said["reasoning"])
+
+
+def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
+    """Return what a reply holds under each key of the rubric's schema, and no others."""
+    rules = rubric.properties
+    if not isinstance(reply, dict):
+        raise _BreaksRule("it is not an object")
+    for key in sorted(rules):
+        if key not in reply:
+            raise _BreaksRule(f"{key} is missing")
+    if len(reply) > len(rules):
+        raise _BreaksRule("it has more keys than " + ", ".join(sorted(rules)))
+    return {key: _value(key, reply[key], rule, rubric) for key, rule in rules.items()}
+
+
+def _value(key: str, value: object, rule: Mapping[str, Any], rubric: Rubric) -> object:
+    """Return what stands under a key as its rule has it."""
+    if rule["type"] == "array":
+        return _claims(value)
+    if rule["type"] == "number":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _BreaksRule(f"{key} is not a number")
+        if not 0 <= value <= 1:  # NaN fails too
+            raise _BreaksRule(f"{key} is outside of 0 to 1")
+        return abs(float(value))  # no -0.0
+    if "enum" in rule:
+        return _word(key, value, rule["enum"], exact=rubric.form == "verification")
+    if not isinstance(value, str):
+        raise _BreaksRule(f"{key} is not a string")
+    if not _is_unicode(value):
+        raise _BreaksRule(f"{key} holds a lone surrogate")
+    return shortened(value)
+
+
+def _word(key: str, said: object, words: Sequence[str], *, exact: bool) -> str:
+    """Return the one that is said of some words."""
+    if isinstance(said, int) and not isinstance(said, bool) and abs(said) <= MAX_WHOLE_GRADE:
+        said = str(said)  # without a schema: 2, not "2"
+    if isinstance(said, str) and not exact:
+        word = _TRIMMED.sub("", said).lower()
+        said = next((each for each in words if each.lower() == word), "")
+    if said not in words:
+        raise _BreaksRule(f"{key} is none of " + ", ".join(words))
+    return str(said)
+
+
+def _claims(claims: object) -> tuple[str, ...]:
+    if not isinstance(claims, list):
+        raise _BreaksRule("claims is not a list")
+    if len(claims) > MAX_CLAIMS:
+        raise _BreaksRule(f"claims has more than {MAX_CLAIMS} entries")
+    for claim in claims:
+        if not isinstance(claim, str):
+            raise _BreaksRule("a claim is not a string")
+        if not claim.strip():
+            raise _BreaksRule("a claim is empty")
+        if len(claim) > MAX_CLAIM_CHARACTERS:
+            raise _BreaksRule(f"a claim has more than {MAX_CLAIM_CHARACTERS} characters")
+        if not _is_unicode(claim):
+            raise _BreaksRule("a claim holds a lone surrogate")
+    return tuple(claims)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs; the json module alone would let the last one win."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _BreaksRule("a key occurs twice")
+    return found
+
+
+def _constant(_: str) -> float:
+    raise _BreaksRule("NaN and Infinity are not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+
+
+_TAG = re.compile(
+    r"<(?P<ends>/?)(?:think(?:ing)?|thought|reasoning|reflection)>|\[(?P<closes>/?)think\]",
+    re.IGNORECASE | re.ASCII,
+)
+_MAX_TAGS = 64
+_FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*\r?\n")
+_FENCE_END = re.compile(r"\n[ \t]*```\Z")
+_FENCE_BEFORE = re.compile(r"```(?:json)?[ \t]*\r?\n\s*\Z", re.IGNORECASE)
+_FENCE_AFTER = re.compile(r"\s*\n[ \t]*```(?!\w)")
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+# As above, but strings, or what opens one, are kept as they are.
+_STRING_OR_COMMA = re.compile(
+    rf'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|{_TRAILING_COMMA.pattern}', re.DOTALL
+)
+# All that may stand around an object. Any other word might give another answer, take the object
+# back, or say that it is quoted from a text.
+_POLITE = re.compile(
+    r"(?:[\s.,:;!*_()\ufeff\U0001f642-]|['\u2019]s\b|\b(?:"
+    r"a|after|all|an|analysis|and|answer|any|anything|are|as|asked|assessment|"
+    r"based|below|both|careful|carefully|certainly|compared|comparing|comparison|"
+    r"complete|conclusion|course|decision|done|else|evaluated|evaluating|evaluation|"
+    r"feel|final|following|follows|for|format|free|full|further|given|happy|have|"
+    r"help|helpful|helps|here|hope|i|if|in|is|it|its|json|judgement|judgment|"
+    r"just|know|let|like|me|more|my|need|now|object|of|ok|okay|on|per|"
+    r"provided|questions|ready|requested|required|response|result|so|"
+    r"structured|sure|texts|thank|thanks|that|the|then|therefore|these|this|to|"
+    r"two|valid|ve|verdict|would|you|your"
+    r")\b)*+",
+    re.IGNORECASE,
+)
+_MAX_REMARK = 400
+_SPACE = "\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029"
+
+
+MAX_REASONING = 2000
+"""Characters of reasoning that are kept; an ellipsis stands for the rest."""
+
+
+def shortened(text: str) -> str:
+    """Return `text` cut to MAX_REASONING characters, with U+FFFD for each lone surrogate."""
+    if len(text) > MAX_REASONING:
+        text = text[: MAX_REASONING - 1] + "…"
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def unwrapped(text: str) -> str:
+    """Return the answer in `text` without what is around it; empty when there is none."""
+    return _outside_fence(_after_reasoning(text.strip(_SPACE)))
+
+
+def only_object(text: str) -> str:
+    """Return the one JSON object in `text`, without a fence and polite words around it; else "".
+
+    A comma before a closing bracket is left out.
+    """
+    start = text.find("{")
+    if start < 0:
+        return ""
+    before, inside = text[:start], text[start:]
+    if _TRAILING_COMMA.search(inside):
+        inside = _STRING_OR_COMMA.sub(r"\1", inside)
+    try:
+        end = json.JSONDecoder().raw_decode(inside)[1]
+    except (ValueError, RecursionError):
+        return ""
+    after = inside[end:]
+    fence, fence_end = _FENCE_BEFORE.search(before), _FENCE_AFTER.match(after)
+    if fence and fence_end:
+        before, after = before[: fence.start()], after[fence_end.end() :]
+    around = f"{before}\n{after}"
+    return inside[:end] if len(around) <= _MAX_REMARK and _POLITE.fullmatch(around) else ""
+
+
+def has_tags(text: str) -> bool:
+    """Say whether a tag of reasoning is left in `text`."""
+    return _TAG.search(text) is not None
+
+
+def _after_reasoning(text: str) -> str:
+    """Return what follows the reasoning; nothing follows a block that was never closed.
+
+    A text that begins as JSON or as a fence is returned as it is: tags in it are part of it. So is
+    one with more tags than any reasoning has.
+    """
+    if text.startswith(("{", "```")):
+        return text
+    tags = list(islice(_TAG.finditer(text), _MAX_TAGS + 1))
+    if len(tags) > _MAX_TAGS:
+        return text
+    start, inside, blocks = 0, False, 0
+    for tag in tags:
+        closes = bool(tag["ends"] or tag["closes"])
+        if inside and closes:
+            start, inside, blocks = tag.end(), False, blocks + 1
+        elif not inside and not closes and not text[start : tag.start()].strip(" \t\n\r\v\f"):
+            inside = True
+        elif not inside:
+            break
+    if inside:
+        return ""
+    if not blocks and len(tags) == 1 and (tags[0]["ends"] or tags[0]["closes"]):
+        # An end without a beginning counts where it has its line to itself.
+        before, after = text[: tags[0].start()].rstrip(" \t"), text[tags[0].end() :]
+        if before.endswith("\n") and after.lstrip(" \t\r")[:1] in {"", "\n"}:
+            return after.strip(_SPACE)
+    return text[start:].strip(_SPACE)
+
+
+def _outside_fence(text: str) -> str:
+    """Return what the one fence around the whole of `text` holds, or `text` as it is."""
+    opening = _FENCE.match(text)
+    closing = _FENCE_END.search(text) if opening else None
+    if not opening or not closing or closing.start() < opening.end() - 1:
+        return text
+    inside = text[opening.end() : closing.start()]
+    if any(line.lstrip().startswith("```") for line in inside.splitlines()):
+        return text
+    return inside.strip(_SPACE)
+
+
+MAX_CHARACTERS = 1 << 15
+"""A longer reply is no answer to a question that asks for one line."""
+
+_APPROVING, _REJECTING = "✅✔✓☑👍🟢", "❌✖✗✘❎👎🔴"
+_QUOTES = "\"'“”„‟‘’‚«»‹›「」『』【】`"  # noqa: RUF001
+# No `!` before the word, and no `~`, `≠` or `?` at all: they would turn the meaning around.
+_BEFORE = f"[ \\t\xa0*_#>{_QUOTES}（）()\\[\\]|•·▪►→⇒=¡:：,.…\\-–—\ufe0f{_APPROVING}{_REJECTING}]*+"  # noqa: RUF001
+_AFTER = _BEFORE[:-3] + "!！。]*+"  # noqa: RUF001
+_MARKUP = "[*_`\"' \\t\xa0]{0,8}"
+# What a model may call its answer; the accusative of a language is not its name for it.
+_NAME = (
+    "answer|verdict|decision|judge?ment|result|response|output|conclusion|assessment|assistant"
+    "|evaluation|outcome|ruling|final|correction"
+    "|antwort|urteil|ergebnis|fazit|entscheidung|bewertung|korrektur|réponse|résultat|décision"
+    "|respuesta|veredicto|resultado|conclusión|decisión|corrección|risposta|verdetto|risultato"
+    "|conclusione|correzione|resposta|veredito|conclusão|decisão|correção|antwoord|oordeel|resultaat"
+    "|conclusie|svar|slutsats|konklusion|resultat|vastaus|tulos|odpowiedź|werdykt|wynik|wniosek"
+    "|odpověď|verdikt|výsledek|závěr|răspuns|concluzie|válasz|eredmény|cevap|yanıt|sonuç|karar"  # noqa: RUF001
+    "|jawaban|kesimpulan|hasil|kết luận|đáp án|câu trả lời|ответ|вердикт|вывод|итог|результат"
+    "|заключение|исправление|відповідь|висновок|απάντηση|συμπέρασμα|答案|回答|答え|结论|結論|结果"
+    "|結果|判定|判断|判決|更正|訂正|결론|답변|답|판정|결과|정정|उत्तर|निष्कर्ष|الجواب|الإجابة|النتيجة|الحكم"
+    "|תשובה|מסקנה"
+)
+_OWN = "(?:(?:the|my|final|overall|is) ){0,3}(?:最终|最終|最后|最後)?"
+_IS = r"is|are|was|should be|ist|lautet|est|es|è|é|är|er|jest|on"
+_LABEL = (
+    f"{_OWN}(?:(?:{_NAME})(?:{_MARKUP}[:：=–—-]|\\ (?:{_IS})\\b)"  # noqa: RUF001
+    f"|(?:relevant|relevance|match|matches|retrieval_match){_MARKUP}[:：=–—-])"  # noqa: RUF001
+)
+_SAID = "(?P<said>(?-i:[yY][eE][sS]|[nN][oO]))"  # a long s is another letter
+_LINE = re.compile(
+    f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}{_AFTER}"
+    r"(?:<\|[a-z_]{1,20}\|>|</s>|<eos>|<end_of_turn>)?",  # where a server leaves it in the text
+    re.IGNORECASE,
+)
+_LABELLED = re.compile(f"{_BEFORE}{_LABEL}", re.IGNORECASE)
+_HEADING = re.compile(f"{_BEFORE}{_OWN}(?:{_NAME})(?:\\ (?:{_IS})\\b)?{_BEFORE}", re.IGNORECASE)
+_LEADING = re.compile(f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}(?= ?[.,:;!-])", re.IGNORECASE)
+_WORD = re.compile(rf"(?<![^\W_]){_SAID}(?![^\W_])")
+# A line that may be somebody else's words: a quotation, a row of a table, a piece of code.
+_QUOTED = re.compile(f" {{4}}|\\t|\\s*[>|{_QUOTES}]")
+# A line that the next one may belong to: "It can't be", above a verdict.
+_RUNS_ON = re.compile(r"(?! *(?:[-*•#>]|\d+[.)])).*[^\W_,],?", re.DOTALL)
+# A line above an example.
+_INTRODUCES = re.compile(
+    "(?:[:：]|\\b(?:e\\.g\\.|i\\.e\\.|for example|for instance|such as|like),?)[*_` ]*$",  # noqa: RUF001
+    re.IGNORECASE,
+)
+# A box to be ticked: what stands beside it is a choice, not an answer.
+_EMPTY_BOX = re.compile("[\\[(（] *[\\])）]")  # noqa: RUF001
+# A piece of a prompt or a tag: the model copies a text, or what it thinks is not taken off.
+_COPIED = re.compile(
+    r"</?[a-z!][^<>\n]{0,40}>|<[|\uff5c]|[|\uff5c]>|[\uff1c\uff1e]|\[/?(?:inst|system_prompt)\]"
+    r"|<</?sys>>|&[lg]t;|[\x00-\x08\x1b\u202a-\u202e\u2066-\u2069]",
+    re.IGNORECASE,
+)
+# Behind a bare YES or NO: a label, with what it may be called in running text.
+_NAMED = re.compile(
+    f"(?:{_NAME}){_MARKUP}(?:[:：=→]|\\ [–—-]\\ |\\b(?:{_IS})\\b|[是为為はが])(?P<rest>.*)",  # noqa: RUF001
+    re.IGNORECASE,
+)
+_CORRECTING = (
+    "wait|actually|however|(?-i:But)|correct(?:ion|ed)|mistaken?|reflection|reconsider\\w*"
+    "|second thoughts?|(?:take|took) (?:it|that) back|(?:scratch|strike) that|misread|oops|sorry"
+    "|my bad|apolog\\w+|instead|retract\\w*|(?:was|that is|that['’]s) wrong"  # noqa: RUF001
+)
+_TAKES_BACK = {
+    True: re.compile(
+        "\\b(?:no|nein|non|nej|nee|нет|ні|irrelevant|unrelated|contradict\\w*|mismatch\\w*|wrong"
+        f"|incorrect|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا",
+        re.IGNORECASE,
+    ),
+    False: re.compile(
+        f"\\b(?:yes|ja|oui|sí|да|так|{_CORRECTING})\\b|[{_APPROVING}]|是的|はい|네", re.IGNORECASE
+    ),
+}
+_LONGEST_WORD = 20
+"""A line of one word, or a label with one, is another answer and no explanation."""
+
+_REFUSAL = re.compile(
+    r"\b(?:i|we)(?:'m| am|'re| are)? (?:"
+    r"(?:can'?t|cannot|can not|couldn't|could not|won't|will not) (?:\w{1,20} ){0,2}"
+    r"(?:help|assist|comply|answer|respond|judge|evaluate|assess|provide|fulfil|fulfill|complete"
+    r"|continue|engage|discuss|do|participate|support|process|share|give)"
+    r"|(?:unable|not able|not allowed|not permitted|not comfortable)"
+    r"|(?:must |have to )?(?:respectfully )?(?:decline|refuse))\b"
+)
+_REFUSED_WITHIN = 400
+
+# Scores and grades. A model that was asked for 0 to 1 may still grade from 1 to 10 or in percent,
+# so a number counts only where nothing suggests another scale.
+_BULLET = "[ \\t*_`\"'>#-]{0,8}"
+_MARKS = "[ \\t*_`\"']{0,8}"  # no minus: it would be a number's
+_SCALE = rf"(?:(?:the |my |final |overall ){{0,2}}%s{_MARKS}[:=：]{_MARKS})"  # noqa: RUF001
+_NUMBER = r"(?:[01](?!\.)|[01]?\.[0-9]{1,17})"  # "0." may have lost its digits
+_SCORE_LINE = re.compile(rf"{_BULLET}{_SCALE % 'score'}(?P<said>{_NUMBER})\.?{_MARKS}")
+# A bare 1 might be the lowest of ten grades; with a point it is a share.
+_BARE_SCORE = re.compile(rf"{_MARKS}(?P<said>[01]?\.[0-9]{{1,17}}){_MARKS}")
+_ELSEWHERE = r"%s[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?"
+# Any number that is said to be a score, in whatever scale; any word that is said to be a grade.
+_SCORES = re.compile(_ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])")
+_GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")
+
+_WANTED = {
+    "verdict": "a bare YES or NO, nor does it end with a line VERDICT: YES or VERDICT: NO",
+    "score": "a bare score, nor does it end with a line such as Score: 0.8",
+    "grade": "a bare grade of the rubric, nor does it end with a line such as Grade: 2",
+}
+
+
+def read_plain(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
+    """Return the parsed reply to a rubric that asks for a verdict, a score or a grade.
+
+    A reply that is nothing but the answer has no reasoning. One that was `cut` off has no answer:
+    what is missing might have taken it back.
+    """
+    if refuses(text):
+        return REFUSED
+    if cut:
+        return failed(
+            Reason.REPLY_TRUNCATED,
+            f"the model's reply was cut off before its {rubric.form}; raise max_tokens",
+        )
+    score = None
+    lines = _lines(text) if len(text) <= MAX_CHARACTERS and not has_tags(text) else []
+    if lines and rubric.form == "verdict":
+        said = verdict_in(text)
+        score = None if said is None else float(said[0].lower() == "yes")
+    elif lines:
+        line, lower = _own_last(lines, text).lower(), text.lower()
+        score = _score(line, lower) if rubric.form == "score" else _grade(line, lower, rubric)
+    if score is None:
+        return abstained(
+            Reason.UNPARSABLE,
+            f"the model's reply is not {_WANTED[rubric.form]}",
+        )
+    yes = rubric.passes(score) if rubric.form != "verdict" else score == 1
+    reasoning = shortened(text) if len(lines) > 1 else ""
+    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=reasoning)
+
+
+def refuses(text: str) -> bool:
+    """Say whether a text begins with a refusal to answer."""
+    head = text[:_REFUSED_WITHIN].lower().replace("’", "'")  # noqa: RUF001
+    return _REFUSAL.search(head) is not None
+
+
+def verdict_in(text: str) -> re.Match[str] | None:
+    """Return the yes or no that decides, where it stands in `text`; None when that is unclear."""
+    lines = _lines(text)
+    words = list(_WORD.finditer(text)) if lines else []
+    if not words:
+        return None
+    first, last = _answer(lines[0]), _answer(_own_last(lines, text))
+    if len(lines) == 1:
+        return words[0] if first is not None else None
+    if last is not None and _LABELLED.match(lines[-1]):
+        said = {_answer(line) for line in lines if _LABELLED.match(line)} | {first}
+        leading = _LEADING.match(lines[0])
+        against = leading is not None and (leading["said"].lower() == "yes") is not last
+        copied = _COPIED.search(text, 0, words[-1].start())
+        return words[-1] if said <= {last, None} and not against and not copied else None
+    if _QUOTED.match(lines[0]):
+        return None
+    if first is None or _takes_back(lines[1:], first):
+        return None
+    return words[0]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines that are not blank, a heading like `## Verdict` with what is below it."""
+    lines: list[str] = []
+    heading = ""
+    for line in text.splitlines():
+        if heading and line.strip():
+            lines.append(f"{heading}: {line}")
+            heading = ""
+        elif _HEADING.fullmatch(line):
+            heading = line.rstrip()
+        elif line.strip():
+            lines.append(line)
+    return [*lines, heading] if heading else lines
+
+
+def _own_last(lines: list[str], text: str) -> str:
+    """Return the last line; "" where it may be quoted: from a text, or as what not to say."""
+    if len(lines) == 1:
+        return lines[0]
+    line, before = lines[-1], lines[-2]
+    quoted = _QUOTED.match(line) or sum(map(line.count, _QUOTES)) % 2 or text.count("```") % 2
+    joined = f"{before}\n{line}" in text.replace("\r", "") and _RUNS_ON.fullmatch(before)
+    return "" if quoted or _INTRODUCES.search(before) or joined else line
+
+
+def _answer(line: str) -> bool | None:
+    """Return what a line says that holds a yes or a no and nothing else, but for labels."""
+    found = _LINE.fullmatch(line)
+    if found is None or _EMPTY_BOX.search(line):
+        return None
+    yes = found["said"].lower() == "yes"
+    return None if any(mark in line for mark in (_REJECTING if yes else _APPROVING)) else yes
+
+
+def _takes_back(lines: list[str], yes: bool) -> bool:
+    """Say whether an explanation has an answer of its own, or a word that corrects one."""
+    for line in lines:
+        if _answer(line) is yes:
+            continue
+        if _TAKES_BACK[yes].search(line) or any(
+            _answer(named["rest"]) is not yes for named in _NAMED.finditer(line)
+        ):
+            return True
+        value = re.split("[:：]", line)[-1].strip(" \t*_`#>.!-")  # noqa: RUF001
+        is_word = value[:1].isalpha() and len(value) <= _LONGEST_WORD and len(value.split()) == 1
+        if (is_word or value in {"0", "1"}) and _answer(value) is not yes:
+            return True
+    return False
+
+
+def _score(line: str, text: str) -> float | None:
+    """Return the number of the last line, unless another score is named before it."""
+    said = _said(line, text, _BARE_SCORE, _SCORE_LINE, _SCORES)
+    return float(said) if said is not None and float(said) <= 1 else None
+
+
+def _grade(line: str, text: str, rubric: Rubric) -> float | None:
+    """Return the share of the grade of the last line, unless another one is named before it."""
+    said = _said(line, text, *_grade_lines(rubric.grades), _GRADES)
+    if said is None:
+        return None
+    return [grade.lower() for grade in rubric.grades].index(said) / rubric.max_grade
+
+
+def _said(
+    line: str, text: str, bare: re.Pattern[str], labelled: re.Pattern[str], named: re.Pattern[str]
+) -> str | None:
+    """Return what a whole text says, or its last line behind a label if nothing else is named."""
+    if (said := bare.fullmatch(text)) is not None:
+        return said["said"]
+    said = labelled.fullmatch(line)
+    if said is None or {word.rstrip(".,") for word in named.findall(text)} != {said["said"]}:
+        return None
+    return said["said"]
+
+
+@lru_cache(maxsize=256)
+def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    words = "|".join(re.escape(grade.lower()) for grade in grades)
+    said = rf"(?P<said>{words})(?![\w,/]|\.\w)\.?{_MARKS}"
+    return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
+
+
+PARSER_VERSION = 6
+"""Counts up with every change that lets a reply mean something else: it can change a score."""
+
+# A word in brackets is decoration: [YES].
+_JSON = re.compile(r"\{|\[(?!\s*\w)")
+
+_STOPPED = abstained(
+    Reason.REFUSED,
+    "the provider's safety filter stopped the answer",
+)
+_EMPTY = abstained(Reason.UNPARSABLE, "the model's reply holds no answer")
+_NO_JSON = failed(Reason.SCHEMA, "the model's reply holds no JSON object")
+_PROSE = abstained(
+    Reason.UNPARSABLE,
+    "the model answered in prose where JSON was asked for; if it takes no schema, "
+    'the server\'s operator should set structured = "none" for it',
+)
+_NO_OBJECT = abstained(
+    Reason.UNPARSABLE,
+    "the model answered in prose where the rubric asks for JSON; choose another "
+    "model for this rubric",
+)
+_CUT = failed(
+    Reason.REPLY_TRUNCATED,
+    "the model's reply was cut off; raise max_tokens",
+)
+_NO_END = failed(
+    Reason.REPLY_TRUNCATED,
+    "the provider ended the model's reply with a word that says neither that it is whole "
+    "nor that it was cut off, so it may have been; raise max_tokens",
+)
+
+
+def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
+    """Return what `reply` says by `rubric`; `structured` says whether it had a schema to keep.
+
+    A reply that is one JSON object, or looks like JSON, is read strictly as JSON, whether or not
+    that was asked for. Any other reply is read as plain words, if the rubric's form can be said in
+    them; where JSON was asked for, only a bare YES or NO, or a bare score, counts. A reply that was
+    cut off counts when it is a whole JSON object; one that ended nobody knows how, also when it is
+    nothing but an answer.
+    """
+    finish = reply.finish_reason
+    if finish is FinishReason.SAFETY:
+        return _STOPPED
+    if reply.refusal or finish is FinishReason.REFUSAL:
+        return REFUSED
+    cut = finish is FinishReason.LENGTH
+    text = unwrapped(reply.text)
+    asked_json = structured or rubric.takes_json
+    if not text:
+        nothing = _NO_JSON if asked_json else _EMPTY
+        return _CUT if cut else nothing
+    found = only_object(text)
+    if found or _JSON.match(text) or (asked_json and text.startswith("[")):
+        parsed = read_json(found or text, rubric)
+        return _CUT if cut and parsed.status is Status.ERROR else parsed
+    if rubric.takes_json:
+        parsed = REFUSED if refuses(text) else _NO_OBJECT
+    else:
+        parsed = read_plain(text, rubric, cut=cut)
+        is_answer = parsed.status is Status.OK and not parsed.reasoning
+        if structured and not is_answer and parsed.reason is not Reason.REFUSED:
+            parsed = _PROSE
+        elif finish is FinishReason.OTHER and parsed.status is Status.OK and not is_answer:
+            parsed = _NO_END
+    return _CUT if cut and parsed.reason is not Reason.REFUSED else parsed
+
+
+# Inside of a JSON string each quote has a backslash, so this finds the key and nothing else.
+_IN_JSON = re.compile(r'(?<!\\)"verdict"\s*:\s*"(yes|no)"')
+_DECORATION = " \t\r\n*_`#>\"'“”„‘’([{"  # noqa: RUF001 - quotes are what it is about
+_ANSWERS = ("yes", "no")
+
+_MISSING = abstained(
+    Reason.UNPARSABLE,
+    "the model's reply came without log-probabilities of its yes or no; "
+    'score by votes, or see "Scores by log-probabilities" in the documentation',
+)
+
+
+def weighed(parsed: ParsedReply, reply: ChatReply) -> ParsedReply:
+    """Return a parsed reply with the probability of a yes as its score, in [0, 1].
+
+    `parsed` is what `reply` says; one that is no verdict is returned as it is. It abstains as
+    UNPARSABLE when the log-probabilities of the verdict are missing.
+    """
+    if parsed.status is not Status.OK:
+        return parsed
+    probability = probability_of_yes(reply, parsed.yes)
+    if probability is None:
+        return _MISSING
+    return parsed._replace(yes=probability >= 0.5, score=probability)
+
+
+def probability_of_yes(reply: ChatReply, says_yes: bool) -> float | None:
+    """Return P(yes) of a reply that says yes, or no; None when it can't be told."""
+    text = unwrapped(reply.text)
+    found, is_json = verdict_in(text), False
+    if found is None:
+        verdicts = list(_IN_JSON.finditer(text))
+        found, is_json = (verdicts[0] if len(verdicts) == 1 else None), True
+    if found is None or (found[1].lower() == "yes") != says_yes:
+        return None
+    said, head = "".join(place.token for place in reply.logprobs), text[: found.end(1)]
+    begin = len(said) - len(said.lstrip())
+    if not said.startswith(text, begin):
+        # The tokens may hold more than the text, such as a fence that the provider took off. Where
+        # they say what the text says up to its verdict twice, which is meant can't be told.
+        if said.count(head) != 1:
+            return None
+        begin = said.index(head)
+    place, lead = _token_at(reply.logprobs, begin + found.start(1))
+    return _renormalised(dict(place.top), lead, strict=is_json)
+
+
+def _token_at(places: Sequence[TokenLogprob], start: int) -> tuple[TokenLogprob, str]:
+    """Return the place whose token holds the character at `start`, and what it holds before."""
+    end = 0
+    for place in places:
+        end += len(place.token)
+        if end > start:
+            return place, place.token[: len(place.token) - (end - start)]
+    raise ValueError("the tokens end before that character")
+
+
+def _renormalised(top: Mapping[str, float], lead: str, *, strict: bool) -> float | None:
+    """Return the share of the yeses; `lead` is what comes before the verdict in the token.
+
+    Within JSON another token must begin likewise. Its case does not matter: a provider may tell
+    what the model would have liked to say before a schema held it.
+    """
+    logs: dict[str, list[float]] = {"yes": [], "no": []}
+    for token, log in top.items():
+        answer = _strictly(token, lead) if strict else _loosely(token)
+        if answer is not None:
+            logs[answer].append(log)
+    most = max((log for found in logs.values() for log in found), default=-math.inf)
+    if not math.isfinite(most):
+        return None
+    yes, no = (sum(math.exp(log - most) for log in logs[answer]) for answer in _ANSWERS)
+    return yes / (yes + no)
+
+
+def _strictly(token: str, lead: str) -> str | None:
+    word = token.removeprefix(lead).lower() if token.startswith(lead) else ""
+    for answer in _ANSWERS:
+        if (word and answer.startswith(word)) or word.startswith(f'{answer}"') or word == answer:
+            return answer
+    return None
+
+
+def _loosely(token: str) -> str | None:
+    """Return what a token of a plain reply begins to say, in whatever case and decoration."""
+    word = token.strip(_DECORATION + ".!,:)]}").lower()
+    return next((answer for answer in _ANSWERS if word and answer.startswith(word)), None)

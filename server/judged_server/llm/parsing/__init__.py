@@ -1,1 +1,0 @@
-"""What a language model's reply means: from a ChatReply to a ParsedReply."""
