@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from judged._batching.chunks import fill_expected
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.judges import Purse
 from judged._inputs import as_metrics, need_kind
@@ -44,7 +43,6 @@ from judged.evaluation.circular_judging import check_circular, models_of
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.evaluation_run import (
     EvaluationRun,
-    Piece,
     RecordedEvaluation,
     RecordedJudge,
     to_judge,
@@ -66,7 +64,6 @@ from judged.values import (
     Rubric,
     ScoredAnswers,
     TextItem,
-    Verdicts,
 )
 
 __all__ = ["answer_similarity", "compare_answers", "evaluate_answers", "score_by_panel"]
@@ -133,12 +130,22 @@ class AsyncEvaluator:
             asking=asking,
             progress=progress,
         )
+        client = self._client
         with closing(run):
-            await self._check(run, asking, timeout)
+            if run.asks_retriever:  # what is wrong is known before it is asked anything
+                nothing = run.nothing_found()
+                if run.asks_server:
+                    await client.evaluate(
+                        *(nothing, run.metrics, run.judge, run.options),
+                        asking=asking,
+                        timeout=timeout,
+                    )
+                else:
+                    recorded = RecordedEvaluation(nothing, run.metrics, run.options)
+                    await self._measured(recorded, timeout)
             models = models_of(source, system_models)
             if models and run.asks_server:
-                info = await self._client.server_info()
-                check_circular(info, run.judge, models, strict=strict)
+                check_circular(await client.server_info(), run.judge, models, strict=strict)
             await async_on_thread(run.retrieve)
             if run.asks_at_once:
                 evaluation = await self.evaluate_groups(
@@ -147,12 +154,24 @@ class AsyncEvaluator:
                     timeout=timeout,
                     progress=stage("judging", progress),
                 )
-            else:
-                await self._fill_expected(run)
-                for piece in run.pieces():
-                    run.take(piece, await self._judged(run, piece, timeout))
-                evaluation = await self._measured(run.recorded(), timeout)
-            return run.result(evaluation)
+                return run.result(evaluation)
+            if run.asks_server:
+                filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
+                run.groups = await filled
+            recorded = RecordedEvaluation(run.groups, run.metrics, run.options)
+            for piece in run.pieces(recorded):
+                if run.local is not None:
+                    verdicts = await async_on_thread(partial(run.local.judge, piece.groups))
+                else:
+                    verdicts = await client.judge(
+                        *(piece.groups, run.judge),
+                        asking=run.asking,
+                        request_id=piece.request_id,
+                        timeout=timeout,
+                    )
+                run.take(piece, verdicts)
+            recorded.take_verdicts(run.verdicts(recorded))
+            return run.result(await self._measured(recorded, timeout))
 
     async def evaluate_groups(
         self,
@@ -204,43 +223,6 @@ class AsyncEvaluator:
         if not judged:
             return CostEstimate()
         return await self._client.estimate(judged, judge, asking=asking, timeout=timeout)
-
-    async def _check(self, run: EvaluationRun, asking: Asking | None, timeout: float) -> None:
-        """Ask the server what is wrong before a retriever is asked anything.
-
-        It is asked for the same metrics, by the same judge if it is one of its own, of queries that
-        nothing was found for: so it judges nothing.
-        """
-        if not run.asks_retriever:
-            return
-        groups = run.nothing_found()
-        if not (run.asks_server and run.asks_at_once):
-            nothing = RecordedEvaluation(groups, run.metrics, run.options)
-            await self._measured(nothing, timeout)
-        if run.asks_server:
-            await self._client.evaluate(
-                *(groups, run.metrics, run.judge, run.options),
-                asking=asking,
-                timeout=timeout,
-            )
-
-    async def _fill_expected(self, run: EvaluationRun) -> None:
-        """Give groups without expected texts a blank one, where the judge needs none."""
-        if run.asks_server and any(not g.expected and g.open_ended for g in run.groups):
-            probe = [QueryGroup(retrieved=["text"])]
-            if (await self._client.estimate(probe, run.judge)).contexts:
-                run.groups = [fill_expected(group) for group in run.groups]
-
-    async def _judged(self, run: EvaluationRun, piece: Piece, timeout: float) -> Verdicts:
-        if run.local is not None:
-            return await async_on_thread(partial(run.local.judge, piece.groups))
-        return await self._client.judge(
-            piece.groups,
-            run.judge,
-            asking=run.asking,
-            request_id=piece.request_id,
-            timeout=timeout,
-        )
 
     async def _measured(self, recorded: RecordedEvaluation, timeout: float) -> Evaluation:
         table = await self._client.compute_metrics(

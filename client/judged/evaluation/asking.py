@@ -10,9 +10,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from judged._transport.primitives import async_on_thread
 
 Item = TypeVar("Item")
+CONCURRENCY = 4
+"""Items that a coroutine function is asked about at once by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,8 @@ class Asker(Generic[Item]):
 
     def __init__(self) -> None:
         self._done: queue.SimpleQueue[Outcome[Item] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._cancel: Callable[[], object] | None = None
 
     def outcomes(
         self,
@@ -50,24 +53,20 @@ class Asker(Generic[Item]):
     ) -> Generator[Outcome[Item], None, None]:
         """Yield an outcome for each item as they come, at most `concurrency` asked at once.
 
-        With None they are asked one by one on this thread, where the function may have to stay;
-        what is to be `awaited` runs on an event loop of its own.
+        By default that is one, on this thread, where the function may have to stay; of what is to
+        be `awaited`, four, on an event loop of its own.
         """
-        waiting = iter(items)
-        if concurrency is None and not awaited:
-            while (item := self._next(waiting)) is not None:
+        if (concurrency or 1) == 1 and not awaited:
+            for item in items:
+                if self.stopped:
+                    return
                 yield _ask(ask, item)
             return
-        workers = min(concurrency or 1, len(items))
-        targets: list[Callable[[], object]]
-        if awaited:
-            targets = [lambda: asyncio.run(self._await_all(ask, waiting, workers))]
-        else:
-            targets = [lambda: self._work(ask, waiting)] * workers
-        for target in targets:
-            # Daemons: a function that hangs must not keep the interpreter from ending.
-            run = copy_context().run
-            threading.Thread(target=run, args=(target,), daemon=True, name="judged-asking").start()
+        asked = self._ask_all(ask, items, concurrency or CONCURRENCY, awaited=awaited)
+        # A daemon: a function that hangs must not keep the interpreter from ending.
+        threading.Thread(
+            target=copy_context().run, args=(asyncio.run, asked), daemon=True, name="judged-asking"
+        ).start()
         left = len(items)
         try:
             while left and (outcome := self._done.get()) is not None:
@@ -81,16 +80,15 @@ class Asker(Generic[Item]):
         """Ask no more; the iteration ends, also where it waits on another thread."""
         self._stopped.set()
         self._done.put(None)
-        if self._loop is not None:
-            with suppress(RuntimeError):  # it is closed: all was answered
-                self._loop.call_soon_threadsafe(self._cancel)
+        if self._cancel is not None:
+            with suppress(RuntimeError):  # its loop is closed: all was answered
+                self._cancel()
 
     def leftover(self) -> Iterator[Outcome[Item]]:
         """Yield what came without being taken, as far as it is here already."""
         with suppress(queue.Empty):
             while True:
-                outcome = self._done.get_nowait()
-                if outcome is not None:
+                if (outcome := self._done.get_nowait()) is not None:
                     yield outcome
 
     @property
@@ -98,45 +96,42 @@ class Asker(Generic[Item]):
         """Whether no more is to be asked."""
         return self._stopped.is_set()
 
-    def _next(self, waiting: Iterator[Item]) -> Item | None:
-        with self._lock:
-            return None if self._stopped.is_set() else next(waiting, None)
-
-    def _work(self, ask: Callable[[Item], Any], waiting: Iterator[Item]) -> None:
-        while (item := self._next(waiting)) is not None:
-            self._done.put(_ask(ask, item))
-
-    async def _await_all(
-        self, ask: Callable[[Item], Any], waiting: Iterator[Item], workers: int
+    async def _ask_all(
+        self, ask: Callable[[Item], Any], items: Sequence[Item], workers: int, *, awaited: bool
     ) -> None:
-        self._tasks = [asyncio.create_task(self._await(ask, waiting)) for _ in range(workers)]
-        self._loop = asyncio.get_running_loop()
-        if self._stopped.is_set():
-            self._cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        waiting = iter(items)
 
-    def _cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        async def work() -> None:
+            for item in waiting:
+                if self.stopped:
+                    return
+                one = (
+                    self._await(ask, item) if awaited else async_on_thread(partial(_ask, ask, item))
+                )
+                self._done.put(await one)
 
-    async def _await(self, ask: Callable[[Item], Any], waiting: Iterator[Item]) -> None:
-        while (item := self._next(waiting)) is not None:
-            started = time.monotonic()
-            result, failure = None, cast("BaseException | None", None)
-            try:
-                result = await ask(item)
-            except asyncio.CancelledError:
-                if self._stopped.is_set():
-                    raise
-                failure = RuntimeError("the function cancelled its own call")
-            except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
-                failure = error
-            self._done.put(Outcome(item, result, failure, time.monotonic() - started))
+        working = asyncio.gather(*(work() for _ in range(min(workers, len(items)))))
+        self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, working.cancel)
+        with suppress(asyncio.CancelledError):
+            await working
+
+    async def _await(self, ask: Callable[[Item], Any], item: Item) -> Outcome[Item]:
+        started, result = time.monotonic(), None
+        failure: BaseException | None = None
+        try:
+            result = await ask(item)
+        except asyncio.CancelledError:
+            if self.stopped:
+                raise
+            failure = RuntimeError("the function cancelled its own call")
+        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+            failure = error
+        return Outcome(item, result, failure, time.monotonic() - started)
 
 
 def _ask(ask: Callable[[Item], Any], item: Item) -> Outcome[Item]:
-    started = time.monotonic()
-    result, failure = None, None
+    started, result = time.monotonic(), None
+    failure: BaseException | None = None
     try:
         result = ask(item)
     except BaseException as error:  # noqa: BLE001 - raised again where the caller waits

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from judged._batching.chunks import (
     ASKING_KINDS,
@@ -25,6 +26,7 @@ from judged._batching.chunks import (
 from judged._convert.groups import as_groups
 from judged._convert.judges import Purse
 from judged._inputs import as_metrics, need_by_ids
+from judged._views import plain
 from judged.errors import InvalidArgument
 from judged.evaluation.asking import Asker, OnProgress, stage
 from judged.evaluation.datasets.dataset import Dataset
@@ -44,6 +46,7 @@ from judged.values import (
     Judge,
     JudgedRanking,
     JudgedRankings,
+    JudgeIdentity,
     MetricOptions,
     MetricTable,
     NegativeMatch,
@@ -52,14 +55,13 @@ from judged.values import (
     RubricInfo,
     Status,
     Usage,
+    Verdict,
     VerdictCounts,
     Verdicts,
 )
-from judged.values.verdicts import join_verdicts, pick_verdicts
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Some groups that are judged by one call, and their places among all.
 
     `request_id` is that of the call: after an interruption the same, so that the server answers it
@@ -68,7 +70,7 @@ class Piece:
 
     places: Sequence[int]
     groups: Sequence[QueryGroup]
-    request_id: str = ""
+    request_id: str
 
 
 class EvaluationRun:
@@ -79,7 +81,7 @@ class EvaluationRun:
         source: object,
         dataset: Dataset,
         metrics: Sequence[str],
-        judge: object,
+        judge: Any,  # noqa: ANN401 - a judge of any kind
         k: int | None,
         options: MetricOptions | None,
         *,
@@ -97,13 +99,17 @@ class EvaluationRun:
         given = options or MetricOptions(interval=IntervalOptions())
         self.options = replace(given, per_query=True)
         self._source, self._dataset, self._name = source, dataset, name
-        self._concurrency, self._progress = concurrency, progress
-        self._asking = asking
-        self.judge: Any = judge
-        self._recorded_judge = isinstance(judge, RecordedJudge)
-        self.local = None if self._recorded_judge else as_local(judge)
-        expects_spans = any(group.spans is not None for group in dataset.to_groups({}))
-        if self.local is not None and expects_spans:
+        self._concurrency, self._progress, self._asking = concurrency, progress, asking
+        recorded = isinstance(judge, RecordedJudge)
+        self.judge = judge
+        self.local = None if recorded else as_local(judge)
+        self.asks_server = self.local is None and not recorded
+        """Whether a judge of the server is to be asked."""
+        self.asks_retriever = not isinstance(source, Mapping)
+        """Whether a retriever is to be asked, rather than results taken that are there."""
+        # Whether one call evaluates all groups: nothing is judged here or kept in a file.
+        self.asks_at_once = recorded or (self.local is None and resume is None)
+        if self.local is not None and any(g.spans is not None for g in dataset.to_groups({})):
             rule = (
                 "a function judges texts, and the data set expects spans; name the judge span, "
                 "or give its queries expected_answers"
@@ -111,47 +117,27 @@ class EvaluationRun:
             raise InvalidArgument.of_field("judge", rule)
         # Once: a source file that is edited while this runs doesn't change the function.
         self._identity = None if self.local is None else self.local.identity
+        kind = judge.kind if isinstance(judge, Judge) else judge
+        self._by_spans = True if kind == "span" else None
         self._k = self._cutoff(k)
+        if not self.asks_at_once:
+            refuse_families(self.metrics)
         self._log = None if resume is None else EvaluationLog(resume, self._about())
         self._asker: Asker[Any] = Asker()
-        self.warnings: list[str] = []
+        self._warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)
-        self.groups: list[QueryGroup] = []
-        self._recorded: RecordedEvaluation | None = None
-        self._to_judge: list[QueryGroup] = []
-        self._parts: dict[int, Verdicts] = {}
+        self.groups: Sequence[QueryGroup] = ()
+        self._said: dict[int, Sequence[Verdict]] = {}
+        self._judged_by: JudgeIdentity | None = None
         self._usage: Usage | None = None
 
-    @property
-    def asks_server(self) -> bool:
-        """Whether a judge of the server is to be asked."""
-        return self.local is None and not self._recorded_judge
-
-    @property
-    def asks_retriever(self) -> bool:
-        """Whether a retriever is to be asked, rather than results taken that are there."""
-        return not isinstance(self._source, Mapping)
-
-    @property
-    def asks_at_once(self) -> bool:
-        """Whether one call evaluates all groups: nothing is judged here or kept in a file."""
-        return self._recorded_judge or (self.local is None and self._log is None)
-
     def nothing_found(self) -> list[QueryGroup]:
-        """Return the first group of every kind, with no results.
+        """Return the first group of every kind, with no results: what to ask the server first.
 
         What makes a kind is whether there are ids of relevant documents, and negatives.
         """
-        first: dict[tuple[bool, bool], QueryGroup] = {}
-        for group in self._dataset.to_groups({}, by_spans=self._by_spans):
-            kind = group.by_id, bool(group.negatives)
-            first.setdefault(kind, group)
-        return list(first.values())
-
-    @property
-    def _by_spans(self) -> bool | None:
-        kind = self.judge.kind if isinstance(self.judge, Judge) else self.judge
-        return True if kind == "span" else None
+        groups = self._dataset.to_groups({}, by_spans=self._by_spans)
+        return list({(g.by_id, bool(g.negatives)): g for g in reversed(groups)}.values())
 
     def _cutoff(self, k: int | None) -> int | None:
         if k is not None and k < 1:
@@ -161,47 +147,43 @@ class EvaluationRun:
         if not self.metrics:
             rule = "must name at least one metric, for example ndcg@10"
             raise InvalidArgument.of_field("metrics", rule)
-        cutoffs = {name: cutoff_of(name) for name in self.metrics}
-        for name, cutoff in cutoffs.items():
-            if cutoff is None:
+        deepest = 0
+        for name in self.metrics:
+            if (cutoff := cutoff_of(name)) is None:
                 rule = (
                     f"name how many documents to ask for, as in k=10 or {name}@10: a metric "
                     f"without a cutoff, here {name}, sees all of them"
                 )
                 raise InvalidArgument.of_field("k", rule)
-        return max(filter(None, cutoffs.values()), default=0)
+            deepest = max(deepest, cutoff)
+        return deepest
 
     def _about(self) -> dict[str, object]:
         """Return what a file to go on from must be about."""
-        queries = [asdict(query) for query in self._dataset.queries]
-        text = json.dumps(queries, ensure_ascii=False, sort_keys=True)
-        judge: object = self.judge
+        text = json.dumps(plain(self._dataset.queries), ensure_ascii=False, sort_keys=True)
+        judge = self.judge
         if self._identity is not None:
             judge = self._identity.signature
-        elif isinstance(judge, Judge):
-            judge = asdict(judge)
-        elif isinstance(judge, RecordedJudge):
+        elif not self.asks_server:
             judge = type(judge).__name__
-        asked = signature_of(self._source) if self.asks_retriever else "results"  # type: ignore[arg-type]
+        source: Any = self._source
         return {
             "dataset": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
-            "retriever": asked,
+            "retriever": signature_of(source) if self.asks_retriever else "results",
             "k": self._k,
-            "judge": judge,
+            "judge": plain(judge),
         }
 
     def retrieve(self) -> None:
         """Ask the retriever, or take the results that were given."""
         if isinstance(self._source, Mapping):
             results = _given(self._source, self._k)
-            self.warnings += join_warnings(self._dataset, results)
-            self._retrieval = Retrieval(self._k or 0, results=dict(results))
+            self._warnings += join_warnings(self._dataset, results)
+            self._retrieval.results = dict(results)
         else:
             log = self._log
             self._retrieval = retrieve_all(
-                self._source,
-                self._dataset.queries,
-                self._k or 1,
+                *(self._source, self._dataset.queries, self._k or 1),
                 concurrency=self._concurrency,
                 known=None if log is None else log.retrieved,
                 kept=None if log is None else log.keep_retrieved,
@@ -210,7 +192,7 @@ class EvaluationRun:
             )
             if self._asker.stopped:
                 return
-            self.warnings += self._retrieval.warnings(self.metrics)
+            self._warnings += self._retrieval.warnings(self.metrics)
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=self._by_spans)
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
 
@@ -220,32 +202,25 @@ class EvaluationRun:
         usage = self._usage
         return Purse(self._asking, 0.0 if usage is None else usage.cost or 0.0).rest()
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self, recorded: RecordedEvaluation) -> Iterator[Piece]:
         """Yield what has to be judged, in the order of the data set; `take` each one's verdicts."""
-        self._recorded = RecordedEvaluation(self.groups, self.metrics, self.options)
-        self._to_judge = self._recorded.to_judge
-        known = {} if self._log is None else self._log.verdicts
-        if self._log is not None:
-            self._usage = self._log.usage
-        left: list[int] = []
-        for place, group in enumerate(self._to_judge):
-            kept = known.get(group_key(group)) if known else None
+        groups, log = recorded.to_judge, self._log
+        sizes: dict[int, list[int]] = {}
+        if log is not None:
+            self._usage, self._judged_by = log.usage, log.judge
+        for place, group in enumerate(groups):
+            kept = log.verdicts.get(group_key(group)) if log is not None and log.verdicts else None
             if kept is not None:
-                self._parts[place] = kept
+                self._said[place] = kept
             elif group.n_expected and group.n_retrieved:
-                left.append(place)
+                sizes[place] = [group.n_expected * group.n_retrieved]
         told = stage("judging", self._progress)
-        sizes = {
-            place: (group := self._to_judge[place]).n_expected * group.n_retrieved for place in left
-        }
-        done, total = 0, sum(sizes.values())
-        judge = self.judge if isinstance(self.judge, Judge | str) else None
-        most = 1 if self.local is not None else most_contexts(judge)
-        for places in packed(((place, [sizes[place]]) for place in left), [most]):
-            groups = [self._to_judge[place] for place in places]
-            request_id = "" if self._log is None else self._log.request_id(groups, self.asking)
-            yield Piece(places, groups, request_id)
-            done += sum(sizes[place] for place in places)
+        done, total = 0, sum(size for [size] in sizes.values())
+        most = 1 if self.local is not None else most_contexts(self.judge)
+        for places in packed(sizes.items(), [most]):
+            some = [groups[place] for place in places]
+            yield Piece(places, some, "" if log is None else log.request_id(some, self.asking))
+            done += sum(sizes[place][0] for place in places)
             if told is not None:
                 told(done, total)
 
@@ -256,41 +231,38 @@ class EvaluationRun:
         """
         if self._identity is not None:
             verdicts = replace(verdicts, judge=self._identity)
-        parts = []
-        for index, place in enumerate(piece.places):
-            part = of_groups(verdicts, index, index + 1)
-            self._parts[place] = replace(part, usage=None, groups=())
-            parts.append((self._to_judge[place], self._parts[place]))
+        each = [verdicts[start:end] for start, end in pairwise(verdicts.offsets)]
+        self._said.update(zip(piece.places, each, strict=True))
+        self._judged_by = self._judged_by or verdicts.judge
         if verdicts.usage is not None:
             self._usage = verdicts.usage if self._usage is None else self._usage + verdicts.usage
         if self._log is not None:
-            whole = [(group, part) for group, part in parts if Status.ERROR not in part.status]
-            self._log.keep_verdicts(whole, verdicts.judge, verdicts.usage)
+            whole = [
+                (group, of)
+                for group, of in zip(piece.groups, each, strict=True)
+                if all(verdict.status is not Status.ERROR for verdict in of)
+            ]
+            self._log.keep_verdicts(whole, verdicts)
 
-    def recorded(self) -> RecordedEvaluation:
-        """Return the evaluation by the verdicts that were taken."""
-        if self._recorded is None:
-            raise RuntimeError("nothing was judged yet")
-        if self._parts:
-            judge = next(iter(self._parts.values())).judge
-            none = Verdicts([], [], [], [], [], [0, 0], {}, judge)
-            parts = [self._parts.get(place, none) for place in range(len(self._to_judge))]
-            joined = join_verdicts(parts, [False] * len(parts), self._to_judge)
-            self._recorded.take_verdicts(replace(joined, usage=self._usage))
-        return self._recorded
+    def verdicts(self, recorded: RecordedEvaluation) -> Verdicts | None:
+        """Return all verdicts that were taken; None when there was nothing to judge."""
+        if self._judged_by is None:
+            return None
+        said = [self._said.get(place, ()) for place in range(len(recorded.to_judge))]
+        each, offsets = [v for of in said for v in of], list(accumulate(map(len, said), initial=0))
+        return Verdicts.of(each, offsets, self._judged_by, self._usage, recorded.to_judge)
 
     def result(self, evaluation: Evaluation) -> EvaluationResult:
         """Return the result, given the evaluation of the groups."""
         found, usage = self._retrieval, evaluation.usage
         if usage is not None:  # two runs over the same data have the same result
             usage = replace(usage, latency_s=0.0)
-        places = {group.query_id: place for place, group in enumerate(self.groups)}
+        groups = {group.query_id: (place, group) for place, group in enumerate(self.groups)}
         queries = []
         for query in self._dataset.queries:
             name = query.query_id
-            place = places.get(name)
-            group = None if place is None else self.groups[place]
-            of = (query, group, place or 0, found.results.get(name, ()), evaluation.verdicts)
+            place, group = groups.get(name, (0, None))
+            of = (query, group, place, found.results.get(name, ()), evaluation.verdicts)
             queries.append(QueryResult.of(*of, found.failures.get(name)))
         return EvaluationResult(
             table=evaluation.table,
@@ -298,7 +270,7 @@ class EvaluationRun:
             judge=evaluation.judge,
             negatives=evaluation.negatives,
             usage=usage,
-            warnings=[*self.warnings, *evaluation_warnings(evaluation, self.groups)],
+            warnings=[*self._warnings, *evaluation_warnings(evaluation, self.groups)],
             name=self._name,
             k=self._k,
         )
@@ -365,33 +337,28 @@ class RecordedEvaluation:
             distinct_ranks(group, f"groups[{i}]", strict=options.strict_duplicates)
             for i, group in enumerate(self._given)
         ]
-        pairs = zip(self._given, self._ranks, strict=True)
-        self._distinct = [at_ranks(group, ranks) for group, ranks in pairs]
+        self._distinct = list(map(at_ranks, self._given, self._ranks))
         self.options = replace(options, strict_duplicates=False)  # none is left
         """The options to measure with."""
+        own = [replace(group, negatives=()) for group in self._distinct]
+        self.to_judge = [*own, *against_negatives(self._distinct)]
+        """The groups that verdicts are needed of; those of negatives are behind the others."""
         self._verdicts: Verdicts | None = None
         self._on_negatives: Verdicts | None = None
-
-    @property
-    def to_judge(self) -> list[QueryGroup]:
-        """The groups that verdicts are needed of; those of negatives are behind the others."""
-        own = [replace(group, negatives=()) for group in self._distinct]
-        return [*own, *against_negatives(self._distinct)]
 
     def take_verdicts(self, verdicts: Verdicts | None) -> None:
         """Take the verdicts of `to_judge`; None when there was nothing to judge."""
         n = len(self._distinct)
         self._verdicts = verdicts
         if verdicts is not None and len(verdicts.offsets) > n + 1:
-            self._verdicts = of_groups(verdicts, 0, n)
-            self._on_negatives = of_groups(verdicts, n, len(verdicts.offsets) - 1)
+            self._verdicts = _of_groups(verdicts, 0, n)
+            self._on_negatives = _of_groups(verdicts, n, len(verdicts.offsets) - 1)
 
     @property
     def metadata(self) -> Mapping[str, Mapping[str, str]]:
         """What is known of the queries, where slices are asked for."""
-        if not self.options.slice_by:
-            return {}
-        return {group.query_id: group.metadata for group in self._given if group.metadata}
+        groups = self._given if self.options.slice_by else ()
+        return {group.query_id: group.metadata for group in groups if group.metadata}
 
     @property
     def rankings(self) -> JudgedRankings:
@@ -399,34 +366,38 @@ class RecordedEvaluation:
         verdicts = self._verdicts
         # Their rubrics need not show what was expected; all other judges compare with it.
         asks = verdicts is not None and verdicts.judge.kind in ASKING_KINDS
-        rankings = [self._ranking(group, asks=asks) for group in self._distinct]
+        rankings = [
+            JudgedRanking(
+                group.query_id,
+                0 if group.by_id else group.n_expected,
+                group.n_retrieved,
+                _names_of(group) if group.by_id else (),
+                group.relevant_document_ids,
+                group.grades,
+                open_ended=asks and group.open_ended,
+            )
+            for group in self._distinct
+        ]
         if verdicts is None:
             return JudgedRankings(rankings, [])
-        grades = {"score": verdicts.score, "max_grade": verdicts.judge.max_grade}
+        top = verdicts.judge.max_grade
         return JudgedRankings(
             *(rankings, verdicts.relevant, verdicts.status),
             source=verdicts.source,
-            **(grades if verdicts.judge.max_grade else {}),  # type: ignore[arg-type]
+            score=verdicts.score if top else (),
+            max_grade=top,
         )
-
-    def _ranking(self, group: QueryGroup, *, asks: bool) -> JudgedRanking:
-        n = group.n_retrieved
-        if not group.by_id:
-            ended = asks and group.open_ended
-            return JudgedRanking(group.query_id, group.n_expected, n, open_ended=ended)
-        found = group.document_ids or [f"retrieved_{rank}" for rank in range(n)]
-        return JudgedRanking(group.query_id, 0, n, found, group.relevant_document_ids, group.grades)
 
     def evaluation(self, table: MetricTable) -> Evaluation:
         """Return the evaluation, given what ComputeMetrics made of the rankings."""
+        verdicts = self._verdicts
         n_given = sum(group.n_retrieved for group in self._given)
         dropped = n_given - sum(group.n_retrieved for group in self._distinct)
         counts = replace(
             table.counts,
             duplicates=table.counts.duplicates + dropped,
-            verdicts=VerdictCounts.of(self._verdicts),
+            verdicts=VerdictCounts.of(verdicts),
         )
-        verdicts = self._verdicts
         return Evaluation(
             table=replace(table, counts=counts),
             judge=None if verdicts is None else verdicts.judge,
@@ -443,19 +414,26 @@ class RecordedEvaluation:
                 continue
             start, end = verdicts.offsets[queries : queries + 2]
             queries += 1
-            places = [place for place in range(start, end) if verdicts.relevant[place]]
-            hit += bool(places)
-            for place in places:
-                rank, negative = divmod(place - start, len(group.negatives))
-                name = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"
-                score = verdicts.score[place]
-                found = NegativeMatch(group.query_id, ranks[rank], negative, name, score)
-                matches.append(found)
+            found = [
+                NegativeMatch(group.query_id, ranks[rank], negative, _names_of(group)[rank], score)
+                for place in range(start, end)
+                if verdicts.relevant[place]
+                for rank, negative in [divmod(place - start, len(group.negatives))]
+                for score in [verdicts.score[place]]
+            ]
+            hit += bool(found)
+            matches += found
         return NegativeReport(queries, hit, matches, VerdictCounts.of(verdicts))
 
 
-def of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
+def _names_of(group: QueryGroup) -> Sequence[str]:
+    return group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]
+
+
+def _of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
     """Return the verdicts of the groups from `begin` up to, not including, `end`."""
-    first, last = verdicts.offsets[begin], verdicts.offsets[end]
-    offsets = [offset - first for offset in verdicts.offsets[begin : end + 1]]
-    return pick_verdicts(verdicts, range(first, last), offsets, verdicts.groups[begin:end])
+    offsets = verdicts.offsets[begin : end + 1]
+    each = verdicts[offsets[0] : offsets[-1]]
+    moved = [offset - offsets[0] for offset in offsets]
+    groups = verdicts.groups[begin:end]
+    return Verdicts.of(each, moved, verdicts.judge, verdicts.usage, groups)

@@ -13,11 +13,13 @@ from typing import Any, Protocol
 from judged.errors import WrongType
 from judged.values import (
     Context,
+    Flag,
     Judge,
     JudgeIdentity,
     QueryGroup,
     Source,
     Status,
+    Verdict,
     VerdictError,
     Verdicts,
 )
@@ -35,7 +37,6 @@ class JudgeObject(Protocol):
 
 
 _INVALID_ARGUMENT, _INTERNAL = 3, 13
-_ABSTAINED = "ABSTAINED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,16 @@ class LocalJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """What results name the judge by."""
-        name = self.name or _name_of(self.function)
-        source = _source_of(self.function)
-        made_of = f"{name}\n{self.version}\n{source}"
+        function, kind = self.function, type(self.function)
+        module = getattr(function, "__module__", kind.__module__)
+        name = self.name or f"{module}.{getattr(function, '__qualname__', kind.__qualname__)}"
+        made_of = f"{name}\n{self.version}\n{_source_of(function)}"
         made_of += f"\n{self.max_grade}" if self.max_grade else ""
         key = hashlib.sha256(made_of.encode()).hexdigest()
-        parts = ["local", name, f"sha:{key[:8]}"]
-        parts += [f"version:{self.version}"] * bool(self.version)
-        parts += [f"max_grade:{self.max_grade}"] * bool(self.max_grade)
-        signature = "|".join([*parts, f"min_score:{self.min_score:g}"])
+        signature = f"local|{name}|sha:{key[:8]}"
+        signature += f"|version:{self.version}" if self.version else ""
+        signature += f"|max_grade:{self.max_grade}" if self.max_grade else ""
+        signature += f"|min_score:{self.min_score:g}"
         fingerprint = hashlib.sha256(f"{key}\n{self.min_score!r}".encode()).hexdigest()
         return JudgeIdentity(
             "local", name, self.min_score, signature, key, fingerprint, self.max_grade
@@ -77,51 +79,44 @@ class LocalJudge:
 
     def judge(self, groups: Sequence[QueryGroup]) -> Verdicts:
         """Return a verdict for each context of groups, retrieved-major."""
-        said = [
+        verdicts = [
             self._ask(Context(group.query, expected, retrieved))
             for group in groups
             for retrieved in group.retrieved
             for expected in group.expected
         ]
-        errors = {i: each for i, each in enumerate(said) if isinstance(each, VerdictError)}
-        score = [0.0 if isinstance(each, VerdictError) else each for each in said]
-        relevant = [
-            i not in errors and each + 1e-9 >= self.min_score for i, each in enumerate(score)
-        ]
-        status = [int(Status.OK)] * len(said)
-        for i, error in errors.items():
-            abstained = error.reason == _ABSTAINED
-            status[i] = int(Status.ABSTAINED if abstained else Status.ERROR)
         sizes = (len(group.expected) * len(group.retrieved) for group in groups)
-        source, flags = [int(Source.COMPUTED)] * len(said), [0] * len(said)
-        return Verdicts(
-            *(relevant, score, status, source, flags, list(accumulate(sizes, initial=0)), errors),
-            self.identity,
-            groups=groups,
-        )
+        offsets = list(accumulate(sizes, initial=0))
+        return Verdicts.of(verdicts, offsets, self.identity, groups=groups)
 
-    def _ask(self, context: Context) -> float | VerdictError:
+    def _ask(self, context: Context) -> Verdict:
         try:
             judges = self.function if callable(self.function) else self.function.judge
             said = judges(context)
         except Exception as error:  # noqa: BLE001 - it is that context's error
-            problem = f"{type(error).__name__}: {error}"
-            return VerdictError(_INTERNAL, "JUDGE_FAILED", problem, retryable=False)
+            return _missing(_INTERNAL, "JUDGE_FAILED", f"{type(error).__name__}: {error}")
         if said is None:
-            return VerdictError(0, _ABSTAINED, "the judge returned None", retryable=False)
+            return _missing(0, Status.ABSTAINED.name, "the judge returned None")
         top = self.max_grade or 1
         try:
             score = float(said) / top
         except (TypeError, ValueError, OverflowError):
             score = math.nan
         if 0 <= score <= 1:
-            return score
+            relevant = score + 1e-9 >= self.min_score
+            return Verdict(Status.OK, relevant, score, Source.COMPUTED, Flag.NONE, None)
         rule = f"the judge returned {said!r}; return True, False, a score from 0 to 1, or None"
         if self.max_grade:
             rule = f"the judge returned {said!r}; return a grade from 0 to {top}, or None"
         elif score > 1:
             rule += "; for grades name the highest, LocalJudge(..., max_grade=3)"
-        return VerdictError(_INVALID_ARGUMENT, "INVALID_SCORE", rule, retryable=False)
+        return _missing(_INVALID_ARGUMENT, "INVALID_SCORE", rule)
+
+
+def _missing(code: int, reason: str, message: str) -> Verdict:
+    status = Status.ERROR if code else Status.ABSTAINED
+    error = VerdictError(code, reason, message, retryable=False)
+    return Verdict(status, None, None, Source.COMPUTED, Flag.NONE, error)
 
 
 def as_local(judge: object) -> LocalJudge | None:
@@ -140,12 +135,6 @@ def as_local(judge: object) -> LocalJudge | None:
         "must be a judge's name, a Judge, a function of a Context or an object with a method judge"
     )
     raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
-
-
-def _name_of(function: JudgeFunction | JudgeObject) -> str:
-    kind = type(function)
-    name = getattr(function, "__qualname__", kind.__qualname__)
-    return f"{getattr(function, '__module__', kind.__module__)}.{name}"
 
 
 def _source_of(function: JudgeFunction | JudgeObject) -> str:

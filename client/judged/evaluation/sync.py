@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from judged._batching.chunks import fill_expected
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.judges import Purse
 from judged._inputs import as_metrics, need_kind
@@ -45,7 +44,6 @@ from judged.evaluation.circular_judging import check_circular, models_of
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.evaluation_run import (
     EvaluationRun,
-    Piece,
     RecordedEvaluation,
     RecordedJudge,
     to_judge,
@@ -67,7 +65,6 @@ from judged.values import (
     Rubric,
     ScoredAnswers,
     TextItem,
-    Verdicts,
 )
 
 __all__ = ["answer_similarity", "compare_answers", "evaluate_answers", "score_by_panel"]
@@ -134,12 +131,22 @@ class Evaluator:
             asking=asking,
             progress=progress,
         )
+        client = self._client
         with closing(run):
-            self._check(run, asking, timeout)
+            if run.asks_retriever:  # what is wrong is known before it is asked anything
+                nothing = run.nothing_found()
+                if run.asks_server:
+                    client.evaluate(
+                        *(nothing, run.metrics, run.judge, run.options),
+                        asking=asking,
+                        timeout=timeout,
+                    )
+                else:
+                    recorded = RecordedEvaluation(nothing, run.metrics, run.options)
+                    self._measured(recorded, timeout)
             models = models_of(source, system_models)
             if models and run.asks_server:
-                info = self._client.server_info()
-                check_circular(info, run.judge, models, strict=strict)
+                check_circular(client.server_info(), run.judge, models, strict=strict)
             on_thread(run.retrieve)
             if run.asks_at_once:
                 evaluation = self.evaluate_groups(
@@ -148,12 +155,24 @@ class Evaluator:
                     timeout=timeout,
                     progress=stage("judging", progress),
                 )
-            else:
-                self._fill_expected(run)
-                for piece in run.pieces():
-                    run.take(piece, self._judged(run, piece, timeout))
-                evaluation = self._measured(run.recorded(), timeout)
-            return run.result(evaluation)
+                return run.result(evaluation)
+            if run.asks_server:
+                filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
+                run.groups = filled
+            recorded = RecordedEvaluation(run.groups, run.metrics, run.options)
+            for piece in run.pieces(recorded):
+                if run.local is not None:
+                    verdicts = on_thread(partial(run.local.judge, piece.groups))
+                else:
+                    verdicts = client.judge(
+                        *(piece.groups, run.judge),
+                        asking=run.asking,
+                        request_id=piece.request_id,
+                        timeout=timeout,
+                    )
+                run.take(piece, verdicts)
+            recorded.take_verdicts(run.verdicts(recorded))
+            return run.result(self._measured(recorded, timeout))
 
     def evaluate_groups(
         self,
@@ -205,43 +224,6 @@ class Evaluator:
         if not judged:
             return CostEstimate()
         return self._client.estimate(judged, judge, asking=asking, timeout=timeout)
-
-    def _check(self, run: EvaluationRun, asking: Asking | None, timeout: float) -> None:
-        """Ask the server what is wrong before a retriever is asked anything.
-
-        It is asked for the same metrics, by the same judge if it is one of its own, of queries that
-        nothing was found for: so it judges nothing.
-        """
-        if not run.asks_retriever:
-            return
-        groups = run.nothing_found()
-        if not (run.asks_server and run.asks_at_once):
-            nothing = RecordedEvaluation(groups, run.metrics, run.options)
-            self._measured(nothing, timeout)
-        if run.asks_server:
-            self._client.evaluate(
-                *(groups, run.metrics, run.judge, run.options),
-                asking=asking,
-                timeout=timeout,
-            )
-
-    def _fill_expected(self, run: EvaluationRun) -> None:
-        """Give groups without expected texts a blank one, where the judge needs none."""
-        if run.asks_server and any(not g.expected and g.open_ended for g in run.groups):
-            probe = [QueryGroup(retrieved=["text"])]
-            if (self._client.estimate(probe, run.judge)).contexts:
-                run.groups = [fill_expected(group) for group in run.groups]
-
-    def _judged(self, run: EvaluationRun, piece: Piece, timeout: float) -> Verdicts:
-        if run.local is not None:
-            return on_thread(partial(run.local.judge, piece.groups))
-        return self._client.judge(
-            piece.groups,
-            run.judge,
-            asking=run.asking,
-            request_id=piece.request_id,
-            timeout=timeout,
-        )
 
     def _measured(self, recorded: RecordedEvaluation, timeout: float) -> Evaluation:
         table = self._client.compute_metrics(

@@ -6,12 +6,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from judged._views import Booleans, Listed, View, plain
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import QueryGroup
 from judged.values.judges import JudgeIdentity, Usage
+
+Number = TypeVar("Number", int, float)
 
 _RARE = {"flagged_reserved_tokens", "flagged_fallback", "flagged_unknown_tokens"}
 _COLUMNS = ("relevant", "score", "status", "source", "flags")
@@ -78,6 +80,37 @@ class Verdicts(View, Listed[Verdict]):
     groups: Sequence[QueryGroup] = field(default=(), compare=False, repr=False)
     probability: Sequence[float] = ()
     stage: Sequence[int] = ()
+
+    @classmethod
+    def of(
+        cls,
+        verdicts: Sequence[Verdict],
+        offsets: Sequence[int],
+        judge: JudgeIdentity,
+        usage: Usage | None = None,
+        groups: Sequence[QueryGroup] = (),
+    ) -> Verdicts:
+        """Return single verdicts as columns.
+
+        There are probabilities only where every verdict that exists has one.
+        """
+        calibrated = all(v.probability is not None for v in verdicts if v.status is Status.OK)
+        return cls(
+            relevant=[bool(v.relevant) for v in verdicts],
+            score=[v.score or 0.0 for v in verdicts],
+            status=[int(v.status) for v in verdicts],
+            source=[int(v.source) for v in verdicts],
+            flags=[int(v.flags) for v in verdicts],
+            offsets=offsets,
+            errors={i: v.error for i, v in enumerate(verdicts) if v.error is not None},
+            judge=judge,
+            agreement=_column(v.agreement for v in verdicts),
+            details={i: v.detail for i, v in enumerate(verdicts) if v.detail is not None},
+            usage=usage,
+            groups=groups,
+            probability=_column(v.probability for v in verdicts) if calibrated else (),
+            stage=_column(v.stage for v in verdicts),
+        )
 
     def __len__(self) -> int:
         return len(self.relevant)
@@ -219,6 +252,12 @@ def pick_verdicts(
         details={numbers[i]: one for i, one in verdicts.details.items() if i in numbers},
         groups=groups,
     )
+
+
+def _column(values: Iterable[Number | None]) -> Sequence[Number]:
+    """Return a column with zeros in its gaps; an empty one where there are gaps alone."""
+    column = list(values)
+    return [value or 0 for value in column] if any(v is not None for v in column) else ()
 
 
 def _empty_like(column: Any) -> Any:  # noqa: ANN401 - any kind of column

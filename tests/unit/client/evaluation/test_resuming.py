@@ -15,12 +15,14 @@ from judged.evaluation.resuming import AnswerLog, EvaluationLog, digest
 QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
 
 
+HEAD = b'{"format": "judged.resume", "version": 3, "system": "s", "run": "r"}\n'
+
+
 def line(item: Question, **other: object) -> bytes:
     fields = {
         "item_id": item.item_id,
         "question_sha256": digest(item),
-        "system": "s",
-        "answer": "kept",
+        "text": "kept",
         "contexts": None,
         "metadata": {},
         "seconds": 1.0,
@@ -29,16 +31,13 @@ def line(item: Question, **other: object) -> bytes:
 
 
 class TestLog:
-    def read(self, path: Path, raw: bytes, system: str = "s") -> AnswerLog:
-        path.write_bytes(raw)
-        return AnswerLog(path, QUESTIONS, system)
-
     @given(cut=st.integers(0, 400))
     def test_a_last_line_cut_anywhere_is_asked_again(self, tmp_path_factory, cut: int):
         path = tmp_path_factory.mktemp("log") / "l"
         whole = line(QUESTIONS[0]) + b"\n"
         last = line(QUESTIONS[1], answer="ü\u20ac")
-        log = self.read(path, whole + last[: min(cut, len(last))])
+        path.write_bytes(HEAD + whole + last[: min(cut, len(last))])
+        log = AnswerLog(path, QUESTIONS, "s")
         assert log.known["0"] == (Answer("kept"), 1.0)
         assert ("1" in log.known) == (cut >= len(last))
         log.append(Outcome(QUESTIONS[2], Answer("new"), None, 0.5))
@@ -63,16 +62,17 @@ class TestLog:
     @pytest.mark.parametrize(
         ("raw", "message"),
         [
-            (line(QUESTIONS[0], question_sha256="0") + b"\n", "l:1: is the answer to another"),
-            (line(QUESTIONS[0], system="other") + b"\n", "l:1: was answered by other, and now"),
-            (line(QUESTIONS[0], answer=None) + b"\n", "l:1: has no 'answer'"),
+            (HEAD + line(QUESTIONS[0], question_sha256="0"), "l:2: is the answer to another"),
+            (HEAD.replace(b'"s"', b'"other"'), "l:1: is of an evaluation with system 'other', and"),
+            (HEAD + line(QUESTIONS[0], text=None), "l:2: has no 'text'"),
         ],
     )
     def test_a_file_that_does_not_belong_is_refused(self, tmp_path: Path, raw: bytes, message: str):
+        (tmp_path / "l").write_bytes(raw + b"\n")
         with pytest.raises(FileError) as caught:
-            self.read(tmp_path / "l", raw)
+            AnswerLog(tmp_path / "l", QUESTIONS, "s")
         assert message in str(caught.value)
-        assert (tmp_path / "l").read_bytes() == raw
+        assert (tmp_path / "l").read_bytes() == raw + b"\n"
 
 
 @pytest.mark.parametrize("content", [b"notes", b"[1]", b'"x"', b"12", b"notes\n[1]"])
