@@ -35,7 +35,7 @@ from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.inputs import Name
 from judged.cli.output import NOT_FOUND, Exit, Output, Places, Problem, say
 from judged.cli.server import Connection, JudgingCommand
-from judged.evaluation.circular_judging import circular_remarks
+from judged.evaluation.circular_judging import circular_remarks, judging_models
 from judged.traces import (
     Missing,
     MissingJudgements,
@@ -457,12 +457,14 @@ def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
     )
 
 
-def tell_circular(out: Output, systems: Iterable[str], models: Sequence[str]) -> None:
+def tell_circular(
+    out: Output, systems: Iterable[str], info: ServerInfo, judges: Iterable[Judge | Rubric]
+) -> None:
     """Warn where a model of a system is one that judges, or of its family.
 
     A strict command ends there with 1, before anything is asked.
     """
-    for remark in circular_remarks(systems, models):
+    for remark in circular_remarks(systems, judging_models(info, judges)):
         out.warn(remark)
         if out.strict:
             say("nothing was asked, because of --strict")

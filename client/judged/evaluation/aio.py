@@ -26,9 +26,8 @@ from judged.evaluation.answers.ranking import (
 from judged.evaluation.answers.score_panel import (
     Combine,
     PanelScores,
-    check_panel,
     combined,
-    replace_model,
+    rubrics_of_members,
     shifted,
 )
 from judged.evaluation.answers.similarity import (
@@ -273,7 +272,7 @@ async def evaluate_answers(
     """
     run = AnswerRun(items, system, rubrics, resume, concurrency, progress)
     info = await client.server_info()
-    await client.estimate_scores(run.first_items, run.rubrics, asking=asking)
+    await client.estimate_scores(run.unanswered, run.rubrics, asking=asking)
     run.check(info, asking, models_of(system, system_models), strict=strict)
     try:
         await async_on_thread(run.ask)
@@ -316,7 +315,7 @@ async def compare_answers(
         scores = await client.score_answers(
             pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
         )
-    comparisons, missing = pairs.compared(scores)
+    comparisons, missing = pairs.compared(scores or ())
     ranking = await client.rank_systems(comparisons, interval, timeout=timeout)
     return ComparedAnswers(ranking, comparisons, scores, missing)
 
@@ -346,19 +345,19 @@ async def score_by_panel(
     Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
     `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
     """
-    names, asked, how = check_panel(models, rubrics, combine)
+    asked, how = rubrics_of_members(models, rubrics), Combine(combine)
     given, purse = list(items), Purse(asking)
     members: dict[str, ScoredAnswers] = {}
-    for done, name in enumerate(names):
+    for done, (name, of_member) in enumerate(asked.items()):
         members[name] = await client.score_answers(
-            *(given, [replace_model(rubric, name) for rubric in asked]),
+            *(given, of_member),
             include_replies=include_replies,
-            asking=purse.rest(len(names) - done),
+            asking=purse.rest(len(asked) - done),
             timeout=timeout,
-            progress=shifted(progress, done, len(names)),
+            progress=shifted(progress, done, len(asked)),
         )
         purse.took(members[name].usage)
-    return PanelScores(combined(members, how), members)
+    return combined(members, how)
 
 
 async def answer_similarity(

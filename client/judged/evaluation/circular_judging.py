@@ -16,13 +16,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from judged._inputs import as_list
 from judged.errors import InvalidArgument
-from judged.values import Judge, PanelMember, Rubric, ServerInfo
-
-_OF_MODELS = {"llm", "answers"}
+from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo
 
 
 class CircularJudging(UserWarning):
@@ -31,28 +29,17 @@ class CircularJudging(UserWarning):
     __module__ = "judged.evaluation"
 
 
-def judging_models(info: ServerInfo, judge: Judge) -> list[str]:
-    """Return the models that a judge asks, its members included, as their providers name them."""
-    return list(dict.fromkeys(_asked(info, judge)))
-
-
-def scoring_models(info: ServerInfo, rubrics: Sequence[Rubric | str]) -> list[str]:
-    """Return the models that score answers by some rubrics, as their providers name them."""
-    judges = [
-        Judge("answers", parameters={} if isinstance(each, str) else each.parameters)
-        for each in rubrics
-    ]
-    return list(dict.fromkeys(name for judge in judges for name in _asked(info, judge)))
-
-
-def circular_remarks(systems: Iterable[str], models: Sequence[str]) -> Iterator[str]:
-    """Yield a remark on each model of a system that is one of those which judge, or related."""
-    for pair in related(systems, models):
-        what = "is" if pair.same else f"is of the family {pair.family!r}, as is"
-        yield (
-            f"the judge's model {pair.judge} {what} that of the system, {pair.system}: models "
-            "favour answers of their own kind; judge with a model of another family"
-        )
+def judging_models(info: ServerInfo, judges: Iterable[Judge | Rubric]) -> Iterator[ChatModelInfo]:
+    """Yield the models that judges ask, their members included, or that score by rubrics."""
+    for judge in judges:
+        kind = "answers" if isinstance(judge, Rubric) else judge.kind or info.default_judge
+        if kind in {"llm", "answers"}:
+            named = judge.parameters.get("model")
+            for model in info.chat_models:
+                if model.name == named if named else model.is_default:
+                    yield model
+        members: Any = () if isinstance(judge, Rubric) else judge.members
+        yield from judging_models(info, (member.judge for member in members))
 
 
 def check_circular(
@@ -68,19 +55,35 @@ def check_circular(
     language models that made the texts. The server's default judge is meant by None. With `strict`
     it is no warning: raises InvalidArgument at `judge`. The Evaluators do so by themselves.
     """
-    asked = judge if isinstance(judge, Judge) else Judge(judge or info.default_judge)
-    tell_circular(system_models, judging_models(info, asked), "judge", strict=strict)
+    asked = judge if isinstance(judge, Judge) else Judge(judge or "")
+    tell_circular(system_models, judging_models(info, [asked]), "judge", strict=strict)
 
 
 def tell_circular(
-    system_models: str | Iterable[str], models: Sequence[str], field: str, *, strict: bool
+    systems: str | Iterable[str], models: Iterable[ChatModelInfo], field: str, *, strict: bool
 ) -> None:
     """Warn of every pair of related models; with `strict` raise InvalidArgument for the first."""
-    named = [system_models] if isinstance(system_models, str) else as_list(system_models)
+    named = [systems] if isinstance(systems, str) else as_list(systems)
     for remark in circular_remarks(named, models):
         if strict:
             raise InvalidArgument.of_field(field, remark)
         warnings.warn(remark, CircularJudging, stacklevel=4)
+
+
+def circular_remarks(systems: Iterable[str], models: Iterable[ChatModelInfo]) -> Iterator[str]:
+    """Yield a remark on each model of a system that is one of those which judge, or related."""
+    judges = list(dict.fromkeys(model.model for model in models))
+    for system in systems:
+        family = family_of(system)
+        for judge in judges:
+            if not family or family != family_of(judge):
+                continue
+            same = bare_name(system) == bare_name(judge)
+            what = "is" if same else f"is of the family {family!r}, as is"
+            yield (
+                f"the judge's model {judge} {what} that of the system, {system}: models favour "
+                "answers of their own kind; judge with a model of another family"
+            )
 
 
 def models_of(source: object, named: str | Sequence[str] = ()) -> list[str]:
@@ -91,18 +94,6 @@ def models_of(source: object, named: str | Sequence[str] = ()) -> list[str]:
     own = getattr(source, "system_models", ()) or getattr(source, "system_model", ())
     lists = [[each] if isinstance(each, str) else list(each) for each in (named, own)]
     return list(dict.fromkeys(str(name) for names in lists for name in names))
-
-
-def _asked(info: ServerInfo, judge: Judge) -> Iterator[str]:
-    kind = judge.kind or info.default_judge
-    if kind in _OF_MODELS:
-        named = judge.parameters.get("model")
-        for model in info.chat_models:
-            if model.name == named or (named is None and model.is_default):
-                yield model.model
-    for member in judge.members:
-        inner = member.judge if isinstance(member, PanelMember) else member
-        yield from _asked(info, Judge(inner) if isinstance(inner, str) else inner)
 
 
 _VENDORS = {
@@ -121,16 +112,6 @@ _RELATED = {
 _FAMILY_OF = {stem: family for family, stems in _RELATED.items() for stem in stems}
 _DATED = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview)$")
 _STEM = re.compile(r"[a-z]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Related:
-    """A model that answered and one that is to judge it; `same` says they are one model."""
-
-    system: str
-    judge: str
-    family: str
-    same: bool
 
 
 def bare_name(model: str) -> str:
@@ -156,14 +137,3 @@ def family_of(model: str) -> str:
             return family
     found = _STEM.match(name)
     return "" if found is None else _FAMILY_OF.get(found[0], found[0])
-
-
-def related(systems: Iterable[str], judges: Iterable[str]) -> list[Related]:
-    """Return the pairs of a system's and a judge's model that are of one family."""
-    names = list(judges)
-    return [
-        Related(system, judge, family_of(system), bare_name(system) == bare_name(judge))
-        for system in systems
-        for judge in names
-        if family_of(system) and family_of(system) == family_of(judge)
-    ]

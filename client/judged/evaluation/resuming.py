@@ -99,7 +99,7 @@ class _Log:
 
 
 class AnswerLog(_Log):
-    """The answers of earlier runs by item id with their seconds, and the place for new ones.
+    """The answers of earlier runs by item id, and the place for those of this one.
 
     Under its `run` the answers are scored. It stays the same until all have their scores, so that a
     scoring that broke is not paid for twice. Raises FileError for the answers of another system,
@@ -108,7 +108,7 @@ class AnswerLog(_Log):
 
     def __init__(self, path: Path | str, questions: Iterable[Question], system: str) -> None:
         self._questions = {question.item_id: question for question in questions}
-        self.known: dict[str, tuple[Answer, float]] = {}
+        self.known: dict[str, Outcome[Question]] = {}
         super().__init__(path, {"system": system})
 
     def _take(self, record: Record) -> None:
@@ -123,7 +123,8 @@ class AnswerLog(_Log):
             )
         metadata = record.record("metadata")
         answer = record.read(Answer, metadata=dict(metadata.fields) if metadata else {})
-        self.known[item_id] = (answer, record.optional_number("seconds") or 0.0)
+        seconds = record.optional_number("seconds") or 0.0
+        self.known[item_id] = Outcome(question, answer, None, seconds)
 
     def append(self, outcome: Outcome[Question]) -> None:
         """Write an answer down; a failure is not written, so that it is asked again."""

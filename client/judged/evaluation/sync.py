@@ -27,9 +27,8 @@ from judged.evaluation.answers.ranking import (
 from judged.evaluation.answers.score_panel import (
     Combine,
     PanelScores,
-    check_panel,
     combined,
-    replace_model,
+    rubrics_of_members,
     shifted,
 )
 from judged.evaluation.answers.similarity import (
@@ -274,7 +273,7 @@ def evaluate_answers(
     """
     run = AnswerRun(items, system, rubrics, resume, concurrency, progress)
     info = client.server_info()
-    client.estimate_scores(run.first_items, run.rubrics, asking=asking)
+    client.estimate_scores(run.unanswered, run.rubrics, asking=asking)
     run.check(info, asking, models_of(system, system_models), strict=strict)
     try:
         on_thread(run.ask)
@@ -317,7 +316,7 @@ def compare_answers(
         scores = client.score_answers(
             pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
         )
-    comparisons, missing = pairs.compared(scores)
+    comparisons, missing = pairs.compared(scores or ())
     ranking = client.rank_systems(comparisons, interval, timeout=timeout)
     return ComparedAnswers(ranking, comparisons, scores, missing)
 
@@ -347,19 +346,19 @@ def score_by_panel(
     Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
     `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
     """
-    names, asked, how = check_panel(models, rubrics, combine)
+    asked, how = rubrics_of_members(models, rubrics), Combine(combine)
     given, purse = list(items), Purse(asking)
     members: dict[str, ScoredAnswers] = {}
-    for done, name in enumerate(names):
+    for done, (name, of_member) in enumerate(asked.items()):
         members[name] = client.score_answers(
-            *(given, [replace_model(rubric, name) for rubric in asked]),
+            *(given, of_member),
             include_replies=include_replies,
-            asking=purse.rest(len(names) - done),
+            asking=purse.rest(len(asked) - done),
             timeout=timeout,
-            progress=shifted(progress, done, len(names)),
+            progress=shifted(progress, done, len(asked)),
         )
         purse.took(members[name].usage)
-    return PanelScores(combined(members, how), members)
+    return combined(members, how)
 
 
 def answer_similarity(

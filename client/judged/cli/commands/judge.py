@@ -90,7 +90,6 @@ from judged.cli.tables import (
     vote_warnings,
 )
 from judged.evaluation import Evaluator, FileError
-from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.query_result import QueryResult
 from judged.evaluation.result import document_head
@@ -172,7 +171,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
             else:
                 spec = self.spec(server.info, self.min_score)
                 check_expectations(out, self.contexts, spec, counted, server.client)
-                tell_circular(out, counted.system_models, judging_models(server.info, spec))
+                tell_circular(out, counted.system_models, server.info, [spec])
                 if self.estimate:
                     groups = fold_lines(held)
                     with explained(places_of_lines(self.contexts, held, groups) | self.places()):
@@ -413,7 +412,7 @@ class EvaluateCommand(
                     )
             else:
                 spec = self.spec(server.info, threshold)
-                tell_circular(out, queries.system_models, judging_models(server.info, spec))
+                tell_circular(out, queries.system_models, server.info, [spec])
                 asking = self.how_asked()
                 if self.estimate:
                     would = evaluator.estimate(groups, self.metric, spec, asking)

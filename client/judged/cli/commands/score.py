@@ -56,7 +56,6 @@ from judged.cli.tables import describe_usage, report_estimate, split_warnings
 from judged.evaluation import compare_answers, score_by_panel
 from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers
 from judged.evaluation.answers.score_panel import Combine, replace_model
-from judged.evaluation.circular_judging import scoring_models
 from judged.evaluation.warnings import missing_kinds
 from judged.report.summary import number
 from judged.values import AnswerScore, PositionBias, RubricSummary, ServerInfo, SystemRanking
@@ -308,7 +307,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
             each_model = by_model(rubrics, self.member, info)
             if not self.replays:
                 asked = [rubric for some in each_model for rubric in some]
-                tell_circular(out, file.system_models, scoring_models(info, asked))
+                tell_circular(out, file.system_models, info, asked)
             rubrics = with_calibrations(rubrics, info, self.calibration)
             if self.replays:
                 replay = open_score_replay(

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from judged._batching.scoring import as_rubrics, summarise, write_item
+from judged._batching.scoring import as_rubrics, summarise
 from judged._inputs import need_each
 from judged._views import View, named_mean
-from judged.errors import FailedPrecondition, InvalidArgument, WrongType
+from judged.errors import FailedPrecondition, WrongType
 from judged.evaluation.asking import Asker, Outcome
-from judged.evaluation.circular_judging import scoring_models, tell_circular
+from judged.evaluation.circular_judging import judging_models, tell_circular
 from judged.evaluation.resuming import AnswerLog
 from judged.evaluation.system import Answer, Question, System, answer_of, is_async, signature_of
 from judged.values import (
@@ -31,7 +31,6 @@ from judged.values import (
     AnswerScore,
     Asking,
     CacheMode,
-    ChatModelInfo,
     Rubric,
     RubricInfo,
     RubricSummary,
@@ -42,7 +41,7 @@ from judged.values import (
 )
 from judged.values.scores import summary_of
 
-_PLACEHOLDER = "an answer that is not there yet"
+_PLACEHOLDER = Answer("an answer that is not there yet")
 _QUESTION = "Question(item_id, query, references, contexts)"
 Progress = Callable[[int, int], object]
 
@@ -86,8 +85,7 @@ class AnsweredQuestion(View):
             "resumed": self.resumed,
         }
         rows = [row for score in self.scores.values() for row in score.to_rows()]
-        if not rows:
-            rows = [dict.fromkeys(AnswerScore("", "", Status.ERROR).to_rows()[0])]
+        rows = rows or [dict.fromkeys(AnswerScore("", "", Status.ERROR).to_rows()[0])]
         return [row | told for row in rows]
 
 
@@ -139,22 +137,22 @@ class AnswerRun:
     ) -> None:
         if not callable(system):
             raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
-        self._questions = need_each(items, "items", (Question,), _QUESTION)
+        if concurrency < 1:
+            raise ValueError("concurrency must be 1 or more")
+        self._questions: list[Question] = need_each(items, "items", (Question,), _QUESTION)
         self.rubrics = as_rubrics(rubrics)
-        _check_questions(self._questions, self.rubrics, concurrency)
-        self._system, self._resume = system, resume
-        self._asker: Asker[Question] = Asker()
-        self._concurrency = concurrency
+        self._system, self._resume, self._concurrency = system, resume, concurrency
         self._progress, self._done = progress, 0
+        self._asker: Asker[Question] = Asker()
         self._log: AnswerLog | None = None
         self._resumed: set[str] = set()
         self._outcomes: dict[str, Outcome[Question]] = {}
         self._found = ScoredAnswers([], [summarise(each.id, []) for each in self.rubrics], Usage())
 
     @property
-    def first_items(self) -> list[AnswerItem]:
+    def unanswered(self) -> list[AnswerItem]:
         """What the server is asked an estimate of: it then tells what it would refuse."""
-        return [_unanswered(self._questions[0])]
+        return [_item(question, _PLACEHOLDER) for question in self._questions]
 
     def check(
         self, info: ServerInfo, asking: Asking | None, models: Sequence[str], *, strict: bool
@@ -163,21 +161,25 @@ class AnswerRun:
 
         Before the system is asked anything: its answers cost time and money.
         """
-        if asking is None or asking.cache is not CacheMode.ONLY:
-            _refuse_unavailable(self.rubrics, info.chat_models)
-        tell_circular(models, scoring_models(info, self.rubrics), "rubrics", strict=strict)
+        asked = list(judging_models(info, self.rubrics))
+        cached = asking is not None and asking.cache is CacheMode.ONLY
+        for model in () if cached else asked:
+            if model.unavailable:
+                raise FailedPrecondition(
+                    f"language model {model.name!r} can't be asked: {model.unavailable}",
+                    code="FAILED_PRECONDITION",
+                    reason="PROVIDER_NOT_CONFIGURED",
+                    metadata={"model": model.name},
+                )
+        tell_circular(models, asked, "rubrics", strict=strict)
 
     def ask(self) -> None:
         """Ask the system; may take long. What an earlier run kept is not asked again."""
         if self._resume is not None:
             self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
-        with nullcontext() if self._log is None else closing(self._log) as log:
-            known = {} if log is None else log.known
-            for question in self._questions:
-                if question.item_id in known:
-                    answer, seconds = known[question.item_id]
-                    self._outcomes[question.item_id] = Outcome(question, answer, None, seconds)
+            self._outcomes |= self._log.known
             self._resumed = set(self._outcomes)
+        with nullcontext() if self._log is None else closing(self._log):
             self._count(len(self._resumed))
             waiting = [q for q in self._questions if q.item_id not in self._resumed]
             for outcome in self._asked(waiting):
@@ -209,11 +211,8 @@ class AnswerRun:
     @property
     def answered(self) -> list[AnswerItem]:
         """What is to be scored."""
-        return [_as_item(each) for each in self._told if each.failure is None]
-
-    @property
-    def _told(self) -> list[Outcome[Question]]:
-        return [self._outcomes[question.item_id] for question in self._questions]
+        outcomes = (self._outcomes[question.item_id] for question in self._questions)
+        return [_item(each.item, each.result) for each in outcomes if each.failure is None]
 
     @property
     def request_id(self) -> str:
@@ -233,17 +232,12 @@ class AnswerRun:
         scores: dict[str, dict[str, AnswerScore]] = {}
         for score in self._found:
             scores.setdefault(score.item_id, {})[score.rubric] = score
-        items = [
-            AnsweredQuestion(
-                outcome.item,
-                outcome.result,
-                outcome.told,
-                outcome.seconds,
-                scores.get(outcome.item.item_id, {}),
-                outcome.item.item_id in self._resumed,
-            )
-            for outcome in self._told
-        ]
+        items = []
+        for question in self._questions:
+            name = question.item_id
+            of = self._outcomes[name]
+            told = (of.result, of.told, of.seconds, scores.get(name, {}), name in self._resumed)
+            items.append(AnsweredQuestion(question, *told))
         return AnswerEvaluation(items, self._found.rubrics, self._found.usage)
 
     def count_score(self, *_: int) -> None:
@@ -256,46 +250,6 @@ class AnswerRun:
             self._progress(self._done, len(self._questions) * (1 + len(self.rubrics)))
 
 
-def _as_item(outcome: Outcome[Question]) -> AnswerItem:
-    question, answer = outcome.item, outcome.result
+def _item(question: Question, answer: Answer) -> AnswerItem:
     contexts = question.contexts if answer.contexts is None else answer.contexts
     return AnswerItem(question.item_id, question.query, answer.text, question.references, contexts)
-
-
-def _check_questions(questions: Sequence[Question], rubrics: Sequence[Rubric], most: int) -> None:
-    """Raise InvalidArgument for questions that can't be asked or scored, ValueError for `most`."""
-    if not questions:
-        raise InvalidArgument.of_field("items", "must hold at least one question")
-    if not rubrics:
-        raise InvalidArgument.of_field("rubrics", "must hold at least one rubric")
-    if most < 1:
-        raise ValueError("concurrency must be 1 or more")
-    places: dict[str, int] = {}
-    for i, question in enumerate(questions):
-        if not question.item_id:
-            raise InvalidArgument.of_field(f"items[{i}].item_id", "must not be empty")
-        write_item(_unanswered(question), f"items[{i}]")
-        first = places.setdefault(question.item_id, i)
-        if first != i:
-            rule = f"is that of items[{first}] again; give every question an id of its own"
-            raise InvalidArgument.of_field(f"items[{i}].item_id", rule)
-
-
-def _refuse_unavailable(rubrics: Iterable[Rubric], models: Iterable[ChatModelInfo]) -> None:
-    known = {model.name: model for model in models}
-    default = next((model.name for model in known.values() if model.is_default), "")
-    for rubric in rubrics:
-        model = known.get(str(rubric.parameters.get("model") or default))
-        if model is not None and model.unavailable:
-            raise FailedPrecondition(
-                f"language model {model.name!r} can't be asked: {model.unavailable}",
-                code="FAILED_PRECONDITION",
-                reason="PROVIDER_NOT_CONFIGURED",
-                metadata={"model": model.name},
-            )
-
-
-def _unanswered(question: Question) -> AnswerItem:
-    return AnswerItem(
-        question.item_id, question.query, _PLACEHOLDER, question.references, question.contexts
-    )

@@ -7,13 +7,14 @@ rubric that shows `answer` and `other_answer`. What it prefers goes to RankSyste
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 from judged._inputs import as_list, need_each, need_id, set_fields
 from judged.errors import InvalidArgument
 from judged.values import (
     AnswerItem,
+    AnswerScore,
     PairedComparison,
     ScoredAnswers,
     SystemRanking,
@@ -65,50 +66,37 @@ class AnswerPairs:
             known[one.system] = one
         self.items: list[AnswerItem] = []
         """What to ask, an item for each order of each pair."""
-        self._asked: list[tuple[CandidateAnswer, CandidateAnswer]] = []
+        self._asked: list[PairedComparison] = []
         self._settled: list[PairedComparison] = []
         for known in of_query.values():
-            for first, second in permutations(known.values(), 2):
-                self._add(first, second)
+            for one, other in permutations(known.values(), 2):
+                said = bool(one.answer.strip()), bool(other.answer.strip())
+                preference = 0.5 + 0.5 * (said[0] - said[1])
+                pair = PairedComparison(one.query_id, one.system, other.system, preference)
+                if not all(said) or one.answer == other.answer:
+                    self._settled.append(pair)
+                    continue
+                shown = (one.query, one.answer, one.references, one.contexts, other.answer)
+                self.items.append(AnswerItem(str(len(self._asked)), *shown))
+                self._asked.append(pair)
         if not self._asked and not self._settled:
             raise InvalidArgument.of_field(
                 "answers", "hold no query that two systems answered, so there is nothing to compare"
             )
 
-    def _add(self, first: CandidateAnswer, second: CandidateAnswer) -> None:
-        if first.answer.strip() and second.answer.strip() and first.answer != second.answer:
-            name = str(len(self._asked))
-            self.items.append(
-                AnswerItem(
-                    name,
-                    first.query,
-                    first.answer,
-                    first.references,
-                    first.contexts,
-                    other_answer=second.answer,
-                )
-            )
-            self._asked.append((first, second))
-            return
-        preference = 0.5 + 0.5 * (bool(first.answer.strip()) - bool(second.answer.strip()))
-        self._settled.append(
-            PairedComparison(first.query_id, first.system, second.system, preference)
-        )
-
-    def compared(self, scores: ScoredAnswers | None) -> tuple[list[PairedComparison], int]:
+    def compared(self, scores: Sequence[AnswerScore]) -> tuple[list[PairedComparison], int]:
         """Return what came of the pairs, and how many have no score.
 
         Raises InvalidArgument where nothing has an outcome.
         """
-        found, missing = list(self._settled), 0
-        for score in scores or ():
-            first, second = self._asked[int(score.item_id)]
-            if score.score is None:
-                missing += 1
-                continue
-            found.append(PairedComparison(first.query_id, first.system, second.system, score.score))
+        found = self._settled + [
+            replace(self._asked[int(score.item_id)], preference=score.score)
+            for score in scores
+            if score.score is not None
+        ]
+        missing = sum(score.score is None for score in scores)
         if not found:
-            reasons = {score.error.reason for score in scores or () if score.error is not None}
+            reasons = {score.error.reason for score in scores if score.error is not None}
             rule = f"none of {missing} comparisons has an outcome ({', '.join(sorted(reasons))})"
             raise InvalidArgument.of_field("answers", rule)
         return found, missing

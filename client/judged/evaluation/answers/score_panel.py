@@ -6,14 +6,12 @@ panel's score is follows the rules of the judge `panel`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, median
-from typing import Any
 
-from judged._batching.scoring import summarise
+from judged._batching.scoring import as_rubrics, summarise
 from judged._inputs import need_ids
 from judged.errors import InvalidArgument
 from judged.values import (
@@ -27,13 +25,15 @@ from judged.values import (
     VerdictError,
 )
 
-MEMBERS = (2, 16)
+_LEAST, _MOST = 2, 16
 _SLACK = 1e-9
 _QUORUM = (
     "the members tie, or fewer than half of them gave a score; ask other models, or an odd number"
 )
 _UNKNOWN = 2
 """gRPC's code UNKNOWN, which scores without a quorum have."""
+_SOURCES = (Source.COMPUTED, Source.SHARED, Source.REPLAY, Source.CACHE)
+"""A panel's score comes from the first of these that one of its members has."""
 
 
 class Combine(StrEnum):
@@ -55,20 +55,17 @@ class PanelScores:
     members: dict[str, ScoredAnswers]
 
 
-def check_panel(
-    models: Sequence[str], rubrics: Iterable[Rubric | str], combine: Combine | str
-) -> tuple[Sequence[str], list[Rubric], Combine]:
-    """Return the members, the rubrics and how to combine. Raises as `score_by_panel` does."""
+def rubrics_of_members(
+    models: Sequence[str], rubrics: Iterable[Rubric | str]
+) -> dict[str, list[Rubric]]:
+    """Return the rubrics as each member is asked by them. Raises as `score_by_panel` does."""
     names = need_ids(models, "models")
-    low, high = MEMBERS
-    if not low <= len(names) <= high:
-        rule = f"must name {low} to {high} models, not {len(names)}"
+    if not _LEAST <= len(names) <= _MOST:
+        rule = f"must name {_LEAST} to {_MOST} models, not {len(names)}"
         raise InvalidArgument.of_field("models", rule)
     if len(set(names)) < len(names):
         raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
-    if combine not in list(Combine):
-        raise InvalidArgument.of_field("combine", f"must be one of {', '.join(Combine)}")
-    asked = [rubric if isinstance(rubric, Rubric) else Rubric(rubric) for rubric in rubrics]
+    asked = as_rubrics(rubrics)
     for place, rubric in enumerate(asked):
         if "model" in rubric.parameters:
             rule = "names a model; the members of a panel are named by models"
@@ -76,7 +73,7 @@ def check_panel(
         if rubric.calibration is not None:
             rule = "is that of one model's scores, and none of a panel's; leave it out"
             raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
-    return names, asked, Combine(combine)
+    return {name: [replace_model(rubric, name) for rubric in asked] for name in names}
 
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:
@@ -84,66 +81,57 @@ def replace_model(rubric: Rubric, model: str) -> Rubric:
     return replace(rubric, parameters={**rubric.parameters, "model": model})
 
 
-def combined(members: dict[str, ScoredAnswers], how: Combine) -> ScoredAnswers:
+def combined(members: dict[str, ScoredAnswers], how: Combine) -> PanelScores:
     """Return the panel's scores of what its members scored, all in the same order."""
-    rows = zip(*(scores.scores for scores in members.values()), strict=True)
+    rows = zip(*(found.scores for found in members.values()), strict=True)
     scores = [_combine(row, how) for row in rows]
-    first = next(iter(members.values()))
+    names = [summary.rubric for summary in next(iter(members.values())).rubrics]
+    rubrics = [summarise(name, scores[place :: len(names)]) for place, name in enumerate(names)]
     usage = sum((found.usage for found in members.values()), Usage())
-    n = len(first.rubrics)
-    rubrics = [
-        summarise(summary.rubric, scores[place::n]) for place, summary in enumerate(first.rubrics)
-    ]
-    return ScoredAnswers(scores, rubrics, usage)
+    return PanelScores(ScoredAnswers(scores, rubrics, usage), members)
 
 
 def _combine(row: Sequence[AnswerScore], how: Combine) -> AnswerScore:
-    first = row[0]
-    threshold = next((score.min_score for score in row if score.min_score is not None), None)
-    base: dict[str, Any] = {
-        "item_id": first.item_id,
-        "rubric": first.rubric,
-        "min_score": threshold,
-        "usage": sum((score.usage for score in row), Usage()),
-        "samples": len(row),
-        "source": _source(row),
-        "warnings": list(dict.fromkeys(text for score in row for text in score.warnings)),
-        "judge": _identity(row, how),
-        "model": ", ".join(dict.fromkeys(score.model for score in row if score.model)),
-    }
     valid = [score for score in row if score.score is not None]
-    if not valid:
-        worst = next((score for score in row if score.status is Status.ERROR), first)
-        return AnswerScore(status=worst.status, error=worst.error, **base)
+    values = [score.score for score in valid if score.score is not None]
     yes = sum(score.passed is True for score in valid)
     no = len(valid) - yes
-    if 2 * len(valid) < len(row) or (how is Combine.VOTE and yes == no):
+    threshold = next((score.min_score for score in row if score.min_score is not None), None)
+    status, error = Status.OK, None
+    value = passed = agreement = None
+    if not valid:
+        worst = next((score for score in row if score.status is Status.ERROR), row[0])
+        status, error = worst.status, worst.error
+    elif 2 * len(valid) < len(row) or (how is Combine.VOTE and yes == no):
         retryable = any(score.error is not None and score.error.retryable for score in row)
+        status = Status.ABSTAINED
         error = VerdictError(_UNKNOWN, "NO_QUORUM", _QUORUM, retryable)
-        return AnswerScore(status=Status.ABSTAINED, error=error, **base)
-    values = [score.score for score in valid if score.score is not None]
-    if how is Combine.VOTE:
-        value, passed = yes / len(valid), yes > no
     else:
-        value = fmean(values) if how is Combine.MEAN else median(values)
-        passed = threshold is not None and value + _SLACK >= threshold
-    agreeing = next((score for score in valid if score.passed is passed), valid[0])
+        agreement = max(yes, no) / len(valid)
+        if how is Combine.VOTE:
+            value, passed = yes / len(valid), yes > no
+        else:
+            value = fmean(values) if how is Combine.MEAN else median(values)
+            passed = threshold is not None and value + _SLACK >= threshold
+    agreeing = [score for score in valid if score.passed is passed] or valid[:1]
+    sources = {score.source for score in row}
     return AnswerScore(
-        status=Status.OK,
+        item_id=row[0].item_id,
+        rubric=row[0].rubric,
+        status=status,
         score=value,
         passed=passed,
-        reasoning=agreeing.reasoning,
-        agreement=max(yes, no) / len(valid),
-        **base,
+        min_score=threshold,
+        reasoning=agreeing[0].reasoning if value is not None else "",
+        usage=sum((score.usage for score in row), Usage()),
+        samples=len(row),
+        agreement=agreement,
+        source=next((source for source in _SOURCES if source in sources), None),
+        error=error,
+        warnings=list(dict.fromkeys(text for score in row for text in score.warnings)),
+        judge=_identity(row, how),
+        model=", ".join(dict.fromkeys(score.model for score in row if score.model)),
     )
-
-
-def _source(row: Sequence[AnswerScore]) -> Source | None:
-    known = {score.source for score in row if score.source is not None}
-    for source in (Source.COMPUTED, Source.SHARED, Source.REPLAY, Source.CACHE):
-        if source in known:
-            return source
-    return None
 
 
 def _identity(row: Sequence[AnswerScore], how: Combine) -> JudgeIdentity | None:
@@ -151,19 +139,10 @@ def _identity(row: Sequence[AnswerScore], how: Combine) -> JudgeIdentity | None:
     judges = [score.judge for score in row if score.judge is not None]
     if len(judges) < len(row):
         return None
-    keys = "|".join([how.value, *(judge.scoring_key for judge in judges)])
-    key = hashlib.sha256(keys.encode()).hexdigest()
-    prints = "|".join([how.value, *(judge.fingerprint for judge in judges)])
     members = ",".join(judge.fingerprint[:8] for judge in judges)
-    least = judges[0].min_score
-    return JudgeIdentity(
-        "score_panel",
-        how.value,
-        least,
-        f"score_panel|combine:{how}|members:{members}|min_score:{least:.12g}|v1",
-        key,
-        hashlib.sha256(prints.encode()).hexdigest(),
-    )
+    whole = [("fingerprint", judge.fingerprint) for judge in judges]
+    parts = [("combine", how.value), ("members", members)]
+    return JudgeIdentity.build("score_panel", "", judges[0].min_score, parts, 1, whole)
 
 
 def shifted(

@@ -96,8 +96,7 @@ def similarity_of(items: Sequence[TextItem], verdicts: Verdicts) -> AnswerSimila
     ):
         scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
         n = len(item.references)
-        known = [score for score in scores[:n] if not math.isnan(score)]
-        best = max(known, default=math.nan)
+        best = max((score for score in scores[:n] if not math.isnan(score)), default=math.nan)
         values.append(best)
         flags = Flag(reduce(or_, verdicts.flags[first:last]))
         with_negatives += len(scores) > n
@@ -108,11 +107,11 @@ def similarity_of(items: Sequence[TextItem], verdicts: Verdicts) -> AnswerSimila
             for index, score in enumerate(scores[n:])
             if score >= best
         ]
-    judge = verdicts.judge
-    signature = f"{METRIC}|judge:{judge.scoring_key[:8]}|v1"
+    signature = f"{METRIC}|judge:{verdicts.judge.scoring_key[:8]}|v1"
     metric = MetricResult(METRIC, None, 0, None, None, signature, values)
     missing = sum(map(math.isnan, values))
-    return AnswerSimilarity(metric, near, with_negatives, truncated, judge, unread, missing)
+    counts = (with_negatives, truncated, verdicts.judge, unread, missing)
+    return AnswerSimilarity(metric, near, *counts)
 
 
 def known_values(values: Sequence[float]) -> PerQueryValues:

@@ -38,7 +38,7 @@ class TestLog:
         last = line(QUESTIONS[1], answer="ü\u20ac")
         path.write_bytes(HEAD + whole + last[: min(cut, len(last))])
         log = AnswerLog(path, QUESTIONS, "s")
-        assert log.known["0"] == (Answer("kept"), 1.0)
+        assert log.known["0"] == Outcome(QUESTIONS[0], Answer("kept"), None, 1.0)
         assert ("1" in log.known) == (cut >= len(last))
         log.append(Outcome(QUESTIONS[2], Answer("new"), None, 0.5))
         log.close()
@@ -57,7 +57,7 @@ class TestLog:
         log.close()
         again = AnswerLog(path, QUESTIONS, "s")
         again.close()
-        assert again.known["0"][0] == Answer(text, used)
+        assert again.known["0"].result == Answer(text, used)
 
     @pytest.mark.parametrize(
         ("raw", "message"),

@@ -144,9 +144,8 @@ class TestEvaluate:
     @pytest.mark.parametrize(
         ("questions", "rubrics", "message"),
         [
-            ([], ["a"], "items: must hold at least one question"),
+            ([], ["a"], "items: must hold at least one item"),
             (QUESTIONS, [], "rubrics: must hold at least one rubric"),
-            ([Question("", "q")], ["a"], r"items\[0\]\.item_id: must not be empty"),
             ([*QUESTIONS, QUESTIONS[2]], ["a"], r"items\[6\]\.item_id: is that of items\[2\]"),
         ],
     )
