@@ -32,10 +32,10 @@ from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.joined_files import IdIndex, JoinedFiles, JoinedQuery, ReadWhole
 from judged.evaluation.datasets.query import expects_something
 from judged.evaluation.labels import read_inclusion
-from judged.traces import MissingJudgements
+from judged.traces import Missing
 from judged.values.verdicts import pick_verdicts
 
-Name = Callable[[MissingJudgements], str]
+Name = Callable[[Missing], str]
 """Returns what the user knows the first missing context as."""
 BLOCK_LINES = 1 << 13
 """Lines that are held at once where verdicts go to a file."""
@@ -385,8 +385,9 @@ def missing_line(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup])
     """Return what turns a context without a judgement into the line that it came from."""
     line_of = _lines_of(lines, groups)
 
-    def line(missing: MissingJudgements) -> str:
-        first = missing.first
+    def line(missing: Missing) -> str:
+        if (first := missing.place) is None:
+            return missing.first
         offset = first.retrieved * groups[first.group].n_expected + first.expected
         return f"{name}:{line_of(first.group, offset).number}"
 
@@ -510,8 +511,10 @@ def places_of_queries(queries: ReadQueries | JoinedFiles) -> Places:
 def missing_context(groups: Sequence[QueryGroup]) -> Name:
     """Return what turns a context without a judgement into what the user knows it as."""
 
-    def name(missing: MissingJudgements) -> str:
-        first, group, side = missing.first, missing.group, "expected answer"
+    def name(missing: Missing) -> str:
+        first, group, side = missing.place, missing.group, "expected answer"
+        if first is None or group is None:
+            return missing.first
         if first.group >= len(groups):  # the groups of negatives come behind the others
             group = [g for g in groups if g.negatives][first.group - len(groups)]
             side = "negative answer"

@@ -38,16 +38,12 @@ from judged.cli.server import Connection, JudgingCommand
 from judged.evaluation.circular_judging import circular_remarks, judging_models
 from judged.traces import (
     Missing,
-    MissingJudgements,
-    MissingScores,
     OtherRubric,
     Replay,
     ReplayError,
     ScoreReplay,
     Trace,
     TraceFile,
-    UnclearName,
-    UnclearThreshold,
 )
 from judged.traces.recording import NOT_CACHED
 from judged.values import Scalar, ServerInfo, load_cascade
@@ -473,6 +469,8 @@ def tell_circular(
 
 _ONCE = f"run this command once with a judge in place of {REPLAYED}"
 _CACHED = Asking(cache=CacheMode.ONLY)
+_CHOOSES = {"judgements": "--trace-judge NAME", "min_score": "--min-score"}
+"""The flags for the fields of a replay."""
 
 
 def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
@@ -585,23 +583,17 @@ def replayed(
     try:
         yield
     except Missing as error:
-        first = ""
-        if isinstance(error, MissingScores):
-            first = f", first that of item {error.item_id!r}"
-        elif isinstance(error, MissingJudgements) and name is not None:
-            first = f", first that of {name(error)}"
+        first = error.first if name is None else name(error)
         judge = "" if error.judge is None else f": {error.judge.signature}"
         raise Problem(
             f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
             f"{error.name} {word(error.missing, 'is', 'are')} not in "
-            f"{_searched(options, replay)}{first}; to get {word(error.missing, 'it', 'them')}, "
-            f"{_ONCE}{judge}"
+            f"{_searched(options, replay)}, first that of {first}; to get "
+            f"{word(error.missing, 'it', 'them')}, {_ONCE}{judge}"
         ) from None
-    except UnclearName as error:
-        raise Problem(f"{REPLAYED}: {error}, by --trace-judge NAME") from None
-    except UnclearThreshold as error:
-        raise Problem(f"{REPLAYED}: {error}, by --min-score") from None
     except ReplayError as error:
+        if error.field:
+            raise Problem(f"{REPLAYED}: {error}, by {_CHOOSES[error.field]}") from None
         if isinstance(error, OtherRubric) and error.lacking:
             raise Problem(
                 f"{REPLAYED}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER "

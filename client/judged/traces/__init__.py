@@ -13,32 +13,18 @@ Needs no more than the base install.
 
 from judged.traces.judgement import Judgement
 from judged.traces.recording import TraceFile, record_scores, record_verdicts
-from judged.traces.replay import (
-    Missing,
-    MissingJudgements,
-    MissingScores,
-    OtherRubric,
-    Replay,
-    ReplayError,
-    UnclearName,
-    UnclearThreshold,
-)
-from judged.traces.score_replay import ScoreReplay
+from judged.traces.replay import Missing, OtherRubric, Replay, ReplayError, ScoreReplay
 from judged.traces.trace import Trace
 
 __all__ = [
     "Judgement",
     "Missing",
-    "MissingJudgements",
-    "MissingScores",
     "OtherRubric",
     "Replay",
     "ReplayError",
     "ScoreReplay",
     "Trace",
     "TraceFile",
-    "UnclearName",
-    "UnclearThreshold",
     "record_scores",
     "record_verdicts",
 ]

@@ -87,11 +87,6 @@ class Judgement:
         """The name that the judgement has in its item, see `judgement_name`."""
         return judgement_name(self.judge)
 
-    @property
-    def rubric(self) -> tuple[str, str, str] | None:
-        """The rubric, its version and the beginning of its hash; None without a rubric."""
-        return rubric_of(self.judge)
-
     def at_threshold(self, min_score: float) -> Judgement | None:
         """Return the judgement under another threshold; None when its votes are not known."""
         if min_score == self.judge.min_score:
@@ -126,12 +121,6 @@ def rubric_of(judge: JudgeIdentity) -> tuple[str, str, str] | None:
     return None if found is None else (found[1], found[2], found[3] or "")
 
 
-def printed_parts(judge: JudgeIdentity) -> dict[str, str]:
-    """Return what a signature prints by name: rubric, model, samples and so on."""
-    parts = (part.partition(":") for part in judge.signature.split("|")[1:])
-    return {name: value for name, _, value in parts}
-
-
 def identity_at(judge: JudgeIdentity, min_score: float) -> JudgeIdentity:
     """Return the identity that the server gives the same judge under another threshold."""
     if min_score == judge.min_score:
@@ -141,25 +130,13 @@ def identity_at(judge: JudgeIdentity, min_score: float) -> JudgeIdentity:
     return replace(judge, min_score=min_score, signature=signature, fingerprint=fingerprint)
 
 
-def majority_of(
-    votes: Sequence[bool], passed: bool | None, score: float | None, min_score: float
-) -> bool | None:
-    """Return whether most votes were a yes, from the votes or else from what came of them."""
-    if votes:
-        return 2 * sum(votes) > len(votes)
-    if not passed and score is not None and score + SLACK >= min_score:
-        return False
-    return passed or None
-
-
 def write_judgement(judgement: Judgement) -> dict[str, Any]:
     """Return the JSON object of a judgement."""
-    made = plain(judgement)
+    made = plain(judgement) | {"score": judgement.score}  # what is no number is not written
     judge = made.pop("judge")
-    rubric, version, _ = judgement.rubric or (None, None, "")
-    made |= {"score": judgement.score}  # what is no number is not written
-    named = {"judge": judge.pop("kind"), "rubric": rubric, "rubric_version": version}
+    rubric, version, _ = rubric_of(judgement.judge) or (None, None, "")
     judge["max_grade"] = judge["max_grade"] or None
+    named = {"judge": judge.pop("kind"), "rubric": rubric, "rubric_version": version}
     whole = named | judge | made
     return {
         name: value for name, value in whole.items() if name not in _RARE or value not in (None, [])
@@ -170,20 +147,25 @@ def _names(kind: Any) -> set[str]:  # noqa: ANN401 - a dataclass
     return {part.name for part in fields(kind)}
 
 
-_KEYS = {"rubric", "rubric_version"} | _names(Judgement) | _names(JudgeIdentity)
-_ALWAYS = ("source", "samples")
-"""What has a default in memory and none in a file: without `samples` a vote would pass for none."""
+_KNOWN = {
+    "": {"rubric", "rubric_version"} | _names(Judgement) | _names(JudgeIdentity),
+    "error": _names(VerdictError),
+    "breakdown": _names(Breakdown),
+    "dimensions": _names(DimensionScore),
+    "claims": _names(VerifiedClaim),
+}
+"""The fields of a judgement, and of the objects in it by their names."""
 
 
 def read_judgement(record: Record, name: str) -> Judgement:
     """Return the judgement that an item has under a name. Raises FileError with line and key."""
-    record.refuse_unknown(_KEYS)
-    _check_parts(record)
+    _check_parts(record, "")
     judge = record.read(JudgeIdentity, kind=record.text("judge"))
     judgement = record.read(Judgement, judge=judge)
     for key in ("scoring_key", "fingerprint"):
         check_sha256(record, key, getattr(judge, key))
-    for key in _ALWAYS:
+    # What has a default in memory and none in a file: without `samples` a vote would pass for none.
+    for key in ("source", "samples", *(("passed", "score") if _is_ok(judgement) else ())):
         if record.get(key) is None:
             raise record.missing((key,))
     if len(judgement.votes) not in {0, judgement.samples}:
@@ -191,49 +173,44 @@ def read_judgement(record: Record, name: str) -> Judgement:
     _check_verdict(record, judgement)
     if judgement.name != name:
         raise record.error(f"has the signature of {judgement.name!r}")
-    named = judgement.rubric or (None, None)
+    named = rubric_of(judge) or (None, None)
     for key, value in (("rubric", named[0]), ("rubric_version", named[1])):
         if record.optional_text(key) != value:
             raise record.error(f"has another {key!r} than its 'signature', which says {value!r}")
     return judgement
 
 
-def _check_parts(record: Record) -> None:
-    _check_shares(record)
-    if (error := record.record("error")) is not None:
-        error.refuse_unknown(_names(VerdictError))
-    if (inner := record.record("breakdown")) is not None:
-        inner.refuse_unknown(_names(Breakdown))
-        for dimension in inner.records("dimensions"):
-            dimension.refuse_unknown(_names(DimensionScore))
-            _check_shares(dimension)
-        for claim in inner.records("claims"):
-            claim.refuse_unknown(_names(VerifiedClaim))
-
-
-def check_sha256(record: Record, key: str, value: str) -> str:
-    """Return a value of a key. Raises FileError for one that is no SHA-256 in hex."""
-    if not _SHA256.fullmatch(value):
-        raise record.error(f"has {key!r} that is not a SHA-256 in hex")
-    return value
-
-
-def _check_shares(record: Record) -> None:
+def _check_parts(record: Record, name: str) -> None:
+    """Raise FileError for fields that the format does not have, and for shares that are none."""
+    record.refuse_unknown(_KNOWN[name])
     for key in ("min_score", "score", "agreement", "probability", "weight"):
         value = record.optional_number(key)
         if value is not None and not 0 <= value <= 1:
             raise record.error(f"has {key!r} {value:g}, which does not lie from 0 to 1")
+    for key in ("error", "breakdown"):
+        if (inner := record.record(key)) is not None:
+            _check_parts(inner, key)
+    for key in ("dimensions", "claims"):
+        for inner in record.records(key):
+            _check_parts(inner, key)
+
+
+def check_sha256(record: Record, key: str, value: str) -> None:
+    """Raise FileError for a value of a key that is no SHA-256 in hex."""
+    if not _SHA256.fullmatch(value):
+        raise record.error(f"has {key!r} that is not a SHA-256 in hex")
+
+
+def _is_ok(judgement: Judgement) -> bool:
+    return judgement.status is Status.OK
 
 
 def _check_verdict(record: Record, judgement: Judgement) -> None:
-    if judgement.status is not Status.OK:
+    if not _is_ok(judgement):
         for key in _OF_VERDICTS:
             if getattr(judgement, key) is not None:
                 raise record.error(f"has {key!r}, but its status is {judgement.status.name}")
         return
-    for key in ("passed", "score"):
-        if getattr(judgement, key) is None:
-            raise record.missing((key,))
     score, threshold = judgement.score, judgement.judge.min_score
     if judgement.passed and (score or 0.0) + SLACK < threshold:
         raise record.error(

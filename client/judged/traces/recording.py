@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from judged.errors import InvalidArgument
-from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
-from judged.traces.judgement import Breakdown, Judgement, alike, majority_of
-from judged.traces.trace import Trace
+from judged.traces.judgement import SLACK, Breakdown, Judgement, alike
+from judged.traces.trace import Hashes, Item, Trace
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -27,7 +26,7 @@ _VOTING = "llm"
 """The judge whose samples vote whatever the threshold; members of a panel have their own."""
 
 
-def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[TracedContext]:
+def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Item]:
     """Yield the contexts of groups in the order of their verdicts.
 
     Groups that are matched by document id have none. Raises InvalidArgument for groups that bring
@@ -42,30 +41,26 @@ def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Traced
                 f"groups[{index}].{brings}",
                 "can't be kept in a trace, which holds judgements of texts; leave the trace out",
             )
-        query = Text.of(group.query, hashes)
-        expected = [Text.of(text, hashes) for text in group.expected]
         for retrieved in group.retrieved:
-            found = Text.of(retrieved, hashes)
-            for wanted in expected:
-                yield TracedContext(query, wanted, found, group.query_id)
+            for expected in group.expected:
+                texts = {"query": group.query, "expected_text": expected}
+                given = {**texts, "retrieved_text": retrieved, "query_id": group.query_id}
+                yield Item.of(given, hashes)
 
 
-def answer_of(item: AnswerItem, hashes: Hashes) -> TracedAnswer:
+def answer_of(item: AnswerItem, hashes: Hashes) -> Item:
     """Return an answer as an item of a trace."""
-
-    def held(texts: Sequence[str]) -> Sequence[Text]:
-        return tuple(Text.of(text, hashes) for text in texts)
-
-    return TracedAnswer(
-        item.item_id,
-        Text.of(item.query, hashes),
-        Text.of(item.answer, hashes),
-        held(item.references),
-        held(item.contexts),
-        held([item.other_answer] if item.other_answer else []),
-        held(item.sources_used),
-        item.confidence,
-    )
+    written = {
+        "item_id": item.item_id,
+        "query": item.query,
+        "answer": item.answer,
+        "references": list(item.references),
+        "contexts": list(item.contexts),
+        "other_answers": [item.other_answer] if item.other_answer else [],
+        "sources_used": list(item.sources_used),
+        "confidence": item.confidence,
+    }
+    return Item.of(written, hashes)
 
 
 def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
@@ -101,19 +96,23 @@ def _is_gap(error: VerdictError | None) -> bool:
 
 
 def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
-    detail = verdict.detail
+    detail, judge = verdict.detail, verdicts.judge
     asked = () if detail is None else detail.samples
     samples = len(asked) if verdicts.agreement else 0
     votes = [bool(each.relevant) if each.status is Status.OK else None for each in asked]
     majority = None
-    if verdict.agreement is not None and verdicts.judge.kind == _VOTING:
+    if verdict.agreement is not None and judge.kind == _VOTING:
         valid = [vote for vote in votes if vote is not None]
-        threshold = verdicts.judge.min_score
-        majority = majority_of(valid, verdict.relevant, verdict.score, threshold)
+        if valid:
+            majority = 2 * sum(valid) > len(valid)
+        elif verdict.relevant:
+            majority = True
+        elif verdict.score is not None and verdict.score + SLACK >= judge.min_score:
+            majority = False  # what else kept it from being relevant
     return alike(
         Judgement,
         verdict,
-        judge=verdicts.judge,
+        judge=judge,
         passed=verdict.relevant,
         samples=samples,
         majority=majority,

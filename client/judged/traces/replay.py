@@ -1,25 +1,37 @@
-"""Verdicts without a judge: from a trace, then from the server's verdict cache.
+"""Verdicts and scores without a judge: from a trace, then from the server's verdict cache.
 
 What a judgement says under another threshold is in `judgement`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from judged._batching.scoring import summarise
 from judged._views import of_all, word
-from judged.traces.items import Hashes, Key
-from judged.traces.judgement import Judgement, alike, identity_at, judgement_name, rubric_of
-from judged.traces.recording import NOT_CACHED, contexts_of
-from judged.traces.trace import Trace
+from judged.traces.judgement import (
+    Breakdown,
+    Judgement,
+    alike,
+    identity_at,
+    judgement_name,
+    rubric_of,
+)
+from judged.traces.recording import NOT_CACHED, answer_of, contexts_of
+from judged.traces.trace import Hashes, Item, Trace
 from judged.values import (
+    AnswerItem,
     AnswerScore,
     JudgeIdentity,
     QueryGroup,
+    Rubric,
     RubricInfo,
+    Scalar,
+    ScoredAnswers,
     Source,
     Status,
     Usage,
@@ -30,10 +42,16 @@ from judged.values import (
 
 Cached = Callable[[Sequence[QueryGroup], float | None], Verdicts]
 """Judges groups by the verdict cache alone, under a threshold, None for the judge's own."""
+CachedScores = Callable[[Sequence[AnswerItem], Sequence[Rubric]], ScoredAnswers]
+"""Scores answers by the verdict cache alone."""
+Said = TypeVar("Said", Verdict, AnswerScore)
+
+KIND = "answers"
+_DEFAULTS: Mapping[str, Scalar] = {"model": "", "samples": 0}
+"""Values that leave a parameter to the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """One context of groups by indices."""
 
     group: int
@@ -52,81 +70,44 @@ class Place:
 
 
 class ReplayError(Exception):
-    """A trace can't stand for a judge. The message says why."""
+    """A trace can't stand for a judge. The message says why.
 
-    __module__ = "judged.traces"
-
-
-@dataclass(eq=False)
-class Missing(ReplayError):
-    """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
-
-    `judge` is the one they should come from, None where nothing tells.
+    `field` names the one of Replay to set where several would do, else it is "".
     """
 
     __module__ = "judged.traces"
 
-    missing: int
-    total: int
-    name: str
-    judge: JudgeIdentity | None
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
-    def __str__(self) -> str:
-        said = f"{of_all(self.missing, self.total, 'judgement', 'judgements')} by {self.name}"
-        first, get_them = self._next_step()
-        verb = word(self.missing, "is", "are")
-        return (
-            f"{said} {verb} missing, first that of {first}; {get_them}, and replay the trace again"
+
+class Missing(ReplayError):
+    """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
+
+    `judge` is the one they should come from, None where nothing tells. `first` says in words what
+    the first is about that is missing, and `place` which context it is, None for scores.
+    """
+
+    __module__ = "judged.traces"
+
+    def __init__(
+        self,
+        missing: int,
+        total: int,
+        name: str,
+        judge: JudgeIdentity | None,
+        first: str,
+        place: Place | None = None,
+        group: QueryGroup | None = None,
+    ) -> None:
+        super().__init__(
+            f"{of_all(missing, total, 'judgement', 'judgements')} by {name} "
+            f"{word(missing, 'is', 'are')} missing, first that of {first}; judge these items, keep "
+            "what is said with record_verdicts or record_scores, and replay the trace again"
         )
-
-    def _next_step(self) -> tuple[str, str]:
-        """Return which is the first that is missing, and how to get it."""
-        raise NotImplementedError
-
-
-@dataclass(eq=False)
-class MissingJudgements(Missing):
-    """Judgements of contexts are missing: the first is that of the place `first`, in `group`."""
-
-    __module__ = "judged.traces"
-
-    first: Place
-    group: QueryGroup
-
-    def _next_step(self) -> tuple[str, str]:
-        place = self.first
-        query = f"groups[{place.group}] (query {self.group.query_id or self.group.query!r:.80})"
-        return (
-            f"{query}, retrieved[{place.retrieved}], expected[{place.expected}]",
-            "judge these groups with Client.judge, keep what it says with record_verdicts",
-        )
-
-
-@dataclass(eq=False)
-class MissingScores(Missing):
-    """Scores of answers are missing: the first is that of the item `item_id`."""
-
-    __module__ = "judged.traces"
-
-    item_id: str
-
-    def _next_step(self) -> tuple[str, str]:
-        return (
-            f"item {self.item_id!r}",
-            "score these items with Client.score_answers, keep what it says with record_scores",
-        )
-
-
-class UnclearName(ReplayError):
-    """The trace has judgements under several names."""
-
-    __module__ = "judged.traces"
-
-
-class UnclearThreshold(ReplayError):
-    """The judgements were made under several thresholds."""
-
-    __module__ = "judged.traces"
+        self.missing, self.total, self.name, self.judge = missing, total, name, judge
+        self.first, self.place, self.group = first, place, group
 
 
 class OtherRubric(ReplayError):
@@ -142,10 +123,76 @@ class OtherRubric(ReplayError):
         self.lacking = lacking
 
 
-Said = TypeVar("Said", Verdict, AnswerScore)
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """What a trace has under a name: a judgement or None for each item, and who judged.
+
+    `threshold` is the one to apply, None without a judgement.
+    """
+
+    name: str
+    found: Sequence[Judgement | None]
+    judge: JudgeIdentity | None
+    threshold: float | None
+
+    @classmethod
+    def of(
+        cls,
+        trace: Trace | None,
+        items: Iterable[Item],
+        name: str,
+        rubrics: Sequence[RubricInfo],
+        threshold: float | None,
+    ) -> _Traced:
+        """Return the judgements of items; by default under their own threshold.
+
+        `rubrics` are those of the server. Raises OtherRubric, and ReplayError for those of several
+        judges or thresholds, or whose votes are not known.
+        """
+        found = [None if trace is None else trace.get(item.key, name) for item in items]
+        known = [one.judge for one in found if one is not None]
+        judges = list({judge.scoring_key: judge for judge in known}.values())
+        for judge in judges:
+            _check_rubric(judge, rubrics)
+        if len(judges) > 1:
+            raise ReplayError(
+                f"the judgements by {name} are those of several judges, {judges[0].signature} and "
+                f"{judges[1].signature}"
+            )
+        own = sorted({judge.min_score for judge in known})
+        if threshold is None and len(own) > 1:
+            raise ReplayError(
+                f"the judgements by {name} were made under thresholds from {own[0]:g} to "
+                f"{own[-1]:g}; say which to apply",
+                "min_score",
+            )
+        threshold = own[0] if threshold is None and own else threshold
+        return cls(name, found, judges[0] if judges else None, threshold)
+
+    def same_judge(self, cached: JudgeIdentity) -> JudgeIdentity:
+        """Return the judge that the cache was asked for too. Raises ReplayError for another."""
+        if self.judge is not None and self.judge.scoring_key != cached.scoring_key:
+            raise ReplayError(
+                f"the trace was made by {self.judge.signature}, but the cache was asked for "
+                f"{cached.signature}"
+            )
+        return self.judge or cached
+
+    def judgements(self) -> list[Judgement | None]:
+        """Return the judgements under the threshold. Raises ReplayError where votes are missing."""
+        moved = []
+        for one in self.found:
+            at = None if one is None or self.threshold is None else one.at_threshold(self.threshold)
+            if one is not None and at is None:
+                raise ReplayError(
+                    f"the votes behind a judgement by {self.name} are not in the trace, so that "
+                    f"no other threshold than {one.judge.min_score:g} can be applied"
+                )
+            moved.append(at)
+        return moved
 
 
-def merged(
+def _merged(
     ours: Sequence[Said | None], others: Sequence[Said], decision: str
 ) -> tuple[list[Said], list[int], list[int]]:
     """Return what a trace has, or else the cache; where neither has; and where they disagree.
@@ -163,83 +210,13 @@ def merged(
         both = our is not None and other is not None and our.status is other.status is Status.OK
         if both and getattr(our, decision) != getattr(other, decision):
             disagreements.append(index)
-        failed = our is not None and our.status is Status.ERROR
-        taken = other if our is None or (failed and other is not None) else our
+        failed = our is None or our.status is Status.ERROR
+        taken = other if failed and other is not None else our
         if taken is None:
             missing.append(index)
         else:
             found.append(taken)
     return found, missing, disagreements
-
-
-@dataclass(frozen=True, slots=True)
-class TracedJudgements:
-    """What a trace has under a name: a judgement or None for each item, and who judged.
-
-    `threshold` is the one to apply, None without a judgement.
-    """
-
-    name: str
-    found: Sequence[Judgement | None]
-    judge: JudgeIdentity | None
-    threshold: float | None
-
-    @classmethod
-    def of(
-        cls,
-        trace: Trace | None,
-        keys: Iterable[Key],
-        name: str,
-        rubrics: Sequence[RubricInfo],
-        threshold: float | None,
-    ) -> TracedJudgements:
-        """Return the judgements of items by their keys; by default under their own threshold.
-
-        `rubrics` are those of the server. Raises OtherRubric, UnclearThreshold, and ReplayError
-        for those of several judges.
-        """
-        found = [None if trace is None else trace.get(key, name) for key in keys]
-        judges = list({j.judge.scoring_key: j.judge for j in found if j is not None}.values())
-        for judge in judges:
-            _check_rubric(judge, rubrics)
-        if len(judges) > 1:
-            raise ReplayError(
-                f"the judgements by {name} are those of several judges, {judges[0].signature} and "
-                f"{judges[1].signature}"
-            )
-        own = sorted({one.judge.min_score for one in found if one is not None})
-        if threshold is None and len(own) > 1:
-            raise UnclearThreshold(
-                f"the judgements by {name} were made under thresholds from {own[0]:g} to "
-                f"{own[-1]:g}; say which to apply"
-            )
-        if threshold is None and own:
-            threshold = own[0]
-        return cls(name, found, judges[0] if judges else None, threshold)
-
-    def same_judge(self, cached: JudgeIdentity) -> JudgeIdentity:
-        """Return the judge that the cache was asked for too. Raises ReplayError for another."""
-        if self.judge is not None and self.judge.scoring_key != cached.scoring_key:
-            raise ReplayError(
-                f"the trace was made by {self.judge.signature}, but the cache was asked for "
-                f"{cached.signature}"
-            )
-        return self.judge or cached
-
-    def judgements(self) -> list[Judgement | None]:
-        """Return the judgements under the threshold. Raises ReplayError where votes are missing."""
-        moved = []
-        for one in self.found:
-            if one is None or self.threshold is None:
-                moved.append(one)
-                continue
-            moved.append(one.at_threshold(self.threshold))
-            if moved[-1] is None:
-                raise ReplayError(
-                    f"the votes behind a judgement by {self.name} are not in the trace, so that "
-                    f"no other threshold than {one.judge.min_score:g} can be applied"
-                )
-        return moved
 
 
 @dataclass(slots=True)
@@ -265,32 +242,35 @@ class Replay:
         """Return the verdict of every context; None when there is nothing to judge.
 
         `rubrics` are those of the server. Raises OtherRubric when the trace has another version of
-        one, MissingJudgements, and ReplayError where judgements don't fit together.
+        one, Missing, and ReplayError where judgements don't fit together.
         """
-        name = self.name
-        hashes = Hashes() if self.trace is None else self.trace.hashes
-        keys = [context.key for context in contexts_of(groups, hashes)]
-        if not keys:
+        name = self._name()
+        items = list(contexts_of(groups, Hashes() if self.trace is None else self.trace.hashes))
+        if not items:
             return None
-        traced = TracedJudgements.of(self.trace, keys, name, rubrics, self.min_score)
-        own, threshold = traced.judge, traced.threshold
-        others: Sequence[Verdict] = ()
+        traced = _Traced.of(self.trace, items, name, rubrics, self.min_score)
+        judge, others = traced.judge, list[Verdict]()
         if self.cached is not None:
-            others = cached = self.cached(without_ids(groups), threshold)
-            own = traced.same_judge(cached.judge)
-        ours = [
-            None if judgement is None else _of_trace(judgement, with_details=self.with_details)
-            for judgement in traced.judgements()
-        ]
-        verdicts, missing, self.disagreements = merged(ours, others, "relevant")
-        if missing or own is None:
-            first = Place.of(groups, missing[0])
-            if own is not None and self.trace is None:
-                name = judgement_name(own)
-            n, total = len(missing), len(keys)
-            raise MissingJudgements(n, total, name, own, first, groups[first.group])
-        own = own if threshold is None else identity_at(own, threshold)
-        return _columns(groups, verdicts, own, with_details=self.with_details)
+            # No judge takes groups that are matched by document id.
+            asked = [QueryGroup() if group.by_id else group for group in groups]
+            cached = self.cached(asked, traced.threshold)
+            others, judge = list(cached), traced.same_judge(cached.judge)
+        ours = [None if one is None else self._verdict(one) for one in traced.judgements()]
+        found, missing, self.disagreements = _merged(ours, others, "relevant")
+        if missing or judge is None:
+            place = Place.of(groups, missing[0])
+            group = groups[place.group]
+            if judge is not None and self.trace is None:
+                name = judgement_name(judge)
+            first = (
+                f"groups[{place.group}] (query {group.query_id or group.query!r:.80}), "
+                f"retrieved[{place.retrieved}], expected[{place.expected}]"
+            )
+            raise Missing(len(missing), len(items), name, judge, first, place, group)
+        if traced.threshold is not None:
+            judge = identity_at(judge, traced.threshold)
+        sizes = (0 if group.by_id else group.n_expected * group.n_retrieved for group in groups)
+        return Verdicts.of(found, list(accumulate(sizes, initial=0)), judge, groups=groups)
 
     def all_verdicts(self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]) -> Verdicts:
         """Return `verdicts` of groups that have something to judge. Raises ReplayError."""
@@ -299,9 +279,8 @@ class Replay:
             raise ReplayError("there is nothing to judge")
         return found
 
-    @property
-    def name(self) -> str:
-        """The name of the judgements that are taken. Raises ReplayError when it is not clear."""
+    def _name(self) -> str:
+        """Return the name of the judgements to take. Raises ReplayError when it is not clear."""
         trace = self.trace
         if self.judgements or trace is None:
             return self.judgements or "the verdict cache"
@@ -310,10 +289,131 @@ class Replay:
             scores = ", only scores of answers" if trace.names() else ""
             raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")
         if len(names) > 1:
-            raise UnclearName(
-                f"{trace.name} has judgements by {', '.join(names)}; say whose to take"
+            all_names = ", ".join(names)
+            raise ReplayError(
+                f"{trace.name} has judgements by {all_names}; say whose to take", "judgements"
             )
         return names[0]
+
+    def _verdict(self, judgement: Judgement) -> Verdict:
+        detail = None
+        if self.with_details and (judgement.rationale or judgement.model):
+            detail = VerdictDetail(judgement.rationale, (), Usage(), judgement.model, "")
+        return alike(
+            Verdict, judgement, relevant=judgement.passed, source=Source.REPLAY, detail=detail
+        )
+
+
+@dataclass(slots=True)
+class ScoreReplay:
+    """Gives the scores that a trace has, then those of the cache.
+
+    Both must be by the judge that is asked for: the cache knows it, and without one the parameters
+    and weights that a rubric sets must be those that the trace names. A failure that was recorded
+    gives way to what the cache has. `disagreements` are the indices of the scores of the last call
+    that pass in one and not in the other; the trace's count.
+    """
+
+    trace: Trace | None
+    cached: CachedScores | None = None
+    disagreements: list[int] = field(default_factory=list)
+
+    def scores(
+        self, items: Sequence[AnswerItem], rubrics: Sequence[Rubric], known: Sequence[RubricInfo]
+    ) -> ScoredAnswers:
+        """Return the score of every item by every rubric, in this order.
+
+        A threshold that a rubric does not set is the one its scores were recorded under. `known`
+        are the rubrics of the server. Raises OtherRubric when the trace has another version of one,
+        Missing, and ReplayError where judgements don't fit together.
+        """
+        hashes = Hashes() if self.trace is None else self.trace.hashes
+        answers = [answer_of(item, hashes) for item in items]
+        columns = []
+        for rubric in rubrics:
+            _check_version(rubric, known)
+            name = f"{KIND}/{rubric.id}"
+            columns.append(_Traced.of(self.trace, answers, name, known, rubric.min_score))
+            if self.cached is None and columns[-1].judge is not None:  # the cache knows better
+                _check_asked(rubric, columns[-1].judge)
+        judges = [column.judge for column in columns]
+        others: Sequence[AnswerScore] = ()
+        if self.cached is not None:
+            asked = [
+                replace(rubric, rubric=rubric.id, min_score=column.threshold)
+                for rubric, column in zip(rubrics, columns, strict=True)
+            ]
+            cached = self.cached(items, asked)
+            others, judges = cached.scores, [_judge_of(column, cached) for column in columns]
+        names = [rubric.id for rubric in rubrics]
+        rows = zip(*(column.judgements() for column in columns), strict=True)
+        ours = [
+            None if one is None else _score(item.item_id, name, one)
+            for item, row in zip(items, rows, strict=True)
+            for name, one in zip(names, row, strict=True)
+        ]
+        found, missing, self.disagreements = _merged(ours, others, "passed")
+        if missing:
+            row, at = divmod(missing[0], len(columns))
+            first = f"item {items[row].item_id!r}"
+            raise Missing(len(missing), len(ours), columns[at].name, judges[at], first)
+        summaries = [summarise(name, found[at :: len(names)]) for at, name in enumerate(names)]
+        of_cache = (score.usage for score in found if score.source is not Source.REPLAY)
+        return ScoredAnswers(found, summaries, sum(of_cache, Usage()))
+
+
+def _score(item_id: str, rubric: str, judgement: Judgement) -> AnswerScore:
+    parts = judgement.breakdown or Breakdown()
+    return alike(
+        AnswerScore,
+        judgement,
+        item_id=item_id,
+        rubric=rubric,
+        min_score=judgement.judge.min_score,
+        reasoning=judgement.rationale,
+        source=Source.REPLAY,
+        **{part.name: getattr(parts, part.name) for part in fields(parts)},
+    )
+
+
+def _judge_of(column: _Traced, cached: ScoredAnswers) -> JudgeIdentity:
+    """Return the judge that the cache was asked for, whether it knew a score or not.
+
+    Raises ReplayError when the trace has another one, or when the server did not say which.
+    """
+    asked = cached.summary(column.name.removeprefix(f"{KIND}/")).judge
+    if asked is None:
+        errors = (score.error.message for score in cached if score.error is not None)
+        why = next(errors, "it sent no score")
+        raise ReplayError(f"the server did not say who would judge {column.name}: {why}")
+    return column.same_judge(asked)
+
+
+def _check_asked(rubric: Rubric, judge: JudgeIdentity) -> None:
+    """Raise ReplayError when a rubric asks for what the signature of a judge contradicts."""
+    parts = (part.partition(":") for part in judge.signature.split("|")[1:])
+    printed = {name: value for name, _, value in parts}
+    made_by = f"the trace was made by {judge.signature}, but"
+    for name, value in rubric.parameters.items():
+        made = printed.get(name)
+        if made is not None and value != _DEFAULTS.get(name) and made not in _printed(value):
+            raise ReplayError(f"{made_by} {name} {value} was asked for")
+    total = math.fsum(rubric.weights.values())
+    asked = {name: weight / total for name, weight in rubric.weights.items() if weight and total}
+    shares = (part.partition("=") for part in printed.get("weights", "").split(",") if part)
+    made_of = {name: float(share) for name, _, share in shares if float(share)}
+    if asked and not all(
+        math.isclose(asked.get(name, 0), made_of.get(name, 0), abs_tol=1e-9)
+        for name in {*asked, *made_of}
+    ):
+        raise ReplayError(f"{made_by} other weights were asked for")
+
+
+def _printed(value: Scalar) -> Collection[str]:
+    """Return how a signature may print a value; a temperature that is never sent is "unset"."""
+    if isinstance(value, bool | str):
+        return {value if isinstance(value, str) else str(value).lower()}
+    return {format(value, ".12g"), "unset"}
 
 
 def _check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
@@ -336,42 +436,9 @@ def _check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
         )
 
 
-def without_ids(groups: Sequence[QueryGroup]) -> list[QueryGroup]:
-    """Return the groups with empty ones where documents are matched by id: no judge takes those."""
-    return [QueryGroup() if group.by_id else group for group in groups]
-
-
-def _of_trace(judgement: Judgement, *, with_details: bool) -> Verdict:
-    detail = None
-    if with_details and (judgement.rationale or judgement.model):
-        detail = VerdictDetail(judgement.rationale, (), Usage(), judgement.model, "")
-    return alike(Verdict, judgement, relevant=judgement.passed, source=Source.REPLAY, detail=detail)
-
-
-def _columns(
-    groups: Sequence[QueryGroup],
-    verdicts: Sequence[Verdict],
-    judge: JudgeIdentity,
-    *,
-    with_details: bool,
-) -> Verdicts:
-    ok = [verdict for verdict in verdicts if verdict.status is Status.OK]
-    # Traces can be mixed: the column is empty unless every verdict that exists has a probability.
-    calibrated = bool(ok) and all(verdict.probability is not None for verdict in ok)
-    voted = any(verdict.agreement is not None for verdict in verdicts)
-    sizes = (0 if group.by_id else group.n_expected * group.n_retrieved for group in groups)
-    return Verdicts(
-        relevant=[bool(verdict.relevant) for verdict in verdicts],
-        score=[verdict.score or 0.0 for verdict in verdicts],
-        status=[int(verdict.status) for verdict in verdicts],
-        source=[int(verdict.source) for verdict in verdicts],
-        flags=[int(verdict.flags) for verdict in verdicts],
-        offsets=list(accumulate(sizes, initial=0)),
-        errors={i: v.error for i, v in enumerate(verdicts) if v.error is not None},
-        judge=judge,
-        agreement=[v.agreement or 0.0 for v in verdicts] if voted else (),
-        details={i: v.detail for i, v in enumerate(verdicts) if with_details and v.detail},
-        groups=groups,
-        probability=[v.probability or 0.0 for v in verdicts] if calibrated else [],
-        stage=[v.stage or 0 for v in verdicts] if any(v.stage for v in verdicts) else (),
-    )
+def _check_version(rubric: Rubric, known: Sequence[RubricInfo]) -> None:
+    """Raise OtherRubric where a version is asked for that is not the server's."""
+    _, pinned, version = rubric.rubric.partition("@")
+    has = next((info.version for info in known if info.rubric == rubric.id), version)
+    if pinned and version != has:
+        raise OtherRubric(f"rubric {rubric.id}@{has}, not {rubric.rubric}, which was asked for")

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from judged import Flag, Source, Status
 from judged.traces import Judgement, Trace
-from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
 from judged.traces.judgement import Breakdown
+from judged.traces.trace import Hashes, Item
 from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import ClaimVerdict
 from judged.values.scores import DimensionScore, VerifiedClaim
@@ -63,22 +63,20 @@ def judgements(draw):
     return Judgement(judge, status, passed, score, majority=majority, agreement=agreement, **common)
 
 
-def items(whole=True):
-    def text(value, kept):
-        return Text.of(value, HASHES) if kept or whole else Text(HASHES[value])
-
-    one = st.builds(text, texts, st.booleans())
-    ids = texts.filter(bool)
-    # Lists of texts are kept, or hashed, as a whole.
-    several = st.builds(
-        lambda values, kept: tuple(text(v, kept) for v in values),
-        st.lists(texts, max_size=3),
-        st.booleans(),
-    )
-    return st.one_of(
-        st.builds(TracedContext, one, one, one, st.just("") | ids),
-        st.builds(TracedAnswer, ids, one, one, several, several),
-    )
+@st.composite
+def items(draw, whole=True):
+    fields = {}
+    if is_answer := draw(st.booleans()):
+        fields["item_id"] = draw(texts.filter(bool))
+    names = ("query", "answer") if is_answer else ("query", "expected_text", "retrieved_text")
+    for name in (*names, *(("references", "contexts") if is_answer else ())):
+        value = draw(texts if name in names else st.lists(texts, max_size=3))
+        if whole or draw(st.booleans()):
+            fields[name] = value
+        else:  # lists of texts are kept, or hashed, as a whole
+            hashed = HASHES[value] if name in names else [HASHES[text] for text in value]
+            fields[f"{name}_sha256"] = hashed
+    return Item.of(fields if is_answer else {**fields, "query_id": draw(texts)}, HASHES)
 
 
 @st.composite

@@ -10,13 +10,7 @@ from judged import (
     Status,
     Verdicts,
 )
-from judged.traces import (
-    MissingJudgements,
-    Replay,
-    ReplayError,
-    Trace,
-    record_verdicts,
-)
+from judged.traces import Missing, Replay, ReplayError, Trace, record_verdicts
 from judged.values import JudgeIdentity, RubricInfo, VerdictError
 
 SIGNATURE = "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"
@@ -91,10 +85,9 @@ class TestMissing:
         ("place", "group", "retrieved", "expected"), [(0, 0, 0, 0), (3, 0, 1, 1), (4, 2, 0, 0)]
     )
     def test_says_which_and_how_many(self, place, group, retrieved, expected):
-        with pytest.raises(MissingJudgements) as caught:
+        with pytest.raises(Missing) as caught:
             Replay(without(traced(), place)).verdicts(GROUPS, RUBRICS)
-        first = caught.value.first
-        assert (first.group, first.retrieved, first.expected) == (group, retrieved, expected)
+        assert caught.value.place == (group, retrieved, expected)
         assert (caught.value.missing, caught.value.total) == (1, 5)
         assert caught.value.group is GROUPS[group]
         assert caught.value.name == "llm/retrieval_match"

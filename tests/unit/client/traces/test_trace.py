@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from judged import Status
 from judged.evaluation import FileError
 from judged.traces import Judgement, Trace
-from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+from judged.traces.trace import Hashes, Item
 from judged.values import JudgeIdentity, VerdictError
 
 from tests.unit.client.traces.strategies import traces
@@ -26,13 +26,12 @@ quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_sc
 
 
 def context(retrieved="r", query_id="q1"):
-    query, expected, found = (Text.of(text, HASHES) for text in ("q", "e", retrieved))
-    return TracedContext(query, expected, found, query_id)
+    texts = {"query": "q", "expected_text": "e", "retrieved_text": retrieved}
+    return Item.of({**texts, "query_id": query_id}, HASHES)
 
 
 def answer(item_id="a1", **texts):
-    parts = {"query": Text.of("q", HASHES), "answer": Text.of("a", HASHES), **texts}
-    return TracedAnswer(item_id, **parts)
+    return Item.of({"item_id": item_id, "query": "q", "answer": "a", **texts}, HASHES)
 
 
 def written(path, *judged):
@@ -72,7 +71,7 @@ class TestRoundTrip:
         trace.write(path, hashed=True)
         again = Trace.read(path)
         assert list(again.items) == list(trace.items)
-        assert not any(found.item.whole for found in again.items.values())
+        assert not any(found.whole for found in again.items.values())
 
 
 class TestWriting:
@@ -109,8 +108,8 @@ class TestMerging:
         trace = Trace()
         trace.put(answer("a1"), YES)
         trace.put(answer("a2"), YES)
-        trace.put(answer("a2", contexts=[Text.of("c", HASHES)]), YES)
-        trace.put(answer("a2", references=[Text.of("c", HASHES)]), YES)
+        trace.put(answer("a2", contexts=["c"]), YES)
+        trace.put(answer("a2", references=["c"]), YES)
         assert len(trace) == 4
 
 
