@@ -12,10 +12,21 @@ Needs no more than the base install.
 
 from judged._files import FileError
 from judged.evaluation.aio import AsyncEvaluator
-from judged.evaluation.answers.answer_evaluation import AnsweredQuestion, AnswerEvaluation
-from judged.evaluation.answers.ranking import CandidateAnswer, ComparedAnswers
-from judged.evaluation.answers.score_panel import Combine, PanelScores
-from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative
+from judged.evaluation.answer_comparison import (
+    AnswerSimilarity,
+    CandidateAnswer,
+    Combine,
+    ComparedAnswers,
+    NearNegative,
+    PanelScores,
+)
+from judged.evaluation.answer_evaluation import (
+    Answer,
+    AnsweredQuestion,
+    AnswerEvaluation,
+    Question,
+    System,
+)
 from judged.evaluation.asking import Progress
 from judged.evaluation.circular_judging import CircularJudging, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
@@ -24,8 +35,7 @@ from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluation_run import RecordedJudge
 from judged.evaluation.local_judge import LocalJudge
-from judged.evaluation.query_result import QueryResult, RetrievedResult
-from judged.evaluation.result import EvaluationResult
+from judged.evaluation.result import EvaluationResult, QueryResult, RetrievedResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
 from judged.evaluation.sync import (
     Evaluator,
@@ -34,7 +44,6 @@ from judged.evaluation.sync import (
     evaluate_answers,
     score_by_panel,
 )
-from judged.evaluation.system import Answer, Question, System
 
 __all__ = [
     "Answer",

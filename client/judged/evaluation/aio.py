@@ -16,26 +16,28 @@ from judged._convert.judges import Purse
 from judged._inputs import as_metrics, need_kind
 from judged._transport.primitives import async_on_thread
 from judged.aio import AsyncClient
-from judged.evaluation.answers.answer_evaluation import AnswerEvaluation, AnswerRun, ScoreTrace
-from judged.evaluation.answers.ranking import (
+from judged.evaluation.answer_comparison import (
+    METRIC,
     RUBRIC,
     AnswerPairs,
+    AnswerSimilarity,
     CandidateAnswer,
-    ComparedAnswers,
-)
-from judged.evaluation.answers.score_panel import (
     Combine,
+    ComparedAnswers,
     PanelScores,
     combined,
+    known_values,
     rubrics_of_members,
     shifted,
-)
-from judged.evaluation.answers.similarity import (
-    METRIC,
-    AnswerSimilarity,
-    known_values,
     similarity_groups,
     similarity_of,
+)
+from judged.evaluation.answer_evaluation import (
+    AnswerEvaluation,
+    AnswerRun,
+    Question,
+    ScoreTrace,
+    System,
 )
 from judged.evaluation.asking import OnProgress, stage
 from judged.evaluation.circular_judging import check_circular, models_of
@@ -50,7 +52,6 @@ from judged.evaluation.labels import own_metrics
 from judged.evaluation.local_judge import JudgeFunction, LocalJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Found, Retriever, RetrieverFunction
-from judged.evaluation.system import Question, System
 from judged.values import (
     AnswerItem,
     Asking,
@@ -158,17 +159,17 @@ class AsyncEvaluator:
                 filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
                 run.groups = await filled
             recorded = RecordedEvaluation(run.groups, run.metrics, run.options)
-            for piece in run.pieces(recorded):
+            for groups, request_id in run.pieces(recorded):
                 if run.local is not None:
-                    verdicts = await async_on_thread(partial(run.local.judge, piece.groups))
+                    verdicts = await async_on_thread(partial(run.local.judge, groups))
                 else:
                     verdicts = await client.judge(
-                        *(piece.groups, run.judge),
+                        *(groups, run.judge),
                         asking=run.asking,
-                        request_id=piece.request_id,
+                        request_id=request_id,
                         timeout=timeout,
                     )
-                run.take(piece, verdicts)
+                run.take(verdicts)
             recorded.take_verdicts(run.verdicts(recorded))
             return run.result(await self._measured(recorded, timeout))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import queue
 import threading
 import time
@@ -171,3 +172,18 @@ def stage(name: str, told: OnProgress | None) -> Callable[[int, int], object] | 
         return None
     started = time.monotonic()
     return lambda done, total: told(Progress(name, done, total, time.monotonic() - started))
+
+
+def is_async(system: Callable[..., object]) -> bool:
+    """Return whether a call of a system is to be awaited."""
+    call = getattr(system, "__call__", None)  # noqa: B004 - an object with an async __call__
+    return inspect.iscoroutinefunction(system) or inspect.iscoroutinefunction(call)
+
+
+def signature_of(system: Callable[..., object]) -> str:
+    """Return what a system is known by: its `signature` if it has one, else its name."""
+    signature = getattr(system, "signature", None)
+    if isinstance(signature, str):
+        return signature
+    kind = type(system)
+    return str(getattr(system, "__qualname__", f"{kind.__module__}.{kind.__qualname__}"))

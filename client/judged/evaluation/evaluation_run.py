@@ -6,13 +6,11 @@ that an evaluation that was interrupted goes on where it ended.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from judged._batching.chunks import (
     ASKING_KINDS,
@@ -25,19 +23,20 @@ from judged._batching.chunks import (
 )
 from judged._convert.groups import as_groups
 from judged._convert.judges import Purse
+from judged._files import FileError, Record
 from judged._inputs import as_metrics, need_by_ids
+from judged._transport.call import derived_id
 from judged._views import plain
 from judged.errors import InvalidArgument
-from judged.evaluation.asking import Asker, OnProgress, stage
+from judged.evaluation.asking import Asker, OnProgress, signature_of, stage
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.results import Results
+from judged.evaluation.datasets.query import Query
+from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.labels import own_metrics, refuse_families
 from judged.evaluation.local_judge import as_local
-from judged.evaluation.query_result import QueryResult
-from judged.evaluation.result import EvaluationResult
-from judged.evaluation.resuming import EvaluationLog, group_key
+from judged.evaluation.result import EvaluationResult, QueryResult
+from judged.evaluation.resuming import ResumeFile, sha256_of
 from judged.evaluation.retriever import Retrieval, cutoff_of, read_ranking, retrieve_all
-from judged.evaluation.system import signature_of
 from judged.evaluation.warnings import evaluation_warnings, join_warnings
 from judged.values import (
     Asking,
@@ -61,16 +60,105 @@ from judged.values import (
 )
 
 
-class Piece(NamedTuple):
-    """Some groups that are judged by one call, and their places among all.
+class EvaluationLog(ResumeFile):
+    """What earlier runs found and judged, and the place for what this one does.
 
-    `request_id` is that of the call: after an interruption the same, so that the server answers it
-    as it would have been answered. "" where nothing is kept.
+    There are lines with what was retrieved for a query, and lines with what one call judged: the
+    verdicts of its groups, each known by a hash of all that its verdicts rest on, and what they
+    took. All verdicts of a file are of one judge: what was asked for, such as the server's default,
+    may be another judge the next time, and a result names only one. Raises FileError for a file
+    with verdicts of several.
     """
 
-    places: Sequence[int]
-    groups: Sequence[QueryGroup]
-    request_id: str
+    def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
+        self.retrieved: dict[str, Sequence[Retrieved]] = {}
+        self.verdicts: dict[str, Sequence[Verdict]] = {}
+        self.usage: Usage | None = None
+        self.judge: JudgeIdentity | None = None
+        self._calls = 0
+        super().__init__(path, about)
+
+    def take(self, record: Record) -> None:
+        """Take a line of an earlier run."""
+        if record.get("query_id") is not None:
+            found = [result.read(Retrieved) for result in record.records("results")]
+            self.retrieved[record.text("query_id")] = found
+            return
+        usage, judge = record.record("usage"), record.record("judge")
+        groups = record.records("groups")
+        # A call all of whose verdicts failed left none that another judge's could be mixed with.
+        if judge is not None and groups:
+            identity = judge.read(JudgeIdentity)
+            if (other := self._other_judge(identity)) is not None:
+                raise record.error(
+                    f"is of the judge {_named(identity)}, and the lines before it are of "
+                    f"{_named(other)}; name another file, or remove this one to begin anew"
+                )
+        for group in groups:
+            self.verdicts[group.text("group")] = [
+                verdict.read(Verdict) for verdict in group.records("verdicts")
+            ]
+        self._answered(None if usage is None else usage.read(Usage))
+
+    def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
+        """Return the request_id of the next call, about some groups.
+
+        It is the same after an interruption, until the call is answered: what is asked again after
+        a failure is another call.
+        """
+        keys = [group_key(group) for group in groups]
+        return derived_id(self.run, self._calls, keys, repr(asking))
+
+    def keep_retrieved(self, query: Query, found: Sequence[Retrieved]) -> None:
+        """Write down what was retrieved for a query."""
+        self.write({"query_id": query.query_id, "results": plain(found)})
+
+    def keep_verdicts(
+        self, judged: Iterable[tuple[QueryGroup, Sequence[Verdict]]], call: Verdicts
+    ) -> None:
+        """Write down what a call judged, and what it took: in one line, which is there or not.
+
+        Raises FileError, and writes nothing, where another judge gave the verdicts that are there.
+        """
+        if (other := self._other_judge(call.judge)) is not None:
+            raise FileError(
+                self.name,
+                None,
+                f"is of another judge, {_named(other)}, and now {_named(call.judge)} answers; go "
+                "back to that judge, name another file, or remove this one to begin anew",
+            )
+        groups = [{"group": group_key(group), "verdicts": plain(of)} for group, of in judged]
+        self._answered(call.usage)
+        usage = None if call.usage is None else asdict(call.usage)
+        self.write({"judge": plain(call.judge), "groups": groups, "usage": usage})
+
+    def _answered(self, usage: Usage | None) -> None:
+        self._calls += 1
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
+
+    def _other_judge(self, judge: JudgeIdentity) -> JudgeIdentity | None:
+        """Return the judge of the verdicts so far where it is another one, else None.
+
+        One without a fingerprint is not known to be another.
+        """
+        if not judge.fingerprint:
+            return None
+        if self.judge is None:
+            self.judge = judge
+        return None if self.judge == judge else self.judge
+
+
+def group_key(group: QueryGroup) -> str:
+    """Return the SHA-256 of all that the verdicts of a group rest on, its judge aside."""
+    return sha256_of(
+        [group.query, plain(group.expected), plain(group.retrieved), plain(group.spans)]
+    )
+
+
+def _named(judge: JudgeIdentity) -> str:
+    """Return what tells a judge from another one: signatures don't print all that a judge is."""
+    return f"{judge.signature} (fingerprint {judge.fingerprint[:8]})"
 
 
 class EvaluationRun:
@@ -127,6 +215,7 @@ class EvaluationRun:
         self._warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)
         self.groups: Sequence[QueryGroup] = ()
+        self._asked: list[int] = []
         self._said: dict[int, Sequence[Verdict]] = {}
         self._judged_by: JudgeIdentity | None = None
         self._usage: Usage | None = None
@@ -160,7 +249,6 @@ class EvaluationRun:
 
     def _about(self) -> dict[str, object]:
         """Return what a file to go on from must be about."""
-        text = json.dumps(plain(self._dataset.queries), ensure_ascii=False, sort_keys=True)
         judge = self.judge
         if self._identity is not None:
             judge = self._identity.signature
@@ -168,7 +256,7 @@ class EvaluationRun:
             judge = type(judge).__name__
         source: Any = self._source
         return {
-            "dataset": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
+            "dataset": sha256_of(plain(self._dataset.queries)),
             "retriever": signature_of(source) if self.asks_retriever else "results",
             "k": self._k,
             "judge": plain(judge),
@@ -202,8 +290,12 @@ class EvaluationRun:
         usage = self._usage
         return Purse(self._asking, 0.0 if usage is None else usage.cost or 0.0).rest()
 
-    def pieces(self, recorded: RecordedEvaluation) -> Iterator[Piece]:
-        """Yield what has to be judged, in the order of the data set; `take` each one's verdicts."""
+    def pieces(self, recorded: RecordedEvaluation) -> Iterator[tuple[list[QueryGroup], str]]:
+        """Yield groups that one call is to judge, in the order of the data set, and its request_id.
+
+        After an interruption it is the same, so that the server answers as it would have answered;
+        "" where nothing is kept. `take` the verdicts of each before the next.
+        """
         groups, log = recorded.to_judge, self._log
         sizes: dict[int, list[int]] = {}
         if log is not None:
@@ -217,14 +309,14 @@ class EvaluationRun:
         told = stage("judging", self._progress)
         done, total = 0, sum(size for [size] in sizes.values())
         most = 1 if self.local is not None else most_contexts(self.judge)
-        for places in packed(sizes.items(), [most]):
-            some = [groups[place] for place in places]
-            yield Piece(places, some, "" if log is None else log.request_id(some, self.asking))
-            done += sum(sizes[place][0] for place in places)
+        for self._asked in packed(sizes.items(), [most]):
+            some = [groups[place] for place in self._asked]
+            yield some, "" if log is None else log.request_id(some, self.asking)
+            done += sum(sizes[place][0] for place in self._asked)
             if told is not None:
                 told(done, total)
 
-    def take(self, piece: Piece, verdicts: Verdicts) -> None:
+    def take(self, verdicts: Verdicts) -> None:
         """Take the verdicts of a piece, and keep those of groups that none is missing of.
 
         Raises FileError where they are of another judge than those that were taken or kept before.
@@ -232,14 +324,14 @@ class EvaluationRun:
         if self._identity is not None:
             verdicts = replace(verdicts, judge=self._identity)
         each = [verdicts[start:end] for start, end in pairwise(verdicts.offsets)]
-        self._said.update(zip(piece.places, each, strict=True))
+        self._said.update(zip(self._asked, each, strict=True))
         self._judged_by = self._judged_by or verdicts.judge
         if verdicts.usage is not None:
             self._usage = verdicts.usage if self._usage is None else self._usage + verdicts.usage
         if self._log is not None:
             whole = [
                 (group, of)
-                for group, of in zip(piece.groups, each, strict=True)
+                for group, of in zip(verdicts.groups, each, strict=True)
                 if all(verdict.status is not Status.ERROR for verdict in of)
             ]
             self._log.keep_verdicts(whole, verdicts)

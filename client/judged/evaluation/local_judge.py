@@ -105,10 +105,8 @@ class LocalJudge:
         if 0 <= score <= 1:
             relevant = score + 1e-9 >= self.min_score
             return Verdict(Status.OK, relevant, score, Source.COMPUTED, Flag.NONE, None)
-        rule = f"the judge returned {said!r}; return True, False, a score from 0 to 1, or None"
-        if self.max_grade:
-            rule = f"the judge returned {said!r}; return a grade from 0 to {top}, or None"
-        elif score > 1:
+        rule = f"the judge returned {said!r}; return True, False, None or a score from 0 to {top}"
+        if score > 1 and not self.max_grade:
             rule += "; for grades name the highest, LocalJudge(..., max_grade=3)"
         return _missing(_INVALID_ARGUMENT, "INVALID_SCORE", rule)
 

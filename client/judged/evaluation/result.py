@@ -9,17 +9,19 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from judged._batching.chunks import distinct_ranks
 from judged._files import Record, read_object
 from judged._views import View, aligned, html_table, plain
 from judged._writing import replace_text, replacing_text
 from judged.evaluation.datasets.cells import safe_cell
+from judged.evaluation.datasets.query import Query
+from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.datasets.tables import import_needed, write_table
-from judged.evaluation.query_result import QueryResult
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
 from judged.values import (
     JudgeIdentity,
@@ -28,11 +30,142 @@ from judged.values import (
     MetricSlice,
     MetricTable,
     NegativeReport,
+    QueryGroup,
+    Span,
+    Status,
     Usage,
+    Verdict,
+    Verdicts,
 )
+from judged.values.verdicts import vote_agreement
 
 FORMAT = "judged.evaluation"
 VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedResult:
+    """One retrieved document and what the judge made of it.
+
+    `rank` counts from 1. `relevant` is whether any expected text is matched, `matches` the indices
+    of those that are, `score` the best score of all; where verdicts are missing and none is
+    relevant, `relevant` is None, and `status` and `error` say why. A `duplicate` repeats an earlier
+    result of its query and was not judged. Matched by document id, there is no score. `probability`
+    is that of the best score, where the judge is calibrated; `agreement` the smallest share of
+    votes on the larger side, where several voted.
+    """
+
+    rank: int
+    document_id: str
+    text: str | None
+    relevant: bool | None = None
+    score: float | None = None
+    status: str | None = None
+    error: str | None = None
+    matches: tuple[int, ...] = ()
+    duplicate: bool = False
+    retriever_score: float | None = None
+    probability: float | None = None
+    agreement: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueryResult(View):
+    """One query with what should be found and what was, best rank first.
+
+    `failure` says why the retriever found nothing at all: such a query has no part in any metric.
+    """
+
+    query_id: str
+    query: str
+    expected: Sequence[str] = ()
+    relevant_document_ids: Sequence[str] = ()
+    negatives: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    failure: str | None = None
+    retrieved: Sequence[RetrievedResult] = ()
+
+    @classmethod
+    def of(
+        cls,
+        query: Query,
+        group: QueryGroup | None,
+        place: int,
+        ranked: Sequence[Retrieved],
+        verdicts: Verdicts | None,
+        failure: str | None = None,
+    ) -> QueryResult:
+        """Return the result of a query, whose group is the one at a place of those judged.
+
+        `verdicts` are those of all groups without their repeated results. There is no group where
+        the retriever failed.
+        """
+        expected: Sequence[str] = query.expected_answers
+        if group is not None and group.spans is not None:
+            expected = [_span_text(span) for span in group.spans.expected]
+        return cls(
+            query.query_id,
+            query.text,
+            expected,
+            query.relevant_document_ids,
+            query.negative_answers,
+            query.metadata,
+            failure,
+            [] if group is None else _retrieved(group, place, ranked, verdicts),
+        )
+
+
+def _retrieved(
+    group: QueryGroup, place: int, ranked: Sequence[Retrieved], verdicts: Verdicts | None
+) -> list[RetrievedResult]:
+    kept = {rank: position for position, rank in enumerate(distinct_ranks(group))}
+    wanted = {name: i for i, name in enumerate(dict.fromkeys(group.relevant_document_ids))}
+    width = group.n_expected or 1
+    start, end = (0, 0) if verdicts is None else verdicts.offsets[place : place + 2]
+    judged = not group.by_id and end - start == len(kept) * width
+    found = []
+    for rank in range(group.n_retrieved):
+        name = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"
+        said: dict[str, Any] = {}
+        if rank not in kept:
+            said = {"duplicate": True}
+        elif group.by_id:
+            matches = (wanted[name],) if name in wanted else ()
+            said = {"relevant": bool(matches), "status": "OK", "matches": matches}
+        elif verdicts is not None and judged:
+            first = start + kept[rank] * width
+            said = _said(verdicts[first : first + width], verdicts.judge)
+        if rank < len(ranked):
+            said["retriever_score"] = ranked[rank].score
+        if group.spans is not None:
+            text: str | None = _span_text(group.spans.retrieved[rank])
+        else:
+            text = (group.retrieved[rank] if group.retrieved else "") or None
+            text = text if text is not None or group.by_id else ""
+        found.append(RetrievedResult(rank + 1, name, text, **said))
+    return found
+
+
+def _said(verdicts: Sequence[Verdict], judge: JudgeIdentity) -> dict[str, Any]:
+    """Return what the verdicts on a result say together: one for each expected text."""
+    ok = [verdict for verdict in verdicts if verdict.status is Status.OK]
+    matches = tuple(i for i, verdict in enumerate(verdicts) if verdict.relevant)
+    said: dict[str, Any] = {"relevant": bool(matches), "status": "OK", "matches": matches}
+    if ok:
+        best = max(ok, key=lambda verdict: verdict.score or 0.0)
+        said |= {"score": best.score, "probability": best.probability}
+    votes = [vote_agreement(verdict, judge) for verdict in ok]
+    said["agreement"] = min((share for share in votes if share is not None), default=None)
+    if len(ok) < len(verdicts) and not matches:
+        missing = next(verdict for verdict in verdicts if verdict.status is not Status.OK)
+        said |= {"relevant": None, "status": missing.status.name}
+        if missing.error is not None:
+            said["error"] = f"{missing.error.reason}: {missing.error.message}"
+    return said
+
+
+def _span_text(span: Span) -> str:
+    return f"{span.file}[{span.start}:{span.end}]"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 from judged._inputs import need_list, refuse_set
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Asker, Outcome
+from judged.evaluation.asking import Asker, Outcome, is_async
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
-from judged.evaluation.system import is_async
 
 Found = Retrieved | str | Mapping[str, Any]
 """One retrieved document: a Retrieved, its text, or a mapping with `doc_id` or `id`, `text` (or

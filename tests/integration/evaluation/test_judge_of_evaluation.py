@@ -72,8 +72,9 @@ def test_a_file_of_what_was_the_default_judge_is_refused_once_that_is_another(
     with pytest.raises(FileError) as caught:
         evaluate(exact_address, RESULTS, DATASET, METRICS, judge, resume=file)
     assert re.fullmatch(
-        rf"{re.escape(str(file))}: is of another judge, token_overlap\|\S+, and now exact\|\S+ "
-        "answers; go back to that judge, name another file, or remove this one to begin anew",
+        rf"{re.escape(str(file))}: is of another judge, token_overlap\|\S+ \(fingerprint \w+\), "
+        r"and now exact\|\S+ \(fingerprint \w+\) answers; go back to that judge, name another "
+        "file, or remove this one to begin anew",
         str(caught.value),
     )
     assert file.read_bytes() == left

@@ -91,8 +91,7 @@ from judged.cli.tables import (
 )
 from judged.evaluation import Evaluator, FileError
 from judged.evaluation.labels import Labels, corrected_means
-from judged.evaluation.query_result import QueryResult
-from judged.evaluation.result import document_head
+from judged.evaluation.result import QueryResult, document_head
 from judged.evaluation.warnings import evaluation_warnings
 from judged.traces import TraceFile
 from judged.values import (

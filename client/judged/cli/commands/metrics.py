@@ -25,7 +25,7 @@ from judged.cli.output import Gate, Outcome, Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
 from judged.cli.tables import describe_counts, means_table, per_query_table
 from judged.evaluation import TrecQrels, TrecRun, answer_similarity
-from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity
+from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
 from judged.evaluation.datasets.fit import spelling_warning
 from judged.evaluation.warnings import count_warnings, interval_warnings
 from judged.values import MetricCounts, MetricResult, Unjudged

@@ -54,8 +54,13 @@ from judged.cli.output import (
 )
 from judged.cli.tables import describe_usage, report_estimate, split_warnings
 from judged.evaluation import compare_answers, score_by_panel
-from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers
-from judged.evaluation.answers.score_panel import Combine, replace_model
+from judged.evaluation.answer_comparison import (
+    RUBRIC,
+    AnswerPairs,
+    Combine,
+    ComparedAnswers,
+    replace_model,
+)
 from judged.evaluation.warnings import missing_kinds
 from judged.report.summary import number
 from judged.values import AnswerScore, PositionBias, RubricSummary, ServerInfo, SystemRanking

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import Answer, FileError, Question
+from judged.evaluation.answer_evaluation import AnswerLog, _digest
 from judged.evaluation.asking import Outcome
-from judged.evaluation.resuming import AnswerLog, EvaluationLog, digest
+from judged.evaluation.evaluation_run import EvaluationLog
 
 QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
 
@@ -21,7 +22,7 @@ HEAD = b'{"format": "judged.resume", "version": 3, "system": "s", "run": "r"}\n'
 def line(item: Question, **other: object) -> bytes:
     fields = {
         "item_id": item.item_id,
-        "question_sha256": digest(item),
+        "question_sha256": _digest(item),
         "text": "kept",
         "contexts": None,
         "metadata": {},

@@ -12,20 +12,21 @@ The file to go on from is in `resuming`; the scores are those of `Client.score_a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from judged._batching.scoring import as_rubrics, summarise
-from judged._inputs import need_each
-from judged._views import View, named_mean
+from judged._files import Record, writing
+from judged._inputs import as_id, as_list, need_each, no_utf8, set_fields
+from judged._views import View, named_mean, plain
 from judged.errors import FailedPrecondition, WrongType
-from judged.evaluation.asking import Asker, Outcome
+from judged.evaluation.asking import Asker, Outcome, is_async, signature_of
 from judged.evaluation.circular_judging import judging_models, tell_circular
-from judged.evaluation.resuming import AnswerLog
-from judged.evaluation.system import Answer, Question, System, answer_of, is_async, signature_of
+from judged.evaluation.resuming import ResumeFile, sha256_of
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -40,6 +41,51 @@ from judged.values import (
     Usage,
 )
 from judged.values.scores import summary_of
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to a system, and what its answer may be measured by.
+
+    `item_id` must be unique; a whole number stands for its text. `contexts` are sources that the
+    system is to answer from, if it takes any; `references` are answers known to be right, which it
+    never sees.
+    """
+
+    item_id: str
+    query: str
+    references: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            item_id=as_id(self.item_id),
+            references=as_list(self.references),
+            contexts=as_list(self.contexts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a system said. `contexts` are the texts it used; None means those of the question.
+
+    `metadata` is the system's own, and is kept as it is.
+    """
+
+    text: str
+    contexts: Sequence[str] | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.contexts is not None:
+            set_fields(self, contexts=as_list(self.contexts))
+
+
+System = Callable[..., str | Answer] | Callable[..., Awaitable[str | Answer]]
+"""Answers a query: anything that can be called with it. With a parameter called `contexts` it also
+gets the question's sources."""
+
 
 _PLACEHOLDER = Answer("an answer that is not there yet")
 _QUESTION = "Question(item_id, query, references, contexts)"
@@ -118,6 +164,53 @@ class AnswerEvaluation(View):
     def summary(self, rubric: str) -> RubricSummary:
         """Return the summary of a rubric by its id. Raises KeyError."""
         return summary_of(self.rubrics, rubric)
+
+
+class AnswerLog(ResumeFile):
+    """The answers of earlier runs by item id, and the place for those of this one.
+
+    Under its `run` the answers are scored. It stays the same until all have their scores, so that a
+    scoring that broke is not paid for twice. Raises FileError for the answers of another system,
+    and to another question under the same id.
+    """
+
+    def __init__(self, path: Path | str, questions: Iterable[Question], system: str) -> None:
+        self._questions = {question.item_id: question for question in questions}
+        self.known: dict[str, Outcome[Question]] = {}
+        super().__init__(path, {"system": system})
+
+    def take(self, record: Record) -> None:
+        """Take a line of an earlier run."""
+        item_id = record.identifier("item_id")
+        question = self._questions.get(item_id)
+        if question is None:
+            return  # of a larger set of questions
+        if record.text("question_sha256") != _digest(question):
+            raise record.error(
+                f"is the answer to another question than that of item {item_id!r}; remove the "
+                "line, or name another file"
+            )
+        metadata = record.record("metadata")
+        answer = record.read(Answer, metadata=dict(metadata.fields) if metadata else {})
+        seconds = record.optional_number("seconds") or 0.0
+        self.known[item_id] = Outcome(question, answer, None, seconds)
+
+    def append(self, outcome: Outcome[Question]) -> None:
+        """Write an answer down; a failure is not written, so that it is asked again."""
+        answer: Answer | None = outcome.result
+        if answer is None:
+            return
+        question, seconds = outcome.item, round(outcome.seconds, 6)
+        known = {"item_id": question.item_id, "question_sha256": _digest(question)}
+        said = {"text": answer.text, "contexts": answer.contexts, "metadata": dict(answer.metadata)}
+        self.write({**known, **said, "seconds": seconds})
+
+    def scored(self) -> None:
+        """Note that all answers have their scores: to score them again is to pay again."""
+        with writing(self._path):
+            self._file = self._path.open("ab")
+        self.begin_run()
+        self.close()
 
 
 class AnswerRun:
@@ -253,3 +346,48 @@ class AnswerRun:
 def _item(question: Question, answer: Answer) -> AnswerItem:
     contexts = question.contexts if answer.contexts is None else answer.contexts
     return AnswerItem(question.item_id, question.query, answer.text, question.references, contexts)
+
+
+def _digest(question: Question) -> str:
+    """Return the SHA-256 of what a system is asked: the query and the sources."""
+    return sha256_of([question.query, plain(question.contexts)])
+
+
+def answer_of(system: System) -> Callable[[Question], Any]:
+    """Return what answers a question by a system; it is to be awaited where the system is.
+
+    With a parameter called `contexts` the system also gets the question's sources.
+    """
+    known = None
+    with suppress(TypeError, ValueError):  # some callables of extensions have no signature
+        known = inspect.signature(system).parameters.get("contexts")
+    with_contexts = known is not None and known.kind is not inspect.Parameter.POSITIONAL_ONLY
+
+    def ask(question: Question) -> Any:  # noqa: ANN401 - whatever the system returns
+        given = {"contexts": question.contexts} if with_contexts else {}
+        return system(question.query, **given)
+
+    async def answer_async(question: Question) -> Answer:
+        return _as_answer(await ask(question))
+
+    return answer_async if is_async(system) else lambda question: _as_answer(ask(question))
+
+
+def _as_answer(said: object) -> Answer:
+    """Return what a system said as an Answer. Raises TypeError and ValueError."""
+    if inspect.iscoroutine(said):
+        said.close()
+        raise TypeError("the system returned a coroutine; make it an `async def`")
+    answer = Answer(said) if isinstance(said, str) else said
+    if not isinstance(answer, Answer) or not isinstance(answer.text, str):
+        raise TypeError(f"the system returned {type(said).__name__}; return text or an Answer")
+    if isinstance(answer.contexts, str):
+        raise TypeError("the contexts of an Answer must be a list of texts, not one text")
+    for text in (answer.text, *(answer.contexts or ())):
+        if not isinstance(text, str):
+            raise TypeError(f"the contexts of an Answer hold {type(text).__name__}; give texts")
+        try:
+            text.encode()
+        except UnicodeEncodeError as problem:
+            raise ValueError(f"the text that the system returned {no_utf8(problem)}") from None
+    return answer

@@ -12,12 +12,12 @@ import pytest
 from grpc import StatusCode
 from judged import Client, InvalidArgument, Unavailable
 from judged.evaluation import Answer, Question, evaluate_answers
-from judged.evaluation.system import signature_of
+from judged.evaluation.asking import signature_of
 from judged.v1.scores_pb2 import AnswerItem
 
 from tests.fakes.score_service import Break, ScoreService, score_service
 
-SURROGATE = "the system returned a lone surrogate at character 0, which UTF-8 can't carry"
+SURROGATE = "holds a lone surrogate at character 0, which UTF-8 can't carry"
 QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
 
 
@@ -132,7 +132,7 @@ class TestEvaluate:
             "ValueError: no idea",
             "TypeError: the system returned NoneType; return text or an Answer",
             "TypeError: the system returned int; return text or an Answer",
-            f"ValueError: {SURROGATE}",
+            f"ValueError: the text that the system returned {SURROGATE}",
             "TypeError: the contexts of an Answer must be a list of texts, not one text",
         ]
         assert [item.question.item_id for item in found.failures] == list("12345")
