@@ -159,7 +159,7 @@ class AsyncEvaluator:
                 filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
                 run.groups = await filled
             recorded = RecordedEvaluation(run.groups, run.metrics, run.options)
-            for groups, request_id in run.pieces(recorded):
+            for groups, request_id in run.pieces(recorded.to_judge):
                 if run.local is not None:
                     verdicts = await async_on_thread(partial(run.local.judge, groups))
                 else:
@@ -170,7 +170,7 @@ class AsyncEvaluator:
                         timeout=timeout,
                     )
                 run.take(verdicts)
-            recorded.take_verdicts(run.verdicts(recorded))
+            recorded.take_verdicts(run.verdicts(recorded.to_judge))
             return run.result(await self._measured(recorded, timeout))
 
     async def evaluate_groups(

@@ -13,8 +13,8 @@ The file to go on from is in `resuming`; the scores are those of `Client.score_a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -174,7 +174,7 @@ class AnswerLog(ResumeFile):
     and to another question under the same id.
     """
 
-    def __init__(self, path: Path | str, questions: Iterable[Question], system: str) -> None:
+    def __init__(self, path: Path | str | None, questions: Iterable[Question], system: str) -> None:
         self._questions = {question.item_id: question for question in questions}
         self.known: dict[str, Outcome[Question]] = {}
         super().__init__(path, {"system": system})
@@ -207,10 +207,11 @@ class AnswerLog(ResumeFile):
 
     def scored(self) -> None:
         """Note that all answers have their scores: to score them again is to pay again."""
-        with writing(self._path):
-            self._file = self._path.open("ab")
-        self.begin_run()
-        self.close()
+        if self._path is not None:
+            with writing(self._path):
+                self._file = self._path.open("ab")
+            self.begin_run()
+            self.close()
 
 
 class AnswerRun:
@@ -237,7 +238,7 @@ class AnswerRun:
         self._system, self._resume, self._concurrency = system, resume, concurrency
         self._progress, self._done = progress, 0
         self._asker: Asker[Question] = Asker()
-        self._log: AnswerLog | None = None
+        self._log = AnswerLog(None, (), "")
         self._resumed: set[str] = set()
         self._outcomes: dict[str, Outcome[Question]] = {}
         self._found = ScoredAnswers([], [summarise(each.id, []) for each in self.rubrics], Usage())
@@ -268,33 +269,24 @@ class AnswerRun:
 
     def ask(self) -> None:
         """Ask the system; may take long. What an earlier run kept is not asked again."""
-        if self._resume is not None:
-            self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
-            self._outcomes |= self._log.known
-            self._resumed = set(self._outcomes)
-        with nullcontext() if self._log is None else closing(self._log):
-            self._count(len(self._resumed))
-            waiting = [q for q in self._questions if q.item_id not in self._resumed]
-            for outcome in self._asked(waiting):
-                self._outcomes[outcome.item.item_id] = outcome
-                self._count(1 if outcome.failure is None else 1 + len(self.rubrics))
-
-    def _asked(self, questions: Sequence[Question]) -> Iterator[Outcome[Question]]:
-        """Yield the outcome of each question, written down, those before a break too."""
-        log = self._log
+        log = self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
+        self._outcomes |= log.known
+        self._resumed = set(log.known)
+        self._count(len(self._resumed))
+        waiting = [q for q in self._questions if q.item_id not in self._resumed]
         ask, awaited = answer_of(self._system), is_async(self._system)
-        outcomes = self._asker.outcomes(ask, questions, self._concurrency, awaited=awaited)
-        try:
-            for outcome in outcomes:
-                if log is not None:
+        outcomes = self._asker.outcomes(ask, waiting, self._concurrency, awaited=awaited)
+        with closing(log):
+            try:
+                for outcome in outcomes:
                     log.append(outcome)
-                if outcome.failure is not None and not isinstance(outcome.failure, Exception):
-                    raise outcome.failure
-                yield outcome
-        finally:
-            outcomes.close()
-            for outcome in self._asker.leftover():
-                if log is not None:
+                    if outcome.failure is not None and not isinstance(outcome.failure, Exception):
+                        raise outcome.failure
+                    self._outcomes[outcome.item.item_id] = outcome
+                    self._count(1 if outcome.failure is None else 1 + len(self.rubrics))
+            finally:  # what came before a break is kept too
+                outcomes.close()
+                for outcome in self._asker.leftover():
                     log.append(outcome)
 
     def stop(self) -> None:
@@ -309,13 +301,13 @@ class AnswerRun:
 
     @property
     def request_id(self) -> str:
-        """The request_id under which no score is paid twice, "" without a file."""
-        return "" if self._log is None else self._log.run
+        """The request_id under which no score is paid twice."""
+        return self._log.run
 
     def take(self, found: ScoredAnswers, info: ServerInfo, trace: ScoreTrace | None) -> None:
         """Take the scores, and keep them in a trace."""
         self._found = found
-        if self._log is not None and not any(score.status is Status.ERROR for score in found):
+        if all(score.status is not Status.ERROR for score in found):
             self._log.scored()
         if trace is not None:
             trace.keep_scores(self.answered, found.scores, info.rubrics)

@@ -70,9 +70,9 @@ class EvaluationLog(ResumeFile):
     with verdicts of several.
     """
 
-    def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
+    def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
         self.retrieved: dict[str, Sequence[Retrieved]] = {}
-        self.verdicts: dict[str, Sequence[Verdict]] = {}
+        self.said: dict[str, Sequence[Verdict]] = {}
         self.usage: Usage | None = None
         self.judge: JudgeIdentity | None = None
         self._calls = 0
@@ -95,9 +95,8 @@ class EvaluationLog(ResumeFile):
                     f"{_named(other)}; name another file, or remove this one to begin anew"
                 )
         for group in groups:
-            self.verdicts[group.text("group")] = [
-                verdict.read(Verdict) for verdict in group.records("verdicts")
-            ]
+            verdicts = [verdict.read(Verdict) for verdict in group.records("verdicts")]
+            self.said[group.text("group")] = verdicts
         self._answered(None if usage is None else usage.read(Usage))
 
     def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
@@ -106,19 +105,17 @@ class EvaluationLog(ResumeFile):
         It is the same after an interruption, until the call is answered: what is asked again after
         a failure is another call.
         """
-        keys = [group_key(group) for group in groups]
-        return derived_id(self.run, self._calls, keys, repr(asking))
+        return derived_id(self.run, self._calls, list(map(group_key, groups)), repr(asking))
 
     def keep_retrieved(self, query: Query, found: Sequence[Retrieved]) -> None:
         """Write down what was retrieved for a query."""
         self.write({"query_id": query.query_id, "results": plain(found)})
 
-    def keep_verdicts(
-        self, judged: Iterable[tuple[QueryGroup, Sequence[Verdict]]], call: Verdicts
-    ) -> None:
-        """Write down what a call judged, and what it took: in one line, which is there or not.
+    def keep_verdicts(self, call: Verdicts) -> None:
+        """Keep what a call judged, and what it took: in one line, which is there or not.
 
-        Raises FileError, and writes nothing, where another judge gave the verdicts that are there.
+        Of groups that a verdict failed of nothing is written. Raises FileError, and writes nothing,
+        where another judge gave the verdicts that are there.
         """
         if (other := self._other_judge(call.judge)) is not None:
             raise FileError(
@@ -127,8 +124,15 @@ class EvaluationLog(ResumeFile):
                 f"is of another judge, {_named(other)}, and now {_named(call.judge)} answers; go "
                 "back to that judge, name another file, or remove this one to begin anew",
             )
-        groups = [{"group": group_key(group), "verdicts": plain(of)} for group, of in judged]
+        ends = pairwise(call.offsets)
+        said = {group_key(g): call[a:b] for g, (a, b) in zip(call.groups, ends, strict=True)}
+        self.said |= said
         self._answered(call.usage)
+        groups = [
+            {"group": key, "verdicts": plain(verdicts)}
+            for key, verdicts in said.items()
+            if all(verdict.status is not Status.ERROR for verdict in verdicts)
+        ]
         usage = None if call.usage is None else asdict(call.usage)
         self.write({"judge": plain(call.judge), "groups": groups, "usage": usage})
 
@@ -142,11 +146,9 @@ class EvaluationLog(ResumeFile):
 
         One without a fingerprint is not known to be another.
         """
-        if not judge.fingerprint:
-            return None
-        if self.judge is None:
+        if self.judge is None or not self.judge.fingerprint:
             self.judge = judge
-        return None if self.judge == judge else self.judge
+        return None if self.judge == judge or not judge.fingerprint else self.judge
 
 
 def group_key(group: QueryGroup) -> str:
@@ -210,15 +212,11 @@ class EvaluationRun:
         self._k = self._cutoff(k)
         if not self.asks_at_once:
             refuse_families(self.metrics)
-        self._log = None if resume is None else EvaluationLog(resume, self._about())
+        self._log = EvaluationLog(resume, self._about())
         self._asker: Asker[Any] = Asker()
         self._warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)
         self.groups: Sequence[QueryGroup] = ()
-        self._asked: list[int] = []
-        self._said: dict[int, Sequence[Verdict]] = {}
-        self._judged_by: JudgeIdentity | None = None
-        self._usage: Usage | None = None
 
     def nothing_found(self) -> list[QueryGroup]:
         """Return the first group of every kind, with no results: what to ask the server first.
@@ -269,12 +267,11 @@ class EvaluationRun:
             self._warnings += join_warnings(self._dataset, results)
             self._retrieval.results = dict(results)
         else:
-            log = self._log
             self._retrieval = retrieve_all(
                 *(self._source, self._dataset.queries, self._k or 1),
                 concurrency=self._concurrency,
-                known=None if log is None else log.retrieved,
-                kept=None if log is None else log.keep_retrieved,
+                known=self._log.retrieved,
+                kept=self._log.keep_retrieved,
                 progress=stage("retrieving", self._progress),
                 asker=self._asker,
             )
@@ -287,62 +284,45 @@ class EvaluationRun:
     @property
     def asking(self) -> Asking | None:
         """How the next call asks models: with what is left of the limit on money."""
-        usage = self._usage
+        usage = self._log.usage
         return Purse(self._asking, 0.0 if usage is None else usage.cost or 0.0).rest()
 
-    def pieces(self, recorded: RecordedEvaluation) -> Iterator[tuple[list[QueryGroup], str]]:
-        """Yield groups that one call is to judge, in the order of the data set, and its request_id.
+    def pieces(self, groups: Sequence[QueryGroup]) -> Iterator[tuple[Sequence[QueryGroup], str]]:
+        """Yield what of the groups one call is to judge, in their order, and its request_id.
 
-        After an interruption it is the same, so that the server answers as it would have answered;
-        "" where nothing is kept. `take` the verdicts of each before the next.
+        After an interruption it is the same, so that the server answers as it would have answered.
+        `take` the verdicts of each before the next.
         """
-        groups, log = recorded.to_judge, self._log
-        sizes: dict[int, list[int]] = {}
-        if log is not None:
-            self._usage, self._judged_by = log.usage, log.judge
-        for place, group in enumerate(groups):
-            kept = log.verdicts.get(group_key(group)) if log is not None and log.verdicts else None
-            if kept is not None:
-                self._said[place] = kept
-            elif group.n_expected and group.n_retrieved:
-                sizes[place] = [group.n_expected * group.n_retrieved]
+        left = {group_key(group): group for group in groups}
+        sized = [
+            (group, [group.n_expected * group.n_retrieved])
+            for key, group in left.items()
+            if key not in self._log.said and group.n_expected and group.n_retrieved
+        ]
         told = stage("judging", self._progress)
-        done, total = 0, sum(size for [size] in sizes.values())
+        done, total = 0, sum(size for _, [size] in sized)
         most = 1 if self.local is not None else most_contexts(self.judge)
-        for self._asked in packed(sizes.items(), [most]):
-            some = [groups[place] for place in self._asked]
-            yield some, "" if log is None else log.request_id(some, self.asking)
-            done += sum(sizes[place][0] for place in self._asked)
+        for some in packed(sized, [most]):
+            yield some, self._log.request_id(some, self.asking)
+            done += sum(group.n_expected * group.n_retrieved for group in some)
             if told is not None:
                 told(done, total)
 
     def take(self, verdicts: Verdicts) -> None:
-        """Take the verdicts of a piece, and keep those of groups that none is missing of.
+        """Take and keep the verdicts of a piece.
 
         Raises FileError where they are of another judge than those that were taken or kept before.
         """
-        if self._identity is not None:
-            verdicts = replace(verdicts, judge=self._identity)
-        each = [verdicts[start:end] for start, end in pairwise(verdicts.offsets)]
-        self._said.update(zip(self._asked, each, strict=True))
-        self._judged_by = self._judged_by or verdicts.judge
-        if verdicts.usage is not None:
-            self._usage = verdicts.usage if self._usage is None else self._usage + verdicts.usage
-        if self._log is not None:
-            whole = [
-                (group, of)
-                for group, of in zip(verdicts.groups, each, strict=True)
-                if all(verdict.status is not Status.ERROR for verdict in of)
-            ]
-            self._log.keep_verdicts(whole, verdicts)
+        self._log.keep_verdicts(replace(verdicts, judge=self._identity or verdicts.judge))
 
-    def verdicts(self, recorded: RecordedEvaluation) -> Verdicts | None:
+    def verdicts(self, groups: Sequence[QueryGroup]) -> Verdicts | None:
         """Return all verdicts that were taken; None when there was nothing to judge."""
-        if self._judged_by is None:
+        log = self._log
+        if log.judge is None:
             return None
-        said = [self._said.get(place, ()) for place in range(len(recorded.to_judge))]
-        each, offsets = [v for of in said for v in of], list(accumulate(map(len, said), initial=0))
-        return Verdicts.of(each, offsets, self._judged_by, self._usage, recorded.to_judge)
+        said = [log.said.get(group_key(group), ()) for group in groups]
+        offsets = list(accumulate(map(len, said), initial=0))
+        return Verdicts.of([v for of in said for v in of], offsets, log.judge, log.usage, groups)
 
     def result(self, evaluation: Evaluation) -> EvaluationResult:
         """Return the result, given the evaluation of the groups."""
@@ -370,8 +350,7 @@ class EvaluationRun:
     def close(self) -> None:
         """Ask the retriever no more, and close the file to go on from."""
         self._asker.stop()
-        if self._log is not None:
-            self._log.close()
+        self._log.close()
 
 
 def _given(results: Mapping[str, object], k: int | None) -> Results:

@@ -16,25 +16,27 @@ from judged._files import FileError, Record, writing
 
 
 class ResumeFile:
-    """A file of lines that are read at first, and added to.
+    """A file of lines that are read at first, and added to; without a path nothing is written.
 
     The first says what it is about, and has the `run` that request_ids are made of. Raises
     FileError for a file about something else, and for one that can't be read or written.
     """
 
-    def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
-        self.name, self._path = str(path), Path(path)
+    def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
+        self.name, self._path = str(path), None if path is None else Path(path)
+        self._file: BinaryIO | None = None
         head = {"format": "judged.resume", "version": 3, **about}
         self._head = json.loads(json.dumps(head))
         self.run = ""
-        self._open()
+        if self._path is not None:
+            self._open(self._path)
         if not self.run:
             self.begin_run(**self._head)
 
-    def _open(self) -> None:
+    def _open(self, path: Path) -> None:
         """Take each line of the file, and open it to go on."""
         try:
-            raw = self._path.read_bytes() if self._path.exists() else b""
+            raw = path.read_bytes() if path.exists() else b""
         except OSError as error:
             raise FileError(self.name, None, f"can't be read: {error.strerror or error}") from None
         *lines, rest = raw.split(b"\n")
@@ -51,8 +53,8 @@ class ResumeFile:
                 whole = False  # the run that wrote it was killed there
             else:
                 self._read(record)
-        with writing(self._path):
-            self._file: BinaryIO = self._path.open("ab")
+        with writing(path):
+            self._file = path.open("ab")
             if not whole:
                 self._file.truncate(len(raw) - len(rest))
             elif rest:
@@ -83,17 +85,19 @@ class ResumeFile:
 
     def write(self, line: Mapping[str, object]) -> None:
         """Add a line."""
-        with writing(self._path):
-            text = json.dumps(line, ensure_ascii=False, default=str)
-            self._file.write(text.encode() + b"\n")
-            self._file.flush()
+        if self._file is not None:
+            with writing(self.name):
+                text = json.dumps(line, ensure_ascii=False, default=str)
+                self._file.write(text.encode() + b"\n")
+                self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def sha256_of(content: object) -> str:
     """Return the SHA-256 of a value as JSON, in hex."""
-    text = json.dumps(content, ensure_ascii=False)
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -160,7 +160,7 @@ class Evaluator:
                 filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
                 run.groups = filled
             recorded = RecordedEvaluation(run.groups, run.metrics, run.options)
-            for groups, request_id in run.pieces(recorded):
+            for groups, request_id in run.pieces(recorded.to_judge):
                 if run.local is not None:
                     verdicts = on_thread(partial(run.local.judge, groups))
                 else:
@@ -171,7 +171,7 @@ class Evaluator:
                         timeout=timeout,
                     )
                 run.take(verdicts)
-            recorded.take_verdicts(run.verdicts(recorded))
+            recorded.take_verdicts(run.verdicts(recorded.to_judge))
             return run.result(self._measured(recorded, timeout))
 
     def evaluate_groups(
