@@ -2,8 +2,8 @@
 
 Each command reads files of 30,000, of 300,000 and of 1,000,000 lines, in a process of its own,
 against one server, by the judge exact. `judged judge` reads a context a line and writes a line for
-each; `judged evaluate` reads a query a line, with the results of `--results` documents, and writes
-its table and, as `evaluate_json`, the JSON document too.
+each; `judged evaluate` reads a result for each, `--results` of them a query, and writes its table
+and, as `evaluate_json`, the JSON document too.
 
 judge_peak_over_250_mb  the most resident memory at the most lines, over the 250 MB that are allowed
 judge_time_a_line       seconds a line at the most lines over those at 30,000
@@ -11,7 +11,7 @@ judge_cpu_a_line        the same of the CPU seconds of the command, which other 
 
 and so for the others.
 
-    python -m benchmarks.command_memory [--lines 1000000] [--results 1] [--command evaluate]
+    python -m benchmarks.command_memory [--lines 1000000] [--results 25] [--command evaluate]
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def measure(command: str, count: int, n_results: int, folder: Path, target: str)
     if command == "judge":
         arguments = write_contexts(folder, count)
     else:
+        count //= n_results
         arguments = write_queries(folder, count, n_results)
         if command == "evaluate_json":
             arguments += ["--json", str(output)]
@@ -136,7 +137,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.command_memory")
     parser.add_argument("--lines", type=int, default=LINES)
-    parser.add_argument("--results", type=int, default=1)
+    parser.add_argument("--results", type=int, default=25)
     parser.add_argument("--command", choices=COMMANDS, action="append")
     asked = parser.parse_args()
     samples: dict[str, list[float]] = {}

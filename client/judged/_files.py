@@ -128,12 +128,9 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
         yield from number_lines(file, str(path))
 
 
-def number_lines(file: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) of every line of the open file `name` that is not blank.
-
-    Raises FileError.
-    """
-    for number, line in enumerate(file, 1):
+def number_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of the lines of a file that are not blank. Raises FileError."""
+    for number, line in enumerate(lines, 1):
         if number > 1 and line.startswith(_BYTE_ORDER_MARK):
             raise FileError(name, number, _JOINED)
         text = line.removeprefix(_BYTE_ORDER_MARK)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from numbers import Integral
-from typing import Any, SupportsFloat, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from judged.errors import InvalidArgument, WrongType
 
@@ -181,7 +181,7 @@ def need_numbers(options: object, *names: str) -> None:
     """Raise WrongType for the first of these fields that is neither a number nor None."""
     for name in names:
         value = getattr(options, name)
-        if value is not None and not isinstance(value, SupportsFloat):
+        if value is not None and not hasattr(type(value), "__float__"):
             raise WrongType.of_field(name, f"must be a number, not {type(value).__name__}")
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from gzip import GzipFile
 from itertools import accumulate, groupby, islice
+from pathlib import Path
 from typing import Any
 
 from judged import AnswerItem, Client, Context, Judge, QueryGroup, Status, Verdicts
@@ -23,14 +24,16 @@ from judged._files import (
     UnknownField,
     number_lines,
     number_records,
+    open_file,
     read_lines,
 )
 from judged._views import of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
+from judged.evaluation.datasets.dataset import join_results
 from judged.evaluation.datasets.fit import Fit
-from judged.evaluation.datasets.joined_files import IdIndex, JoinedFiles, JoinedQuery, ReadWhole
-from judged.evaluation.datasets.query import expects_something
+from judged.evaluation.datasets.query import Query, expects_something
+from judged.evaluation.datasets.results import ResultFile, Retrieved
 from judged.evaluation.labels import read_inclusion
 from judged.traces import Missing
 from judged.values.verdicts import pick_verdicts
@@ -247,15 +250,12 @@ def count_lines(lines: Iterable[Line]) -> Counted:
 
 
 def read_contexts(path: str) -> Iterator[Line]:
-    """Yield the lines of a file, or of standard input for "-". Raises FileError.
-
-    Ids are held outside memory, so that it does not grow with the file.
-    """
-    ids = IdIndex()
+    """Yield the lines of a file, or of standard input for "-". Raises FileError."""
+    line_of: dict[str, int] = {}
     line: Line | None = None
     for line, item_id, record in _each_context(path):
-        if item_id is not None and not ids.add(item_id, line.number):
-            first = ids.line(item_id)
+        first = line.number if item_id is None else line_of.setdefault(item_id, line.number)
+        if first != line.number:
             raise record.error(f"has the id {item_id!r} of line {first}; give each line its own")
         yield line
     if line is None:
@@ -450,55 +450,53 @@ def cluster_of(line: LabelledLine) -> str:
     return f"text {query}" if query else f"line {line.number}"
 
 
-def read_queries(
-    dataset: str, results: str, *, by_spans: bool | None, whole: bool
-) -> ReadQueries | JoinedFiles:
-    """Return the queries of a data set with their results; `by_spans` as in `Dataset.to_groups`.
-
-    They are read as they are needed, unless the `whole` is to be held or the files don't allow it.
-    Raises FileError, also where no query says what it should find, and MissingText.
-    """
-    if not whole:
-        with suppress(ReadWhole):
-            return JoinedFiles(dataset, results, by_spans=by_spans)
-    return ReadQueries(dataset, results, by_spans=by_spans)
-
-
 class ReadQueries:
-    """The queries of a data set with their results, all of them in memory."""
+    """The queries of a data set with their results; iterating gives their groups, each time.
+
+    Results in a plain file are read as they are needed; of others all are held.
+    """
 
     def __init__(self, dataset: str, results: str, *, by_spans: bool | None) -> None:
-        """Read both files. Raises FileError and MissingText."""
-        self._queries = Dataset.from_json(dataset)
-        if not any(map(expects_something, self._queries.queries)):
+        """Check both files; `by_spans` as in `Dataset.to_groups`. Raises FileError, MissingText."""
+        self._dataset, self._by_spans = Dataset.from_json(dataset), by_spans
+        if not any(map(expects_something, self._dataset.queries)):
             raise FileError(
                 dataset,
                 None,
                 "no query says what it should find, so there is nothing to measure; give queries "
                 "'expected_answers', 'expected_doc_ids' or 'expected_spans'",
             )
-        self._results = Results.from_jsonl(results)
-        self.groups = self._queries.to_groups(self._results, by_spans=by_spans)
-        self.n_contexts = sum(group.n_expected * group.n_retrieved for group in self.groups)
+        self._results = ResultFile(results) if _is_plain(results) else Results.from_jsonl(results)
         self.system_models = self._results.system_models
+        self.n_contexts = sum(group.n_expected * group.n_retrieved for group in self)
 
-    def queries(self) -> Iterator[JoinedQuery]:
+    def __iter__(self) -> Iterator[QueryGroup]:
+        return (group for _, group, _ in self.queries())
+
+    def queries(self) -> Iterator[tuple[Query, QueryGroup, Sequence[Retrieved]]]:
         """Yield every query with its group and its results."""
-        for query, group in zip(self._queries.queries, self.groups, strict=True):
-            yield query, group, self._results.get(query.query_id, ())
+        return join_results(self._dataset, self._results, by_spans=self._by_spans)
 
     def query_id(self, index: int) -> str:
         """Return the id of the query at an index."""
-        return self.groups[index].query_id
+        return self._dataset.queries[index].query_id
 
     @property
     def fit(self) -> Fit:
         """How queries and results fit each other."""
-        ids = [query.query_id for query in self._queries.queries]
+        ids = [query.query_id for query in self._dataset.queries]
         return Fit.of(ids, self._results, self._results.out_of_order)
 
 
-def places_of_queries(queries: ReadQueries | JoinedFiles) -> Places:
+def _is_plain(path: str) -> bool:
+    """Say whether the lines of a file can be read in any order."""
+    if not Path(path).is_file():
+        return False
+    with open_file(path) as file:
+        return not isinstance(file, GzipFile)
+
+
+def places_of_queries(queries: ReadQueries) -> Places:
     """Return what the fields of groups are known as: by the queries that they came from."""
 
     def place(group: str, side: str, text: str) -> str:

@@ -36,6 +36,7 @@ from judged.cli.gates import (
 )
 from judged.cli.inputs import (
     Line,
+    ReadQueries,
     blocks_of_contexts,
     check_expectations,
     count_lines,
@@ -46,7 +47,6 @@ from judged.cli.inputs import (
     places_of_lines,
     places_of_queries,
     read_contexts,
-    read_queries,
 )
 from judged.cli.judging import (
     AskingOptions,
@@ -332,8 +332,8 @@ class EvaluateCommand(
 ):
     """Judge retrieval results and measure them.
 
-    Both files are read as they are sent and not held, unless the results are compressed, or
-    --estimate, --labels, --trace or --judge none need all of them at once.
+    The results are read as they are sent and not held, unless they are compressed, or --estimate,
+    --labels, --trace or --judge none need all of them at once.
 
     Examples:
     judged evaluate dataset.json --results results.jsonl -m ndcg@10 -m recall@5
@@ -385,12 +385,13 @@ class EvaluateCommand(
         whole = self.replays or self.estimate
         whole = whole or self.trace is not None or self.labels is not None
         by_spans = True if self.judge == "span" else None
-        queries = read_queries(self.dataset, self.results, by_spans=by_spans, whole=whole)
+        queries = ReadQueries(self.dataset, self.results, by_spans=by_spans)
         if queries.fit.problem:
             raise Problem(queries.fit.problem)
         out.warn(*queries.fit.warnings())
         labelled = None if self.labels is None else Labels.from_jsonl(self.labels)
-        human = None if labelled is None else labelled.rankings(list(queries.groups))
+        groups = list(queries) if whole else queries
+        human = None if labelled is None else labelled.rankings(list(groups))
         asked = MetricOptions(
             self.matching,
             per_query=self.per_query or out.writes_json or labelled is not None,
@@ -400,7 +401,7 @@ class EvaluateCommand(
         kept = kept_trace(self, out)
         places = {**self.places(), **of_metrics(self.metric), **places_of_queries(queries)}
         with self.asking("judging", queries.n_contexts, places) as (server, progress):
-            evaluator, groups = Evaluator(server.client), queries.groups
+            evaluator = Evaluator(server.client)
             if self.replays:
                 replay = open_replay(
                     *(self, out, server, self.parameters(), threshold), timeout=self.timeout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,14 +104,20 @@ class Dataset(View):
         With `by_spans` groups bring spans, without it texts; None takes what the data set has, and
         texts where it has both. Raises MissingText for a result that can't be judged or matched.
         """
-        if by_spans is None:
-            by_spans = not any(query.expected_answers for query in self.queries)
-            by_spans = by_spans and any(query.expected_spans for query in self.queries)
-        ranked = Results.of(results)
-        return [
-            group_of(query, ranked.get(query.query_id, ()), self.documents, by_spans=by_spans)
-            for query in self.queries
-        ]
+        joined = join_results(self, Results.of(results), by_spans=by_spans)
+        return [group for _, group, _ in joined]
+
+
+def join_results(
+    dataset: Dataset, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None
+) -> Iterator[tuple[Query, QueryGroup, Sequence[Retrieved]]]:
+    """Yield each query with its group and its results, as these are read; see `to_groups`."""
+    if by_spans is None:
+        by_spans = not any(query.expected_answers for query in dataset.queries)
+        by_spans = by_spans and any(query.expected_spans for query in dataset.queries)
+    for query in dataset.queries:
+        ranked = results.get(query.query_id, ())
+        yield query, group_of(query, ranked, dataset.documents, by_spans=by_spans), ranked
 
 
 def dataset_of(content: Content, name: str) -> Dataset:

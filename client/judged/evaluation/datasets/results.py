@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from gzip import GzipFile
+from io import BytesIO
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
-from typing import BinaryIO
+from typing import NamedTuple
 
 from judged._files import (
     SYSTEM_MODEL,
+    FileError,
     KnownFields,
     Record,
     json_line,
@@ -110,15 +113,10 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     @classmethod
     def from_jsonl(cls, path: Path | str) -> Results:
         """Return the results of a file. Raises FileError."""
-        lines: dict[str, LineOfResults] = {}
         with open_file(path) as file:
-            for line in read_results(file, str(path)):
-                first = lines.setdefault(line.query_id, line)
-                if first is not line:
-                    problem = f"query {line.query_id!r} was on line {first.number} already"
-                    raise line.record.error(problem)
-        found = cls.of({query_id: line.results for query_id, line in lines.items()})
-        models = dict.fromkeys(line.system_model for line in lines.values() if line.system_model)
+            lines = list(_read_lines(file, str(path), _known()))
+        found = cls.of({line.query_id: line.results for line in lines})
+        models = dict.fromkeys(line.system_model for line in lines if line.system_model)
         return replace(found, system_models=list(models))
 
     @classmethod
@@ -181,38 +179,74 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class LineOfResults:
-    """The results of one query in a file. `number` counts lines from 1."""
+class ResultFile(Mapping[str, Sequence[Retrieved]]):
+    """The results of a file by query id, each line read again when it is asked for.
 
-    record: Record
-    number: int
+    So only ids are held. The file must be a plain one, whose lines can be read in any order.
+    `out_of_order` and `system_models` are those of `Results`.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Read all lines once. Raises FileError."""
+        self._name, self._known = str(path), _known()
+        self._places: dict[str, tuple[int, int]] = {}
+        self.out_of_order: list[str] = []
+        models: dict[str, None] = {}
+        with open_file(path) as file:
+            self._descriptor = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._descriptor)
+            start = 0
+            for line in _read_lines(file, self._name, self._known):
+                end = file.tell()
+                self._places[line.query_id], start = (end - start, start), end
+                if not scores_fall(line.results):
+                    self.out_of_order.append(line.query_id)
+                if line.system_model:
+                    models[line.system_model] = None
+        self.system_models = list(models)
+
+    def __getitem__(self, query_id: str) -> Sequence[Retrieved]:
+        read = os.pread(self._descriptor, *self._places[query_id])
+        line = next(_read_lines(BytesIO(read), self._name, self._known), None)
+        if line is None or line.query_id != query_id:
+            raise FileError(self._name, None, "was changed while it was read; start again")
+        return line.results
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class _Line(NamedTuple):
     query_id: str
     results: Sequence[Retrieved]
     system_model: str | None
 
 
-class KnownOfResults:
-    """The fields of lines of results; what has nearly the name of one is told once."""
-
-    def __init__(self) -> None:
-        self.of_line = KnownFields("query_id", "id", "results", SYSTEM_MODEL)
-        self.of_result = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
+def _known() -> tuple[KnownFields, KnownFields]:
+    """Return the fields of lines and of their results: what has nearly such a name is told once."""
+    of_result = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
+    return KnownFields("query_id", "id", "results", SYSTEM_MODEL), of_result
 
 
-def read_results(
-    file: BinaryIO | GzipFile, name: str, known: KnownOfResults | None = None
-) -> Iterator[LineOfResults]:
-    """Yield every line of the open file `name` that is not blank. Raises FileError."""
-    known = known or KnownOfResults()
-    for number, record in number_records(number_lines(file, name), name):
-        known.of_line.check(record)
+def _read_lines(
+    lines: Iterable[bytes], name: str, known: tuple[KnownFields, KnownFields]
+) -> Iterator[_Line]:
+    """Yield the lines of a file that are not blank. Raises FileError, also for a query again."""
+    of_line, of_result = known
+    numbers: dict[str, int] = {}
+    for number, record in number_records(number_lines(lines, name), name):
+        of_line.check(record)
         query_id = record.identifier("query_id", "id")
+        if (first := numbers.setdefault(query_id, number)) != number:
+            raise record.error(f"query {query_id!r} was on line {first} already")
         if record.get("results") is None:
             raise record.error('has no "results"; write [] for a query that found nothing')
         model = record.optional_text(SYSTEM_MODEL)
-        results = [_read(inner, known.of_result) for inner in record.records("results")]
-        yield LineOfResults(record, number, query_id, results, model)
+        results = [_read(inner, of_result) for inner in record.records("results")]
+        yield _Line(query_id, results, model)
 
 
 def read_span(record: Record) -> Span:
