@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from judged.values import ComparisonPower, Estimate, Interval, RunComparison, TestResult
+
 WORDS = [
     *("retrieval", "generation", "passage", "index", "vector", "query", "ranking", "judge"),
     *("threshold", "answer", "python", "function", "module", "class", "exception", "iterator"),
@@ -79,21 +81,14 @@ def result_document(n: int, seed: int = 1, *, fails: bool = False) -> dict[str, 
     }
 
 
-def comparison(metric: str, difference: float, p: float) -> dict[str, Any]:
-    """Return a comparison as `judged compare --json` has it."""
-    interval = {"lower": difference - 0.03, "upper": difference + 0.03, "confidence": 0.95}
-    return {
-        "metric": metric,
-        "n": 300,
-        "baseline_mean": 0.5,
-        "run_mean": 0.5 + difference,
-        "difference": {"value": difference, "interval": interval},
-        "permutation": {"p_value": p / 3, "p_holm": p},
-        "effect_size": 0.2,
-        "wins": 100,
-        "losses": 60,
-        "ties": 140,
-    }
+def comparison(metric: str, difference: float, p: float) -> RunComparison:
+    """Return a comparison of 300 queries."""
+    interval = Interval(difference - 0.03, difference + 0.03, 0.95, 0.015, "t|v1")
+    test = TestResult(None, p / 3, p, p)
+    return RunComparison(
+        *(metric, "main", "run", 300, 0.5, 0.5 + difference, Estimate(difference, interval), 0.2),
+        *(test, test, test, None, 100, 60, 140, (), ComparisonPower(), ()),
+    )
 
 
 def hostile_document() -> dict[str, Any]:
@@ -140,7 +135,7 @@ def _means(values: dict[str, dict[str, float]]) -> dict[str, Any]:
         interval = None
         if mean is not None:
             ends = {"lower": max(0.0, mean - 0.04), "upper": min(1.0, mean + 0.04)}
-            interval = {**ends, "confidence": 0.95}
+            interval = {**ends, "confidence": 0.95, "standard_error": 0.02, "signature": "t|v1"}
         made[metric] = {"mean": mean, "n": n, "interval": interval, "signature": f"{metric}|v1"}
     return made
 

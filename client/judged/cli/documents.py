@@ -7,26 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from judged import MetricOptions, PerQueryValues
-from judged._files import FileError, Record, parse_json, read_bytes
+from judged._files import FileError, Record, read_bytes
 from judged._views import of_all
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ServerCommand
-from judged.values import ComparedRuns
+from judged.report.content import read_metrics, read_values
+from judged.values import ComparedRuns, MetricResult
 from judged.values.metric_names import is_metric
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedMetric:
-    """One metric of a document. `mean` is None when no query was evaluated.
-
-    `lower_bound` and `upper_bound` are there where verdicts or scores were missing.
-    """
-
-    mean: float | None
-    n: int
-    signature: str
-    upper_bound: float | None = None
-    lower_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +25,7 @@ class Report:
     """
 
     name: str
-    metrics: Mapping[str, ReportedMetric]
+    metrics: Mapping[str, MetricResult]
     per_query: Mapping[str, Mapping[str, float]]
     signature: str | None
     of_answers: bool = False
@@ -60,7 +47,7 @@ class Report:
         found = (name for name, known in named if is_metric(metric, name, known.signature))
         return next(found, metric)
 
-    def metric(self, name: str) -> ReportedMetric:
+    def metric(self, name: str) -> MetricResult:
         """Return a metric by its name. Raises FileError."""
         if name not in self.metrics:
             known = ", ".join(self.metrics) or "no metric"
@@ -92,28 +79,17 @@ def read_report(path: Path | str) -> Report:
 
 def parse_report(content: bytes, name: str) -> Report:
     """Return the document in some bytes; `name` is what messages call it. Raises FileError."""
-    root = Record(parse_json(content, name, None), name, None, "")
+    root = Record.parse(content, name, None)
     if root.get("scores") is not None and root.get("rubrics") is not None:
         return _of_scores(root, name)
-    metrics, per_query = root.record("metrics"), root.record("per_query")
-    if metrics is None or per_query is None:
+    if root.get("metrics") is None or root.get("per_query") is None:
         raise root.error(
             'has no "metrics" and "per_query", nor "rubrics" and "scores": it is not a document of '
             "judged evaluate --json, metrics --json, texts --json or score --json"
         )
-    means: dict[str, ReportedMetric] = {}
-    for metric, value in metrics.fields.items():
-        # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
-        means[metric] = Record(value, name, None, f"metrics[{metric!r}]").read(ReportedMetric)
-    queries: dict[str, dict[str, float]] = {}
-    for query_id, value in per_query.fields.items():
-        record = Record(value, name, None, f"per_query[{query_id!r}]")
-        of_query = queries.setdefault(query_id, {})
-        for metric in record.fields:
-            if (number := record.optional_number(metric)) is None:
-                raise record.error(f"has no value of {metric!r}")
-            of_query[metric] = number
-    return Report(name, means, queries, root.optional_text("signature"))
+    # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
+    metrics = {metric.name: metric for metric in read_metrics(root)}
+    return Report(name, metrics, read_values(root), root.optional_text("signature"))
 
 
 def _of_scores(root: Record, name: str) -> Report:
@@ -139,7 +115,7 @@ def _of_scores(root: Record, name: str) -> Report:
             total = (mean or 0.0) * n
             lower, upper = total / (n + missing), (total + missing) / (n + missing)
         signature = record.optional_text("signature") or ""
-        metrics[rubric] = ReportedMetric(mean, n, signature, upper, lower)
+        metrics[rubric] = MetricResult(rubric, mean, n, lower, upper, signature, ())
     return Report(name, metrics, per_item, None, of_answers=True)
 
 
@@ -150,7 +126,7 @@ class MeasuredRun:
     name: str
     file: str
     values: PerQueryValues
-    means: Mapping[str, ReportedMetric] = field(default_factory=dict)
+    means: Mapping[str, MetricResult] = field(default_factory=dict)
 
 
 def run_names(paths: Sequence[str]) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from judged.report.content import Difference, Report
+from judged.report.content import TEST, Report, verdict_of
 from judged.report.failures import worst_first
 from judged.report.markdown import differences_table, means_table, metric_name, warning_lines
 from judged.report.summary import about, coverage_lines, number
 from judged.report.texts import markdown
+from judged.values import RunComparison
 
 MARK = "<!-- judged ci -->"
 """By this the comment is found again, so that the next run replaces it."""
@@ -44,9 +45,9 @@ class BaselineAge:
         return said
 
 
-def worse(report: Report) -> list[Difference]:
+def worse(report: Report) -> list[RunComparison]:
     """Return the metrics that are worse than in the baseline, as the corrected tests say."""
-    return [made for made in report.differences if made.verdict == "worse"]
+    return [made for made in report.differences if verdict_of(made) == "worse"]
 
 
 def lost(report: Report) -> list[tuple[str, str, float, float]]:
@@ -76,7 +77,7 @@ def to_comment(report: Report, age: BaselineAge | None) -> str:
     lines += [line for said in coverage_lines(run) for line in (said, "")]
     lines += warning_lines(run)
     lines += _lost(report)
-    lines += ["", f"{about(run)}; judge {markdown(run.signatures.get('judge', 'none'), 400)}"]
+    lines += ["", f"{about(run)}; judge {markdown(run.signature, 400)}"]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -87,11 +88,8 @@ def headline(report: Report) -> str:
         return "Retrieval: no baseline yet"
     if not total:
         return "Retrieval: nothing to compare"
-    counts = {"worse": 0, "better": 0}
-    for made in report.differences:
-        if made.verdict in counts:
-            counts[made.verdict] += 1
-    said = [f"{count} {name}" for name, count in counts.items() if count]
+    verdicts = [verdict_of(made) for made in report.differences]
+    said = [f"{n} {name}" for name in ("worse", "better") if (n := verdicts.count(name))]
     metrics = f"of {total} {'metric' if total == 1 else 'metrics'}"
     if not said:
         return f"Retrieval: no clear difference in {total} {'metric' if total == 1 else 'metrics'}"
@@ -102,9 +100,11 @@ def _how_sure(report: Report) -> str:
     if not report.differences:
         return "The two results have no query with a value in common."
     first = report.differences[0]
+    interval = first.difference.interval
+    alpha = 0.05 if interval is None else 1 - interval.confidence
     return (
-        f"Over the {first.n} queries that both have. p is that of a {first.test} for all metrics "
-        f"together: of pull requests that change nothing, at most {1 - first.confidence:.4g} are "
+        f"Over the {first.n} queries that both have. p is that of a {TEST} for all metrics "
+        f"together: of pull requests that change nothing, at most {alpha:.4g} are "
         "called different by any metric."
     )
 

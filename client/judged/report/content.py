@@ -1,41 +1,43 @@
-"""What a report is made of: one run or two, their queries with texts and verdicts, what differs.
+"""What a report is made of: result documents, read into the values that it shows.
 
-Plain values: `documents` reads them out of result documents, the other modules show them.
+docs/evaluator.md describes the documents, those of evaluations and of `judged metrics`. A field
+that is missing is one the report does not show; one of the wrong type is an error that names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from judged._files import FileError, Record
+from judged.errors import InvalidArgument
+from judged.values import MetricCounts, MetricResult, MetricSlice, RunComparison
 
-@dataclass(frozen=True, slots=True)
-class MetricMean:
-    """The mean of one metric; None where no query has a value.
+_THRESHOLD = re.compile(r"\|min_score:([0-9.eE+-]+)")
+_HIT_METRICS = ("hit_rate", "mrr", "recall", "precision", "ndcg", "ap", "f1")
+"""Metrics that are 0 only where no relevant document is retrieved, within their cutoff."""
+TOOK = {
+    "cost": "cost",
+    "calls": "calls answered",
+    "attempts": "attempts",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+    "cached": "replies from the cache",
+    "shared": "replies shared with other callers",
+    "latency_s": "seconds of all calls together",
+}
+"""What is shown of the usage of language models, in words."""
+TEST = "paired sign-flip test, corrected by Holm"
+"""The test of differences that `verdict_of` goes by."""
 
-    `lower` and `upper` end its interval at `confidence`. The bounds are there where verdicts are
-    missing: the mean if all of them were wrong, and if all were right.
-    """
 
-    name: str
-    mean: float | None
-    n: int
-    lower: float | None = None
-    upper: float | None = None
-    confidence: float | None = None
-    lower_bound: float | None = None
-    upper_bound: float | None = None
-    signature: str = ""
+class NoResultDocument(InvalidArgument, ValueError):
+    """What was to be shown is no result document; the message names what is wrong in it."""
 
-
-@dataclass(frozen=True, slots=True)
-class SliceMeans:
-    """The means of the queries that share a value of their metadata."""
-
-    key: str
-    value: str
-    metrics: Sequence[MetricMean]
+    __module__ = "judged.report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,73 +80,32 @@ class ReportedQuery:
 
 @dataclass(frozen=True)
 class Run:
-    """One result document. `counts` are its numbers of queries and verdicts by name.
-
-    `signatures` names who decided and how, by role. `usage` is what language models took, None
-    when none was asked.
-    """
+    """One result document. `signature` says who judged and how, `usage` what that took by name."""
 
     name: str
-    metrics: Sequence[MetricMean]
+    metrics: Sequence[MetricResult]
     queries: Sequence[ReportedQuery]
-    slices: Sequence[SliceMeans] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    verdicts: Mapping[str, int] = field(default_factory=dict)
-    signatures: Mapping[str, str] = field(default_factory=dict)
-    threshold: float | None = None
-    usage: Mapping[str, float | None] | None = None
-    warnings: Sequence[str] = ()
+    slices: Sequence[MetricSlice]
+    counts: MetricCounts | None
+    signature: str
+    threshold: float | None
+    usage: Mapping[str, float | None]
+    warnings: Sequence[str]
 
     @cached_property
     def by_id(self) -> Mapping[str, ReportedQuery]:
         """The queries by their ids."""
         return {query.query_id: query for query in self.queries}
 
-    @cached_property
+    @property
     def primary(self) -> str:
         """The metric that queries are sorted by: the first; "" where there is none."""
         return self.metrics[0].name if self.metrics else ""
 
     @property
-    def coverage(self) -> float | None:
-        """The share of verdicts that exist; None where nothing was judged."""
-        total = sum(self.verdicts.get(name, 0) for name in VERDICT_STATUSES)
-        return self.verdicts.get("ok", 0) / total if total else None
-
-
-VERDICT_STATUSES = ("ok", "error", "abstained", "not_assessable")
-"""The names under which documents count verdicts of each status."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How one metric differs between the baseline and the run, with the test of "it does not".
-
-    `p` is corrected for all metrics that were tested together, and belongs to the `test`. `effect`
-    is Cohen's d of the paired differences. None where the data leave a number undefined.
-    """
-
-    metric: str
-    n: int
-    baseline_mean: float
-    run_mean: float
-    difference: float | None
-    lower: float | None
-    upper: float | None
-    confidence: float
-    p: float
-    effect: float | None
-    wins: int
-    losses: int
-    ties: int
-    test: str = "paired sign-flip test, corrected by Holm"
-
-    @property
-    def verdict(self) -> str:
-        """What the test says of the run: better, worse, or no clear difference."""
-        if self.difference is None or self.p >= 1 - self.confidence:
-            return "no clear difference"
-        return "better" if self.difference > 0 else "worse"
+    def n_queries(self) -> int:
+        """How many queries the run was about."""
+        return len(self.queries) if self.counts is None else self.counts.queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +117,138 @@ class Report:
 
     run: Run
     baseline: Run | None = None
-    differences: Sequence[Difference] = ()
+    differences: Sequence[RunComparison] = ()
     gates: Sequence[tuple[bool, str]] = ()
     title: str = "judged report"
+
+
+def make_report(
+    document: object,
+    baseline: object | None = None,
+    comparisons: Sequence[RunComparison] = (),
+    *,
+    title: str = "Evaluation report",
+    names: tuple[str, str] = ("", ""),
+) -> Report:
+    """Return the report of a result document, beside that of a baseline where there is one.
+
+    `comparisons` say how the two differ, as `ComparedRuns` has them, and their warnings become the
+    run's; `names` are what the run and the baseline are called. Raises NoResultDocument.
+    """
+    told: dict[str, None] = {}
+    for made in comparisons:
+        # An interval without width is what the comparison's own warning is about already.
+        interval = made.difference.interval
+        said = made.warnings or (() if interval is None else interval.warnings)
+        told |= {f"difference of {made.metric}: {warning}": None for warning in said}
+    with _reading():
+        run = read_run(document, names[0])
+        before = None if baseline is None else read_run(baseline, names[1])
+        gates = Record(document, "document", None, "").records("gates")
+        held = [(bool(g.optional_label("passed")), g.optional_text("message") or "") for g in gates]
+    run = replace(run, warnings=[*run.warnings, *told])
+    return Report(run, before, comparisons, held, title)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except FileError as error:
+        raise NoResultDocument.of_field(error.name, error.problem) from None
+
+
+def verdict_of(made: RunComparison) -> str:
+    """Return what the test says of the run: better, worse, or no clear difference."""
+    value, interval = made.difference.value, made.difference.interval
+    confidence = 0.95 if interval is None else interval.confidence
+    if value is None or made.permutation.p_holm >= 1 - confidence:
+        return "no clear difference"
+    return "better" if value > 0 else "worse"
+
+
+def read_run(document: object, name: str = "") -> Run:
+    """Return the run of a result document. Raises FileError."""
+    root = Record(document, "document", None, "")
+    if root.get("metrics") is None or root.get("per_query") is None:
+        raise root.error(
+            'has no "metrics" and "per_query"; write one with judged evaluate --json FILE, '
+            "judged metrics --json FILE or a result's to_json",
+        )
+    signature = root.optional_text("signature")
+    threshold = _part(root, "judge").optional_number("min_score")
+    if threshold is None and signature and (found := _THRESHOLD.search(signature)):
+        threshold = float(found[1])
+    values, usage, counts = read_values(root), root.record("usage"), root.record("counts")
+    if root.get("queries") is None:
+        queries = [ReportedQuery(q, of, first_hit=_no_hit(of)) for q, of in values.items()]
+    else:
+        queries = [_query(query, values) for query in root.records("queries")]
+    return Run(
+        name=name or root.optional_text("name") or "result",
+        metrics=read_metrics(root),
+        queries=queries,
+        slices=[
+            part.read(MetricSlice, metrics=read_metrics(part)) for part in root.records("slices")
+        ],
+        counts=None if counts is None else counts.read(MetricCounts),
+        signature=signature or "none: matched by document id, or measured by qrels",
+        threshold=threshold,
+        usage={} if usage is None else {each: usage.optional_number(each) for each in TOOK},
+        warnings=[str(warning) for warning in root.items("warnings")],
+    )
+
+
+def read_metrics(holder: Record) -> list[MetricResult]:
+    """Return the metrics of a document or of a slice, without values of queries."""
+    named = _part(holder, "metrics")
+    return [_part(named, name).read(MetricResult, name=name, per_query=()) for name in named.fields]
+
+
+def read_values(root: Record) -> dict[str, dict[str, float]]:
+    """Return the values of each query by metric, those that there are."""
+    per_query = _part(root, "per_query")
+    found = {}
+    for query_id in per_query.fields:
+        of_query = _part(per_query, query_id)
+        numbers = {name: of_query.optional_number(name) for name in of_query.fields}
+        found[query_id] = {name: n for name, n in numbers.items() if n is not None}
+    return found
+
+
+def _part(record: Record, name: str) -> Record:
+    """Return an object in a field, one without fields where it is missing."""
+    value = record.get(name)
+    return record.inner({} if value is None else value, name)
+
+
+def _query(query: Record, values: Mapping[str, Mapping[str, float]]) -> ReportedQuery:
+    results = [result.read(ReportedResult) for result in query.records("retrieved")]
+    return query.read(
+        ReportedQuery,
+        values=values.get(query.text("query_id"), {}),
+        expected=query.texts("expected") or query.texts("relevant_document_ids"),
+        results=results,
+        first_hit=_first_hit(results),
+    )
+
+
+def _first_hit(results: Sequence[ReportedResult]) -> int | None:
+    """Return the rank of the first relevant result, repeated ones not counted.
+
+    0 where none is, None where that is not known for any.
+    """
+    ranked = [result for result in results if not result.duplicate]
+    for rank, result in enumerate(ranked, 1):
+        if result.relevant:
+            return rank
+    known = not ranked or any(result.relevant is not None for result in ranked)
+    return 0 if known else None
+
+
+def _no_hit(values: Mapping[str, float]) -> int | None:
+    """Return 0 where the values of a query show that nothing relevant was retrieved, else None."""
+    telling = [
+        value for name, value in values.items() if re.split(r"[@(]", name)[0] in _HIT_METRICS
+    ]
+    return 0 if telling and not any(telling) else None

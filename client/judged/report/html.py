@@ -14,16 +14,27 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from judged.report.charts import Bar, bars, differences, histogram
 from judged.report.columns import pack
-from judged.report.content import MetricMean, Report, Run
+from judged.report.content import TEST, Report, Run, verdict_of
 from judged.report.failures import Kind, kinds_of
-from judged.report.summary import about, coverage_lines, decimal, number, p_value, signed, took
+from judged.report.summary import (
+    about,
+    coverage_lines,
+    decimal,
+    ends,
+    number,
+    p_value,
+    signed,
+    signed_ends,
+    took,
+)
 from judged.report.texts import visible
+from judged.values import Estimate, MetricResult, RunComparison
 
 _SCORE_BINS = 20
 _SHOWN_RANKS = 10
 _MOST_SLICES = 30
+_STYLES = {"better": "good", "worse": "bad"}
 
 
 def to_html(report: Report, room: int | None = None) -> str:
@@ -42,7 +53,7 @@ def to_html(report: Report, room: int | None = None) -> str:
         if counts[kind]
     ]
     style, script = _asset("report.css"), _asset("report.js")
-    page: str = _template().render(
+    page: str = template("report.html.jinja").render(
         report=report,
         run=run,
         runs=[run] if baseline is None else [run, baseline],
@@ -50,15 +61,24 @@ def to_html(report: Report, room: int | None = None) -> str:
         about=about(run),
         coverage=coverage_lines(run),
         took=took(run),
-        intervals=any(metric.lower is not None for metric in run.metrics),
+        intervals=any(metric.interval is not None for metric in run.metrics),
         bounds=any(metric.lower_bound is not None for metric in run.metrics),
         confidence=_confidence(run.metrics),
         differences={made.metric: made for made in report.differences},
+        test=TEST,
         kinds=kinds,
         kinds_json=Markup(json.dumps([{"bit": k["bit"], "title": k["title"]} for k in kinds])),  # noqa: S704 - words of ours
         classified=any(query.first_hit is not None for query in run.queries),
         order=_order(report),
-        charts=_charts(report),
+        means=_means(run, baseline),
+        moved=[
+            _row(made.metric, made.difference, _STYLES.get(verdict_of(made), "even"))
+            for made in report.differences
+        ],
+        reach=1.1 * max([0.01, *(abs(end) for made in report.differences for end in _ends(made))]),
+        slices=_slices(run),
+        scores=_scores(run),
+        ranks=_ranks(run),
         packed=pack(report, room),
         style=Markup(style),  # noqa: S704 - files of ours
         script=Markup(script),  # noqa: S704
@@ -77,104 +97,77 @@ def _order(report: Report) -> str:
     return f"those that lost most {report.run.primary} first"
 
 
-def _confidence(metrics: Sequence[MetricMean]) -> str:
-    known = {metric.confidence for metric in metrics if metric.confidence is not None}
+def _confidence(metrics: Sequence[MetricResult]) -> str:
+    known = {m.interval.confidence for m in metrics if m.interval is not None}
     return f" ({known.pop():.4g})" if len(known) == 1 else ""
 
 
-def _charts(report: Report) -> dict[str, Any]:
-    run = report.run
+def _row(label: str, of: Estimate | None, style: str = "bar") -> dict[str, Any]:
+    of = of or Estimate()
+    return {"label": visible(label), "value": of.value, "interval": of.interval, "style": style}
+
+
+def _ends(made: RunComparison) -> list[float]:
+    value, interval = made.difference.value, made.difference.interval
+    ends = [] if interval is None else [interval.lower, interval.upper]
+    return ends if value is None else [value, *ends]
+
+
+def _mean(metric: MetricResult) -> Estimate:
+    return Estimate(metric.mean, metric.interval)
+
+
+def _means(run: Run, baseline: Run | None) -> list[dict[str, Any]]:
+    before = {} if baseline is None else {m.name: m for m in baseline.metrics}
     rows = []
-    before = {} if report.baseline is None else {m.name: m for m in report.baseline.metrics}
     for metric in run.metrics:
-        rows.append(_bar(metric, metric.name))
+        rows.append(_row(metric.name, _mean(metric)))
         if metric.name in before:
-            rows.append(_bar(before[metric.name], "baseline", "before"))
-    return {
-        "metrics": bars("Means of the metrics, as bars", rows) if rows else "",
-        "differences": _difference_chart(report),
-        "slices": _slice_charts(run),
-        "scores": _scores_chart(run),
-        "first_hit": _ranks_chart(run),
-    }
+            rows.append(_row("baseline", _mean(before[metric.name]), "before"))
+    return rows
 
 
-def _bar(metric: MetricMean, label: str, style: str = "bar") -> Bar:
-    return Bar(visible(label), metric.mean, metric.lower, metric.upper, style)
-
-
-def _difference_chart(report: Report) -> Markup | str:
-    if not report.differences:
-        return ""
-    styles = {"better": "good", "worse": "bad"}
-    rows = [
-        Bar(
-            visible(made.metric),
-            made.difference,
-            made.lower,
-            made.upper,
-            styles.get(made.verdict, "even"),
-        )
-        for made in report.differences
-    ]
-    return differences("Differences from the baseline with their intervals", rows)
-
-
-def _slice_charts(run: Run) -> list[tuple[str, Markup]]:
-    by_key: dict[str, list[Bar]] = {}
+def _slices(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of slices by key, of many the first."""
+    by_key: dict[str, list[dict[str, Any]]] = {}
     for part in run.slices:
         metric = next((m for m in part.metrics if m.name == run.primary), None)
         rows = by_key.setdefault(part.key, [])
         if metric is not None and len(rows) < _MOST_SLICES:
-            rows.append(_bar(metric, part.value or "(none)"))
-    return [
-        (key, bars(f"Means of {visible(run.primary)} by {visible(key)}", rows))
-        for key, rows in by_key.items()
-    ]
+            rows.append(_row(part.value or "(none)", _mean(metric)))
+    return by_key
 
 
-def _scores_chart(run: Run) -> Markup | str:
-    scores = [
-        result.score
-        for query in run.queries
-        for result in query.results
-        if result.score is not None
-    ]
-    if not scores:
-        return ""
-    counts = [0] * _SCORE_BINS
-    for score in scores:
-        counts[min(_SCORE_BINS - 1, int(score * _SCORE_BINS + 1e-9))] += 1
-    labels = [f"{bin_ / _SCORE_BINS:.2f}" for bin_ in range(_SCORE_BINS)]
-    name = f"How many of {len(scores)} results have which score, the best over the expected texts"
-    return histogram(name, counts, labels, threshold=run.threshold, axis="score, from")
+def _scores(run: Run) -> list[tuple[str, int]]:
+    """Return how many results have a score in each bin; nothing where none has one."""
+    scores = [r.score for query in run.queries for r in query.results if r.score is not None]
+    bins = Counter(min(_SCORE_BINS - 1, int(s * _SCORE_BINS + 1e-9)) for s in scores)
+    return [(f"{n / _SCORE_BINS:.2f}", bins[n]) for n in range(_SCORE_BINS if scores else 0)]
 
 
-def _ranks_chart(run: Run) -> Markup | str:
-    known = [query.first_hit for query in run.queries if query.first_hit is not None]
+def _ranks(run: Run) -> list[tuple[str, int]]:
+    """Return how many queries have their first hit at each rank; nothing where none is known."""
+    known = Counter(query.first_hit for query in run.queries if query.first_hit is not None)
     if not known:
-        return ""
-    counts = [known.count(rank) for rank in range(1, _SHOWN_RANKS + 1)]
-    below = sum(rank > _SHOWN_RANKS for rank in known)
-    labels = [f"{rank}" for rank in range(1, _SHOWN_RANKS + 1)]
-    counts, labels = [*counts, below, known.count(0)], [*labels, f">{_SHOWN_RANKS}", "none"]
-    name = f"How many of {len(known)} queries have their first relevant result at which rank"
-    return histogram(name, counts, labels, axis="rank")
+        return []
+    below = sum(n for rank, n in known.items() if rank > _SHOWN_RANKS)
+    shown = [(str(rank), known[rank]) for rank in range(1, _SHOWN_RANKS + 1)]
+    return [*shown, (f">{_SHOWN_RANKS}", below), ("none", known[0])]
 
 
 @cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """Return a template of the folder `page`."""
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("judged.report", "page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters |= {
-        "visible": visible,
-        "number": number,
-        "signed": signed,
-        "pvalue": p_value,
-        "decimal": decimal,
-    }
-    return environment.from_string(_asset("report.html.jinja"))
+    filters = (visible, number, signed, ends, signed_ends, p_value, decimal, verdict_of)
+    environment.filters |= {each.__name__: each for each in filters}
+    return environment.get_template(name)
 
 
 @cache

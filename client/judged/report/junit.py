@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from judged.report.content import Report, Run
+from judged.report.content import Report, Run, verdict_of
 from judged.report.summary import about, coverage_lines, number
 from judged.report.texts import visible
 
@@ -17,12 +17,11 @@ def to_junit(report: Report) -> str:
     """
     cases = [_case("gate", said, None if passed else said) for passed, said in report.gates]
     for made in report.differences:
-        said = (
-            f"{made.metric} {made.baseline_mean:.4f} to {made.run_mean:.4f}, p {made.p:.4f}: "
-            f"{made.verdict}"
-        )
+        verdict, p = verdict_of(made), made.permutation.p_holm
+        means = f"{made.baseline_mean:.4f} to {made.run_mean:.4f}"
+        said = f"{made.metric} {means}, p {p:.4f}: {verdict}"
         name = f"{made.metric} beside the baseline"
-        cases.append(_case("difference", name, said if made.verdict == "worse" else None, said))
+        cases.append(_case("difference", name, said if verdict == "worse" else None, said))
     if not cases:
         for metric in report.run.metrics:
             said = f"{metric.name} {number(metric.mean)} over {metric.n} queries"
@@ -40,7 +39,7 @@ def to_junit(report: Report) -> str:
 
 def _properties(run: Run) -> str:
     properties = {f"judged.{metric.name}": number(metric.mean) for metric in run.metrics}
-    properties |= {f"judged.signature.{role}": said for role, said in run.signatures.items()}
+    properties["judged.signature.judge"] = run.signature
     lines = [
         f"<property name={_attribute(name)} value={_attribute(value)}/>"
         for name, value in properties.items()

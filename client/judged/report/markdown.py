@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from judged.report.content import Difference, MetricMean, Report, ReportedQuery, Run
+from judged.report.content import Report, ReportedQuery, Run, verdict_of
 from judged.report.failures import Kind, kinds_of, worst_first
-from judged.report.summary import about, coverage_lines, decimal, number, p_value, signed, took
+from judged.report.summary import (
+    about,
+    coverage_lines,
+    decimal,
+    ends,
+    number,
+    p_value,
+    signed,
+    signed_ends,
+    took,
+)
 from judged.report.texts import markdown
+from judged.values import MetricResult, RunComparison
 
 _METRIC = re.compile(r"[\w@(),.=-]+")
 _EXAMPLES = 5
@@ -31,13 +42,9 @@ def to_markdown(report: Report) -> str:
     ]
     lines += warning_lines(run)
     lines += _failures(report)
-    if run.signatures:
-        lines += ["", "Signatures:", ""]
-        lines += [
-            f"- {markdown(role)}: {markdown(said, 400)}" for role, said in run.signatures.items()
-        ]
-    if run.usage is not None:
-        lines += ["", ", ".join(f"{markdown(name)} {markdown(value)}" for name, value in took(run))]
+    lines += ["", "Signatures:", "", f"- judge: {markdown(run.signature, 400)}"]
+    if told := took(run):
+        lines += ["", ", ".join(f"{markdown(name)} {markdown(value)}" for name, value in told)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -46,32 +53,36 @@ def metric_name(name: str) -> str:
     return f"`{name}`" if _METRIC.fullmatch(name) else markdown(name)
 
 
-def means_table(metrics: Sequence[MetricMean]) -> list[str]:
+def means_table(metrics: Sequence[MetricResult]) -> list[str]:
     """Return the lines of a table of means with their intervals."""
-    lines = ["| metric | mean | interval | queries |", "|---|---:|---:|---:|"]
-    for metric in metrics:
-        interval = "-" if metric.lower is None else f"{metric.lower:.4f} to {metric.upper:.4f}"
-        lines.append(
-            f"| {metric_name(metric.name)} | {number(metric.mean)} | {interval} | {metric.n} |"
-        )
-    return lines
+    rows = [(metric_name(one.name), number(one.mean), ends(one.interval), one.n) for one in metrics]
+    return _table("metric | mean | interval | queries", "|---|---:|---:|---:|", rows)
 
 
-def differences_table(made: Sequence[Difference]) -> list[str]:
+def differences_table(made: Sequence[RunComparison]) -> list[str]:
     """Return the lines of a table of differences, with how sure each is."""
-    lines = [
-        "| metric | baseline | now | difference | interval | p | effect | won/lost/tied | it is |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
-    ]
+    rows = []
     for one in made:
-        verdict = one.verdict if one.verdict.startswith("no") else f"**{one.verdict}**"
-        lines.append(
-            f"| {metric_name(one.metric)} | {number(one.baseline_mean)} | {number(one.run_mean)} "
-            f"| {signed(one.difference)} | {signed(one.lower)} to {signed(one.upper)} "
-            f"| {p_value(one.p)} | {decimal(one.effect)} "
-            f"| {one.wins}/{one.losses}/{one.ties} | {verdict} |"
+        verdict = verdict_of(one)
+        rows.append(
+            (
+                metric_name(one.metric),
+                number(one.baseline_mean),
+                number(one.run_mean),
+                signed(one.difference.value),
+                signed_ends(one.difference.interval),
+                p_value(one.permutation.p_holm),
+                decimal(one.effect_size),
+                f"{one.wins}/{one.losses}/{one.ties}",
+                verdict if verdict.startswith("no") else f"**{verdict}**",
+            )
         )
-    return lines
+    heads = "metric | baseline | now | difference | interval | p | effect | won/lost/tied | it is"
+    return _table(heads, f"|---{7 * '|---:'}|---|", rows)
+
+
+def _table(heads: str, aligned: str, rows: Iterable[Sequence[object]]) -> list[str]:
+    return [f"| {heads} |", aligned, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
 
 
 def warning_lines(run: Run) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from judged.report.content import VERDICT_STATUSES, Run
+from judged.report.content import TOOK, Run
+from judged.values import Interval
 
 _STATUS_WORDS = {
     "error": "failed",
@@ -22,58 +23,48 @@ _LEFT_OUT = {
 
 def about(run: Run) -> str:
     """Return how much went into the numbers."""
-    total = run.counts.get("queries", len(run.queries))
-    said = (
-        f"{run.counts.get('evaluated', len(run.queries)):,} of {_plural(total, 'query', 'queries')}"
-    )
-    retrieved = run.counts.get("retrieved")
-    return said if retrieved is None else f"{said}, {_plural(retrieved, 'result', 'results')}"
+    counts, queries = run.counts, _plural(run.n_queries, "query", "queries")
+    if counts is None:
+        return f"{run.n_queries:,} of {queries}"
+    return f"{counts.evaluated:,} of {queries}, {_plural(counts.retrieved, 'result', 'results')}"
 
 
 def coverage_lines(run: Run) -> Iterator[str]:
     """Yield what the reader of the means should know about verdicts and queries left out."""
-    coverage = run.coverage
-    if coverage is not None:
-        total = sum(run.verdicts.get(name, 0) for name in VERDICT_STATUSES)
-        there = f"{run.verdicts.get('ok', 0):,} of {_plural(total, 'verdict', 'verdicts')}"
-        line = f"Coverage {share(coverage)}: {there}"
+    counts = run.counts
+    if counts is None:
+        return
+    if (verdicts := counts.verdicts) is not None and (total := verdicts.total):
+        there = f"{verdicts.ok:,} of {_plural(total, 'verdict', 'verdicts')}"
+        line = f"Coverage {share(verdicts.ok / total)}: {there}"
         missing = [
-            f"{run.verdicts[name]:,} {word}"
+            f"{getattr(verdicts, name):,} {word}"
             for name, word in _STATUS_WORDS.items()
-            if run.verdicts.get(name)
+            if getattr(verdicts, name)
         ]
         if missing:
             line += f"; missing: {', '.join(missing)}"
-        yield f"{line}. {run.verdicts.get('relevant', 0):,} are relevant."
+        yield f"{line}. {verdicts.relevant:,} are relevant."
     for name, why in _LEFT_OUT.items():
-        if count := run.counts.get(name):
+        if count := getattr(counts, name):
             yield f"{_plural(count, 'query', 'queries')} left out of the means {why}."
-    if count := run.counts.get("duplicates"):
+    if count := counts.duplicates:
         yield f"{_plural(count, 'repeated result', 'repeated results')} dropped."
 
 
 def took(run: Run) -> list[tuple[str, str]]:
     """Return what the run took, by name."""
-    usage = run.usage
-    if usage is None:
-        return []
-    cost = usage.get("cost")
-    said = [("cost", "unknown: a price is not configured" if cost is None else f"{cost:.6g}")]
-    for name, title in (
-        ("calls", "calls answered"),
-        ("attempts", "attempts"),
-        ("input_tokens", "input tokens"),
-        ("output_tokens", "output tokens"),
-        ("cached", "replies from the cache"),
-        ("shared", "replies shared with other callers"),
-    ):
-        if (count := usage.get(name)) is not None:
-            said.append((title, f"{count:,.0f}"))
-    calls, latency = usage.get("calls"), usage.get("latency_s")
-    if latency:  # 0 where the document leaves times out
-        said.append(("seconds of all calls together", f"{latency:,.3f}"))
-        if calls:
-            said.append(("seconds a call, mean", f"{latency / calls:.3f}"))
+    said = []
+    for name, value in run.usage.items():
+        if name == "cost":
+            known = "unknown: a price is not configured" if value is None else f"{value:.6g}"
+            said.append((TOOK[name], known))
+        elif name != "latency_s" and value is not None:
+            said.append((TOOK[name], f"{value:,.0f}"))
+        elif value:  # 0 where the document leaves times out
+            said.append((TOOK[name], f"{value:,.3f}"))
+            if calls := run.usage["calls"]:
+                said.append(("seconds a call, mean", f"{value / calls:.3f}"))
     return said
 
 
@@ -85,6 +76,16 @@ def number(value: float | None) -> str:
 def signed(value: float | None) -> str:
     """Return a difference with its sign."""
     return "-" if value is None else f"{value:+.4f}"
+
+
+def ends(interval: Interval | None, form: str = ".4f") -> str:
+    """Return the ends of an interval, or a dash."""
+    return "-" if interval is None else f"{interval.lower:{form}} to {interval.upper:{form}}"
+
+
+def signed_ends(interval: Interval | None) -> str:
+    """Return the ends of the interval of a difference, or a dash."""
+    return ends(interval, "+.4f")
 
 
 def decimal(value: float | None) -> str:

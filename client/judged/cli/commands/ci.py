@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,10 @@ from judged.cli.output import Output, Problem, open_output, say
 from judged.cli.server import ResultCommand
 from judged.report import Report, make_report, to_html
 from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
+from judged.report.content import verdict_of
 from judged.report.texts import visible
+from judged.values import RunComparison
+from judged.values.intervals import ends_of
 
 BRANCH = "judged-baseline"
 _TIMEOUT_S = 120.0
@@ -89,7 +92,7 @@ class CiCommand(ResultCommand, AnySignature):
         if self.code_quality is not None and self.dataset is None:
             raise Problem("--code-quality: needs --dataset FILE, whose lines it is about")
         before, age = self._before()
-        compared: list[dict[str, Any]] = []
+        compared: Sequence[RunComparison] = ()
         source = self.baseline or f"the baseline {self.name!r}"
         if before is not None:
             found = compare_documents(
@@ -97,8 +100,8 @@ class CiCommand(ResultCommand, AnySignature):
                 MetricOptions(interval=IntervalOptions(confidence=1 - self.alpha)),
                 allow=self.allow_other_signature,
             )
-            compared = [one.to_dict() for one in found.comparisons]
-            for one in found.comparisons:
+            compared = found.comparisons
+            for one in compared:
                 out.warn(*(f"{one.metric}: {warning}" for warning in one.warnings))
         if age is not None and age.stale:
             out.warn(f"{age}, older than --max-age {self.max_age:g}; run judged ci --save on main")
@@ -164,12 +167,11 @@ def _document(made: Report, age: BaselineAge | None) -> Document:
                 "n": one.n,
                 "baseline": one.baseline_mean,
                 "mean": one.run_mean,
-                "difference": one.difference,
-                "lower": one.lower,
-                "upper": one.upper,
-                "p": one.p,
-                "effect": one.effect,
-                "it_is": one.verdict,
+                "difference": one.difference.value,
+                **ends_of(one.difference.interval),
+                "p": one.permutation.p_holm,
+                "effect": one.effect_size,
+                "it_is": verdict_of(one),
             }
             for one in made.differences
         ],

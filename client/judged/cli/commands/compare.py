@@ -341,13 +341,13 @@ class ReportCommand(ResultCommand, AnySignature):
                 )
         names = run_names(self.documents)
         read = [parse_json(read_bytes(path), path, None) for path in self.documents]
-        compared: list[dict[str, Any]] = []
+        compared: Sequence[RunComparison] = ()
         before = (read[0], names[0]) if len(read) == 2 else (None, "")
         if len(read) == 2:
             reports = [read_report(path) for path in self.documents]
             allow = self.allow_other_signature
             found = compare_documents(out, self, names, reports, MetricOptions(), allow=allow)
-            compared = [made.to_dict() for made in found.comparisons]
+            compared = found.comparisons
         try:
             made = make_report(
                 *(read[-1], before[0], compared), title=self.title, names=(names[-1], before[1])
@@ -371,7 +371,7 @@ class ReportCommand(ResultCommand, AnySignature):
                 "path": path,
                 "name": run.name,
                 "metrics": [metric.name for metric in run.metrics],
-                "queries": run.counts.get("queries", len(run.queries)),
+                "queries": run.n_queries,
             }
             for path, run in zip(self.documents, shown, strict=True)
         ]

@@ -20,6 +20,7 @@ from judged.cli.server import ServerCommand
 from judged.cli.tables import means_table
 from judged.evaluation import Dataset, Evaluator, Retrieved
 from judged.report import make_report, to_html
+from judged.report.content import verdict_of
 from judged.report.summary import signed
 from judged.values import (
     ChatModelInfo,
@@ -328,7 +329,7 @@ class DemoCommand(ServerCommand):
         report = make_report(
             found[second].to_dict(),
             found[first].to_dict(),
-            [made.to_dict() for made in compared.comparisons],
+            compared.comparisons,
             title="judged demo",
             names=(second, first),
         )
@@ -338,7 +339,9 @@ class DemoCommand(ServerCommand):
             )
         out.show("", f"{second!r} beside {first!r}, by paired tests:")
         for one in report.differences:
-            out.show(f"  {one.metric:9} {signed(one.difference)}, p {one.p:.4f}: {one.verdict}")
+            p = one.permutation.p_holm
+            said = f"{signed(one.difference.value)}, p {p:.4f}: {verdict_of(one)}"
+            out.show(f"  {one.metric:9} {said}")
         with open_output(self.output, "--output") as file:
             file.write(to_html(report))
         out.show(

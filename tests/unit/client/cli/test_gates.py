@@ -10,7 +10,7 @@ from judged import MetricTable
 from judged.cli.gates import GateOptions, Gates, split_min_scores
 from judged.cli.output import Exit, Output, Problem
 from judged.evaluation import FileError
-from judged.report.documents import read_gates
+from judged.report.content import make_report
 from judged.values import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts
 
 M = "rbp(p=0.5)@10"
@@ -161,7 +161,8 @@ def test_a_bare_number_is_the_threshold_of_the_judge():
 def test_the_document_lists_the_gates():
     (outcome,) = gates(f"{M}=0.8").check(table(), None, Output(None))
     sentence = f"fell short: {M} is 0.7600, 0.0400 below --min-score {M}=0.8"
-    assert read_gates({"gates": [outcome.to_dict()]}) == [(False, sentence)]  # as a report shows it
+    document = {"metrics": {}, "per_query": {}, "gates": [outcome.to_dict()]}
+    assert make_report(document).gates == [(False, sentence)]
     assert outcome.to_dict() == {
         "gate": "min_score",
         "metric": M,
