@@ -28,6 +28,7 @@ from typing import (
 )
 
 Value = TypeVar("Value")
+Key = TypeVar("Key")
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _NEARLY = 0.8
@@ -84,7 +85,7 @@ class KnownFields:
     """The fields that a format reads; others are the user's own, unless their names are so near."""
 
     def __init__(self, *names: str) -> None:
-        self._names = names
+        self.names = names
         self._seen = set(names)
 
     def check(self, record: Record) -> None:
@@ -93,7 +94,7 @@ class KnownFields:
             if name in self._seen:
                 continue
             self._seen.add(name)
-            if near := get_close_matches(name, self._names, n=1, cutoff=_NEARLY):
+            if near := get_close_matches(name, self.names, n=1, cutoff=_NEARLY):
                 said = record.error(f"has {name!r}, which nothing reads; did you mean {near[0]!r}?")
                 warnings.warn(UnknownField(str(said)), stacklevel=3)
 
@@ -138,15 +139,16 @@ def number_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, bytes
             yield number, text
 
 
-def read_records(path: Path | str) -> Iterator[tuple[int, Record]]:
-    """Yield (line number, JSON object) of every line that is not blank. Raises FileError."""
-    return number_records(read_lines(path), str(path))
+def read_records(path: Path | str) -> Iterator[Record]:
+    """Yield the JSON object of every line that is not blank. Raises FileError."""
+    with open_file(path) as file:
+        yield from number_records(file, str(path))
 
 
-def number_records(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[tuple[int, Record]]:
-    """Yield (line number, JSON object) of numbered lines of the file `name`. Raises FileError."""
-    for number, raw in lines:
-        yield number, Record.parse(raw, name, number)
+def number_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+    """Yield the JSON objects of the lines of the file `name`. Raises FileError."""
+    for number, raw in number_lines(lines, name):
+        yield Record.parse(raw, name, number)
 
 
 def read_object(path: Path | str) -> Record:
@@ -314,8 +316,7 @@ class Record:
     """One JSON object of a file, whose fields are read with checks. `what` names it in errors."""
 
     def __init__(self, value: object, name: str, line: int | None, what: str) -> None:
-        self._name = name
-        self._line = line
+        self.name, self.line = name, line
         self._what = what
         if not isinstance(value, Mapping):
             raise self.error("must be an object, with braces")
@@ -329,12 +330,12 @@ class Record:
     @property
     def place(self) -> str:
         """Where the object stands, for people: its file and line, or its path."""
-        line = "" if self._line is None else f":{self._line}"
-        return f"{self._name}{line}" if not self._what else f"{self._name}{line}: {self._what}"
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.name}{line}" if not self._what else f"{self.name}{line}: {self._what}"
 
     def error(self, problem: str) -> FileError:
         """Return the error that says what is wrong with this object."""
-        return FileError(self._name, self._line, f"{self._what} {problem}".lstrip())
+        return FileError(self.name, self.line, f"{self._what} {problem}".lstrip())
 
     def missing(self, names: Sequence[str]) -> FileError:
         """Return the error that no field has one of these names, with what may be meant by it."""
@@ -401,6 +402,18 @@ class Record:
         """Return a number; None without one."""
         return self._optional(_NUMBER, name)  # type: ignore[no-any-return]
 
+    def share(self, name: str) -> float | None:
+        """Return a number from 0 to 1; None without one."""
+        number = self.optional_number(name)
+        if number is not None and not 0 <= number <= 1:
+            raise self.error(f"has {name!r} that is not in 0 to 1")
+        return number
+
+    def refuse_again(self, seen: dict[Key, int | None], key: Key, problem: str) -> None:
+        """Raise FileError where an earlier line has the key; {} in `problem` is that line."""
+        if (first := seen.setdefault(key, self.line)) != self.line:
+            raise self.error(problem.replace("{}", str(first)))
+
     def optional_label(self, name: str) -> bool | None:
         """Return what a person said, None where the field is absent or null. Raises FileError."""
         return self._optional(_LABEL, name)  # type: ignore[no-any-return]
@@ -436,7 +449,7 @@ class Record:
 
     def inner(self, value: object, name: str) -> Record:
         """Return an object that stands in this one under a name."""
-        return Record(value, self._name, self._line, f"{self._what}.{name}".lstrip("."))
+        return Record(value, self.name, self.line, f"{self._what}.{name}".lstrip("."))
 
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of single values as texts; lists, objects and null are passed over."""

@@ -7,16 +7,14 @@ ask for its address at a socket of the process that controls them.
 from __future__ import annotations
 
 import os
-import socket
-import socketserver
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,24 +25,22 @@ Evaluate = Callable[..., EvaluationResult]
 """What the fixture `judged_evaluate` is; see there."""
 
 _ROWS = "judged_rows"
+_MOST_WORKERS = 128
 _ANSWER_S = 90.0
 """Longer than a private server may take to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One line of the table: a metric of a test, with its threshold where one was asserted."""
 
     test: str
     metric: str
     mean: float | None
-    lower: float | None
-    upper: float | None
+    interval: str
     n: int
-    min_score: float | None
-    passed: bool | None
+    check: tuple[float, bool] | None
     signature: str
-    cost: float | None
+    cost: float | None = None
 
 
 class SharedServer:
@@ -54,7 +50,7 @@ class SharedServer:
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._address = ""
-        self._folder: Path | None = None
+        self._listener: Listener | None = None
 
     def address(self) -> str:
         """Return the server's address. Raises Problem when it can't be started."""
@@ -67,46 +63,31 @@ class SharedServer:
 
     def socket_path(self) -> str:
         """Return the path of a socket at which other processes get the address."""
-        with self._lock:
-            if self._folder is None:
-                name = tempfile.TemporaryDirectory(prefix="judged-")
-                self._folder = Path(self._stack.enter_context(name))
-                server = socketserver.ThreadingUnixStreamServer(
-                    str(self._folder / "address"), _handler(self)
-                )
-                server.daemon_threads = True
-                thread = threading.Thread(target=server.serve_forever, daemon=True)
-                thread.start()
-                self._stack.callback(server.server_close)
-                self._stack.callback(server.shutdown)
-            return str(self._folder / "address")
+        if self._listener is None:
+            self._listener = Listener(family="AF_UNIX", backlog=_MOST_WORKERS)
+            threading.Thread(target=self._answer, args=[self._listener], daemon=True).start()
+        return str(self._listener.address)
+
+    def _answer(self, listener: Listener) -> None:
+        while True:
+            with listener.accept() as asked:
+                try:
+                    said = f"ok {self.address()}"
+                except Exception as error:  # noqa: BLE001 - told to the worker, which raises it
+                    said = f"no {error}"
+                with suppress(OSError):  # the worker has gone
+                    asked.send_bytes(said.encode())
 
     def close(self) -> None:
-        """Stop the server, and answer no more."""
+        """Stop the server."""
         self._stack.close()
-
-
-def _handler(shared: SharedServer) -> type[socketserver.BaseRequestHandler]:
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            try:
-                said = f"ok {shared.address()}"
-            except Exception as error:  # noqa: BLE001 - told to the worker, which raises it
-                said = f"no {error}"
-            self.wfile.write(said.encode())
-
-    return Handler
 
 
 def _ask(path: str) -> str:
     """Return the address that the controlling process answers at its socket."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(_ANSWER_S)
-        asked.connect(path)
-        parts = []
-        while part := asked.recv(4096):
-            parts.append(part)
-    status, _, said = b"".join(parts).decode().partition(" ")
+    with Client(path) as asked:
+        said = asked.recv_bytes().decode() if asked.poll(_ANSWER_S) else "no"
+    status, _, said = said.partition(" ")
     if status != "ok":
         pytest.fail(said or "the server of the session was not started", pytrace=False)
     return said
@@ -129,7 +110,7 @@ class _Session:
 
     def pytest_runtest_logreport(self, report: Any) -> None:  # noqa: ANN401 - a report with rows
         """Collect the rows of a test; xdist hands reports to the controlling process."""
-        self.rows += [Row(**row) for row in getattr(report, _ROWS, ())]
+        self.rows += [Row(*row) for row in getattr(report, _ROWS, ())]
 
     def target(self) -> str:
         """Return the address of the server that judges."""
@@ -196,15 +177,15 @@ def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - a class of xdist
 @pytest.fixture(scope="session")
 def judged_client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield a Client of the session's server."""
-    from judged import Client  # noqa: PLC0415 - few tests need it
+    from judged import client  # noqa: PLC0415 - few tests need it
     from judged.cli.output import Problem  # noqa: PLC0415
 
     try:
         target = request.config.stash[_SESSION].target()
     except Problem as problem:
         pytest.fail(str(problem), pytrace=False)
-    with Client(target) as client:
-        yield client
+    with client.Client(target) as connected:
+        yield connected
 
 
 @pytest.fixture
@@ -267,42 +248,32 @@ def pytest_runtest_makereport(
         rows = _rows(item.nodeid, session.evaluated)
         session.evaluated.clear()
         if rows:
-            setattr(report, _ROWS, [asdict(row) for row in rows])
+            setattr(report, _ROWS, [tuple(row) for row in rows])
     return report
 
 
 def _rows(test: str, evaluated: list[EvaluationResult]) -> list[Row]:
     from judged import testing  # noqa: PLC0415 - most tests evaluate nothing
+    from judged.report.summary import ends as ends_of  # noqa: PLC0415
     from judged.values import RubricSummary  # noqa: PLC0415
 
-    checked = {id(check.metric): check for check in testing.checks}
+    checked = {id(c.metric): (c.min_score, c.passed) for c in testing.checks}
     rows = []
     for result in evaluated:
         cost = None if result.usage is None else result.usage.cost
+        signature = "" if result.judge is None else result.judge.signature
         for metric in result.table.metrics:
-            check, interval = checked.get(id(metric)), metric.interval
-            rows.append(
-                Row(
-                    test,
-                    metric.name,
-                    metric.mean,
-                    None if interval is None else interval.lower,
-                    None if interval is None else interval.upper,
-                    metric.n,
-                    None if check is None else check.min_score,
-                    None if check is None else check.passed,
-                    "" if result.judge is None else result.judge.signature,
-                    cost,
-                )
-            )
+            ends = "" if metric.interval is None else ends_of(metric.interval)
+            held = checked.get(id(metric))
+            rows.append(Row(test, metric.name, metric.mean, ends, metric.n, held, signature, cost))
             cost = None  # once a result
     for check in testing.checks:
-        if isinstance(check.metric, RubricSummary):
-            scored = check.metric
+        if isinstance(scored := check.metric, RubricSummary):
             signature = "" if scored.judge is None else scored.judge.signature
-            mean, n = scored.mean, scored.counts.ok
-            at = check.min_score, check.passed
-            rows.append(Row(test, scored.rubric, mean, None, None, n, *at, signature, None))
+            held = check.min_score, check.passed
+            rows.append(
+                Row(test, scored.rubric, scored.mean, "", scored.counts.ok, held, signature)
+            )
     testing.checks.clear()
     return rows
 
@@ -342,18 +313,16 @@ def table(rows: list[Row]) -> list[str]:
     """Return the lines of the table."""
     cells = [("test", "metric", "mean", "interval", "n", "min_score", "")]
     for row in sorted(rows, key=_place):
-        interval = ""
-        if row.lower is not None and row.upper is not None:
-            interval = f"{row.lower:.4f} to {row.upper:.4f}"
+        least, passed = row.check or (None, None)
         cells.append(
             (
                 row.test,
                 row.metric,
                 "-" if row.mean is None else f"{row.mean:.4f}",
-                interval,
+                row.interval,
                 str(row.n),
-                "" if row.min_score is None else f"{row.min_score:g}",
-                {True: "held", False: "fell short", None: ""}[row.passed],
+                "" if least is None else f"{least:g}",
+                {True: "held", False: "fell short", None: ""}[passed],
             )
         )
     return aligned(cells, left={0, 1, 6})

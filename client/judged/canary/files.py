@@ -175,7 +175,7 @@ class History:
         if found.path is None or not found.path.exists():
             return found
         own, evidence = canary.sha256, canary.evidence()
-        for _, line in read_records(found.path):
+        for line in read_records(found.path):
             if line.text("canary") == own:
                 found.checks.append(_read_check(line, evidence))
             else:

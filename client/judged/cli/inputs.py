@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from gzip import GzipFile
 from itertools import accumulate, groupby, islice
@@ -22,10 +22,9 @@ from judged._files import (
     KnownFields,
     Record,
     UnknownField,
-    number_lines,
     number_records,
     open_file,
-    read_lines,
+    read_records,
 )
 from judged._views import of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
@@ -59,16 +58,17 @@ def name_of(path: str) -> str:
     return "standard input" if path == STDOUT else path
 
 
-def input_records(path: str, *known: str) -> Iterator[tuple[int, Record]]:
-    """Yield (line number, object) of every line that is not blank. Raises FileError.
+def input_records(path: str, *known: str) -> Iterator[Record]:
+    """Yield the object of every line that is not blank. Raises FileError.
 
     Fields with nearly a `known` name are warned of, where there are any.
     """
-    lines = number_lines(sys.stdin.buffer, name_of(path)) if path == STDOUT else read_lines(path)
     fields = KnownFields(*known)
-    for number, record in number_records(lines, name_of(path)):
+    stdin = path == STDOUT
+    records = number_records(sys.stdin.buffer, name_of(path)) if stdin else read_records(path)
+    for record in records:
         fields.check(record)
-        yield number, record
+        yield record
 
 
 def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None:
@@ -92,12 +92,12 @@ class AnswerFile:
     """
 
     name: str
-    items: Sequence[AnswerItem]
-    line_numbers: Sequence[int]
-    system_models: Sequence[str] = ()
-    negatives: Sequence[Sequence[str]] = ()
-    labels: Sequence[bool | None] = ()
-    min_scores: Mapping[str, float] = field(default_factory=dict)
+    items: list[AnswerItem]
+    line_numbers: list[int]
+    system_models: dict[str, None] = field(default_factory=dict)
+    negatives: list[Sequence[str]] = field(default_factory=list)
+    labels: list[bool | None] = field(default_factory=list)
+    min_scores: dict[str, float] = field(default_factory=dict)
 
     def places(self) -> Places:
         """Return what the fields of the answers are known as: by the lines that they came from."""
@@ -115,57 +115,37 @@ def read_answers(
 
     An answer without an id goes by the number of its line. With `label_field` lines have labels.
     """
-    name = name_of(path)
-    items: list[AnswerItem] = []
-    negatives: list[Sequence[str]] = []
-    line_of: dict[str, int] = {}
-    models: dict[str, None] = {}
-    labels: list[bool | None] = []
-    min_scores: dict[str, float] = {}
-    for number, line in input_records(
-        path, *_ANSWER_FIELDS, *([label_field] if label_field else [])
-    ):
-        item_id = line.optional_identifier("item_id", "id") or str(number)
-        if item_id in line_of:
-            raise line.error(
-                f"item {item_id!r} was on line {line_of[item_id]} already; a line without "
-                "'item_id' goes by its number, so give every line an id of its own"
-            )
+    found = AnswerFile(name_of(path), [], [])
+    line_of: dict[str, int | None] = {}
+    for line in input_records(path, *_ANSWER_FIELDS, *([label_field] if label_field else [])):
+        item_id = line.optional_identifier("item_id", "id") or str(line.line)
+        line.refuse_again(
+            line_of,
+            item_id,
+            f"item {item_id!r} was on line {{}} already; a line without 'item_id' goes by its "
+            "number, so give every line an id of its own",
+        )
+        found.line_numbers.append(line.line or 0)
         against = line.texts("negative_references")
         if against and not with_negatives:
             raise line.error(
                 "has 'negative_references', which no rubric reads; leave it out, or measure with "
                 "judged texts -m semantic_similarity"
             )
-        negatives.append(against)
-        line_of[item_id] = number
+        found.negatives.append(against)
         if model := line.optional_text(SYSTEM_MODEL):
-            models[model] = None
-        own = line.optional_number("min_score")
-        if own is not None:
-            if not 0 <= own <= 1:
-                raise line.error("has 'min_score' that is not in 0 to 1")
-            min_scores[item_id] = own
+            found.system_models[model] = None
+        if (own := line.share("min_score")) is not None:
+            found.min_scores[item_id] = own
         if label_field is not None:
-            labels.append(line.optional_label(label_field))
-        items.append(
-            AnswerItem(
-                item_id,
-                line.text("query"),
-                line.text("answer"),
-                line.texts("references"),
-                line.texts("contexts"),
-                line.optional_text("other_answer") or "",
-                line.texts("sources_used") or (),
-                line.optional_number("confidence"),
-            )
-        )
-    if not items:
-        raise FileError(name, None, "holds nothing to score; write lines of {query, answer}")
+            found.labels.append(line.optional_label(label_field))
+        line.text("query"), line.text("answer")  # which an AnswerItem may do without
+        found.items.append(line.read(AnswerItem, item_id=item_id))
+    if not found.items:
+        raise FileError(found.name, None, "holds nothing to score; write lines of {query, answer}")
     if label_field is not None:
-        check_labelled(name, label_field, labels)
-    numbers = list(line_of.values())
-    return AnswerFile(name, items, numbers, list(models), negatives, labels, min_scores)
+        check_labelled(found.name, label_field, found.labels)
+    return found
 
 
 def read_candidates(path: str) -> list[CandidateAnswer]:
@@ -173,38 +153,26 @@ def read_candidates(path: str) -> list[CandidateAnswer]:
 
     Answers without a query id belong together where their queries are equal.
     """
+    shape = f"write a line for each system's answer: {_CANDIDATE}"
     found: list[CandidateAnswer] = []
-    line_of: dict[tuple[str, str], int] = {}
+    line_of: dict[tuple[str, str], int | None] = {}
     query_of: dict[str, str] = {}
-    for number, line in input_records(
+    for line in input_records(
         path, "query_id", "query", "system", "answer", "references", "contexts"
     ):
         try:
             query, system = line.text("query"), line.identifier("system")
-            answer = line.text("answer")
+            line.text("answer")
         except FileError as error:
-            shape = f"write a line for each system's answer: {_CANDIDATE}"
-            raise FileError(name_of(path), number, f"{error.problem}; {shape}") from None
+            raise line.error(f"{error.problem}; {shape}") from None
         query_id = line.optional_identifier("query_id") or query
-        if (query_id, system) in line_of:
-            before = line_of[query_id, system]
-            raise line.error(f"is a second answer of {system!r} to that query; see line {before}")
+        again = f"is a second answer of {system!r} to that query; see line {{}}"
+        line.refuse_again(line_of, (query_id, system), again)
         if query_of.setdefault(query_id, query) != query:
             raise line.error(f"has another query under the id {query_id!r} than a line before it")
-        line_of[query_id, system] = number
-        found.append(
-            CandidateAnswer(
-                query_id,
-                system,
-                query,
-                answer,
-                line.texts("references"),
-                line.texts("contexts"),
-            )
-        )
+        found.append(line.read(CandidateAnswer, query_id=query_id, system=system))
     if len({one.system for one in found}) < 2:
-        problem = f"holds no two systems; write a line for each system's answer: {_CANDIDATE}"
-        raise FileError(name_of(path), None, problem)
+        raise FileError(name_of(path), None, f"holds no two systems; {shape}")
     return found
 
 
@@ -251,12 +219,12 @@ def count_lines(lines: Iterable[Line]) -> Counted:
 
 def read_contexts(path: str) -> Iterator[Line]:
     """Yield the lines of a file, or of standard input for "-". Raises FileError."""
-    line_of: dict[str, int] = {}
+    line_of: dict[str, int | None] = {}
     line: Line | None = None
     for line, item_id, record in _each_context(path):
-        first = line.number if item_id is None else line_of.setdefault(item_id, line.number)
-        if first != line.number:
-            raise record.error(f"has the id {item_id!r} of line {first}; give each line its own")
+        if item_id is not None:
+            again = f"has the id {item_id!r} of line {{}}; give each line its own"
+            record.refuse_again(line_of, item_id, again)
         yield line
     if line is None:
         raise FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
@@ -299,14 +267,14 @@ def blocks_of_contexts(path: str) -> Iterator[list[Line]]:
 
 
 def _each_context(path: str) -> Iterator[tuple[Line, str | None, Record]]:
-    for number, record in input_records(path, *_CONTEXT_FIELDS):
+    for record in input_records(path, *_CONTEXT_FIELDS):
         item_id = record.optional_identifier("id")
         record.optional_text(SYSTEM_MODEL)
         lacks = None
         if record.get("expected_text") is None and record.get("expected_alternatives") is None:
             lacks = record.missing(("expected_text",))
         contexts = contexts_of(record, [] if lacks is None else [""])
-        yield Line(number, dict(record.fields), contexts, lacks), item_id, record
+        yield Line(record.line or 0, dict(record.fields), contexts, lacks), item_id, record
 
 
 def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
@@ -418,24 +386,15 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
     """
     name = name_of(path)
     lines = []
-    for at, record in input_records(path, *_CONTEXT_FIELDS, label_field, "query_id", "score"):
+    for record in input_records(path, *_CONTEXT_FIELDS, label_field, "query_id", "score"):
         label = record.optional_label(label_field)
-        contexts: Sequence[Context] = ()
-        score = None
-        if scored:
-            score = record.optional_number("score")
-            if score is None:
-                raise record.error("has no 'score', which --judge none reads")
-            if not 0 <= score <= 1:
-                raise record.error("has 'score' that is not in 0 to 1")
-        else:
-            contexts = contexts_of(record)
-        lines.append(
-            LabelledLine(
-                *(at, {}, contexts, None, score, label),
-                *(record.optional_identifier("query_id"), read_inclusion(record)),
-            )
-        )
+        score = record.share("score") if scored else None
+        if scored and score is None:
+            raise record.error("has no 'score', which --judge none reads")
+        contexts = () if scored else contexts_of(record)
+        query_id, inclusion = record.optional_identifier("query_id"), read_inclusion(record)
+        at = record.line or 0
+        lines.append(LabelledLine(at, {}, contexts, None, score, label, query_id, inclusion))
     if not lines:
         raise FileError(name, None, f"holds nothing; write lines with {label_field!r}")
     check_labelled(name, label_field, (line.label for line in lines))

@@ -39,7 +39,7 @@ class Labels:
 
     name: str
     by_query: Mapping[str, Sequence[bool]]
-    line_of: Mapping[str, int]
+    line_of: Mapping[str, int | None]
     inclusion: Mapping[str, float]
 
     @classmethod
@@ -47,15 +47,13 @@ class Labels:
         """Return the labels of a file. Raises FileError."""
         name = str(path)
         by_query: dict[str, Sequence[bool]] = {}
-        line_of: dict[str, int] = {}
+        line_of: dict[str, int | None] = {}
         inclusion: dict[str, float] = {}
-        for number, line in read_records(path):
+        for line in read_records(path):
             query_id = line.identifier("query_id", "id")
-            if query_id in line_of:
-                raise line.error(f"query {query_id!r} was on line {line_of[query_id]} already")
+            line.refuse_again(line_of, query_id, f"query {query_id!r} was on line {{}} already")
             if line.get("relevant") is None:
                 raise line.error("has no 'relevant'; write a list of true and false")
-            line_of[query_id] = number
             by_query[query_id] = _read(line)
             if (probability := read_inclusion(line)) is not None:
                 inclusion[query_id] = probability

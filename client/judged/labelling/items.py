@@ -63,8 +63,8 @@ class Judged:
         """Return what `judged judge --output` wrote. Raises FileError."""
         name = str(path)
         lines, missing = [], 0
-        line_of: dict[str, int] = {}
-        for number, record in read_records(path):
+        line_of: dict[str, int | None] = {}
+        for record in read_records(path):
             if record.get("rubric") is not None:
                 raise record.error(
                     "is a score of an answer, and verdicts of `judged judge` are labelled here; to "
@@ -78,9 +78,8 @@ class Judged:
             if record.text("status") != "OK":
                 missing += 1
                 continue
-            item, score = _read(record, number)
-            if (first := line_of.setdefault(item.item_id, number)) != number:
-                raise record.error(f"has the id {item.item_id!r} of line {first}")
+            item, score = _read(record)
+            record.refuse_again(line_of, item.item_id, f"has the id {item.item_id!r} of line {{}}")
             lines.append((item, score))
         if not lines:
             raise FileError(name, None, "has no line with a verdict, so there is nothing to label")
@@ -92,7 +91,7 @@ class Judged:
         return cls(name, items, missing, random_share, seed)
 
 
-def _read(record: Record, number: int) -> tuple[Item, float]:
+def _read(record: Record) -> tuple[Item, float]:
     """Return an item and its score; where it has no probability, its belief is not a number yet."""
     relevant = record.get("relevant")
     if not isinstance(relevant, bool):
@@ -101,12 +100,9 @@ def _read(record: Record, number: int) -> tuple[Item, float]:
     expected = [text for text in record.texts("expected_alternatives") if text.strip()]
     if not expected or record.get("expected_text") is not None:
         expected.insert(0, record.text("expected_text"))
-    score, probability = record.optional_number("score"), record.optional_number("probability")
-    for known, field in ((score, "score"), (probability, "probability")):
-        if known is not None and not 0 <= known <= 1:
-            raise record.error(f"has {field!r} that is not in 0 to 1")
+    score, probability = record.share("score"), record.share("probability")
     item = Item(
-        record.optional_identifier("id") or f"line {number}",
+        record.optional_identifier("id") or f"line {record.line}",
         record.optional_identifier("query_id") or query,
         query,
         list(dict.fromkeys(expected)),

@@ -69,7 +69,7 @@ class LabelFile:
 
     def _read(self) -> list[Label]:
         labels: dict[tuple[str, str], Label] = {}
-        for _, record in read_records(self.path):
+        for record in read_records(self.path):
             label = _read(record)
             if label.item_id not in self.items:
                 raise record.error(

@@ -101,12 +101,11 @@ def read_ratings(path: str) -> RatedItems:
     name = name_of(path)
     raters: dict[str, None] = {}
     items: list[dict[str, str]] = []
-    seen: dict[str, int] = {}
-    for number, record in input_records(path):
+    seen: dict[str, int | None] = {}
+    for record in input_records(path):
         item_id = record.identifier("item_id")
-        first = seen.setdefault(item_id, number)
-        if first != number:
-            raise record.error(f"has the 'item_id' of line {first} again; merge their ratings")
+        problem = "has the 'item_id' of line {} again; merge their ratings"
+        record.refuse_again(seen, item_id, problem)
         ratings = record.get("ratings")
         if not isinstance(ratings, dict):
             raise record.error("has no 'ratings', an object of {rater: category}")

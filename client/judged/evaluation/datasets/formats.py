@@ -77,7 +77,7 @@ def _write_json(path: Path, queries: Sequence[Query], documents: Sequence[Docume
 def _read_jsonl(path: Path | str, content: Content) -> None:
     """Read a query or a document a line: a line with a doc_id is a document."""
     known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "text", "metadata")
-    for _, record in read_records(path):
+    for record in read_records(path):
         if record.get("doc_id") is not None and record.get("query_text", "query") is None:
             content.take(record, read_document)
             inner.check(record)
@@ -117,12 +117,12 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
         # BEIR's own retrievers read title and text as one.
         return Document(record.identifier("_id"), f"{title}\n{text}" if title else text, metadata)
 
-    for _, record in read_records(folder / "queries.jsonl"):
+    for record in read_records(folder / "queries.jsonl"):
         content.take(record, query_of)
     for query_id in missing:
         problem = f"judges query {query_id!r}, which queries.jsonl lacks"
         content.refuse(FileError(str(qrels), None, problem))
-    for _, record in read_records(folder / "corpus.jsonl"):
+    for record in read_records(folder / "corpus.jsonl"):
         content.take(record, document_of)
 
 
@@ -157,7 +157,7 @@ def _read_ragas(path: Path | str, content: Content) -> None:
     one are its reference contexts, or its reference where it has none.
     """
     name, raw = str(path), read_bytes(path)
-    samples: Iterable[Record] = (record for _, record in read_records(path))
+    samples: Iterable[Record] = read_records(path)
     if raw.lstrip()[:1] == b"[":
         whole = Record({"samples": parse_json(raw, name, None)}, name, None, "")
         samples = whole.records("samples")

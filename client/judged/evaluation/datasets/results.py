@@ -19,7 +19,6 @@ from judged._files import (
     KnownFields,
     Record,
     json_line,
-    number_lines,
     number_records,
     open_file,
     writing,
@@ -236,12 +235,11 @@ def _read_lines(
 ) -> Iterator[_Line]:
     """Yield the lines of a file that are not blank. Raises FileError, also for a query again."""
     of_line, of_result = known
-    numbers: dict[str, int] = {}
-    for number, record in number_records(number_lines(lines, name), name):
+    line_of: dict[str, int | None] = {}
+    for record in number_records(lines, name):
         of_line.check(record)
         query_id = record.identifier("query_id", "id")
-        if (first := numbers.setdefault(query_id, number)) != number:
-            raise record.error(f"query {query_id!r} was on line {first} already")
+        record.refuse_again(line_of, query_id, f"query {query_id!r} was on line {{}} already")
         if record.get("results") is None:
             raise record.error('has no "results"; write [] for a query that found nothing')
         model = record.optional_text(SYSTEM_MODEL)

@@ -136,7 +136,7 @@ class TestReadAnswers:
             '{"id": 7, "query": "", "answer": "a", "references": ["r"], "contexts": ["c"]}\n',
         )
         assert file.items == [
-            AnswerItem("2", "q", "", [], []),
+            AnswerItem("2", "q", ""),
             AnswerItem("7", "", "a", ["r"], ["c"]),
         ]
         where = f"{tmp_path / 'a.jsonl'}:3: 'contexts[0]'"
