@@ -24,8 +24,9 @@ import click
 
 from judged import errors
 from judged._writing import replacing_text
+from judged.report.summary import number
 from judged.report.texts import visible
-from judged.values import VerdictError
+from judged.values import Estimate, VerdictError
 
 Progress = Callable[[int, int], object]
 """Called with what is done and what there is in all."""
@@ -279,11 +280,12 @@ def open_output(target: str, flag: str) -> Iterator[TextIO]:
 class Table:
     """Rows of cells under their heads; the first `names` columns name a row.
 
-    Cells of the first `left` columns begin at the left, others end at the right.
+    Cells are texts, numbers and estimates; what is None or NaN is a dash. Those of the first `left`
+    columns begin at the left, others end at the right.
     """
 
     heads: Sequence[str]
-    rows: Iterable[Sequence[str]]
+    rows: Iterable[Sequence[str | float | Estimate | None]]
     names: int = 1
     left: int = 1
 
@@ -294,7 +296,8 @@ class Table:
         take more than half of the width.
         """
         cells = [
-            [visible(cell).replace("\n", " ") for cell in row] for row in (self.heads, *self.rows)
+            [visible(_cell(cell)).replace("\n", " ") for cell in row]
+            for row in (self.heads, *self.rows)
         ]
         columns = []
         for place, column in enumerate(zip(*cells, strict=True)):
@@ -312,6 +315,14 @@ class Table:
         for nth, part in enumerate(parts):
             head, *rows = ((" " * _GAP).join(row) for row in zip(*names, *part, strict=True))
             yield from [*([""] if nth else []), head, "─" * _width(head), *rows]
+
+
+def _cell(value: str | float | Estimate | None) -> str:
+    if isinstance(value, Estimate):
+        interval = value.interval
+        ends = "" if interval is None else f" [{interval.lower:.4f}, {interval.upper:.4f}]"
+        return f"{number(value.value)}{ends}"
+    return str(value) if isinstance(value, str | int) else number(value)
 
 
 def _taken(columns: Sequence[Sequence[str]]) -> int:

@@ -21,14 +21,12 @@ from judged.evaluation.warnings import (
     reasons_of,
     verdict_warnings,
 )
-from judged.report.summary import number
 from judged.values import (
     CascadeUsage,
     CorrectedEstimate,
     CostEstimate,
     ErrorGuarantee,
     Estimate,
-    Interval,
     JudgeIdentity,
     MetricCounts,
     MetricResult,
@@ -38,26 +36,21 @@ from judged.values import (
     VerdictDetail,
     VerdictError,
 )
-from judged.values.intervals import names_by_warning
+from judged.values.intervals import ends_of, names_by_warning
 
 
 def means_table(table: MetricTable) -> Table:
     """Return the means, with bounds where verdicts are missing and intervals if there are any."""
     bounded = any(metric.lower_bound is not None for metric in table.metrics)
-    rows = []
-    for metric in table.metrics:
-        row = [metric.name, mean_of(metric), str(metric.n)]
-        rows.append([*row, *map(number, (metric.lower_bound, metric.upper_bound))])
-    heads = ["metric", "mean", "n", "lower", "upper"]
-    shown = len(heads) if bounded else 3
-    return Table(heads[:shown], [row[:shown] for row in rows])
+    heads = ["metric", "mean", "n", *(["lower", "upper"] if bounded else [])]
+    rows = [(m.name, mean_of(m), m.n, m.lower_bound, m.upper_bound) for m in table.metrics]
+    return Table(heads, [row[: len(heads)] for row in rows])
 
 
 def per_query_table(table: MetricTable) -> Table:
     """Return the value of every query for every metric."""
-    columns = [map(number, metric.per_query) for metric in table.metrics]
     heads = ["query", *(metric.name for metric in table.metrics)]
-    return Table(heads, zip(table.query_ids, *columns, strict=True))
+    return Table(heads, zip(table.query_ids, *(m.per_query for m in table.metrics), strict=True))
 
 
 def describe_counts(counts: MetricCounts) -> str:
@@ -73,16 +66,9 @@ def describe_verdicts(counts: VerdictCounts) -> str:
     return f"{verdicts}, {counts.relevant} relevant, coverage {coverage}"
 
 
-def mean_of(metric: MetricResult) -> str:
+def mean_of(metric: MetricResult) -> Estimate:
     """Return a mean as tables show it, with its interval if it has one."""
-    return with_interval(metric.mean, metric.interval)
-
-
-def with_interval(value: float | None, interval: Interval | None) -> str:
-    """Return a number as tables show it, with its interval if it has one."""
-    if interval is None:
-        return number(value)
-    return f"{number(value)} [{interval.lower:.4f}, {interval.upper:.4f}]"
+    return Estimate(metric.mean, metric.interval)
 
 
 def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
@@ -109,14 +95,10 @@ def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Tab
     return Table([title, "value", "lower", "upper"], rows)
 
 
-def cells(estimate: Estimate | None) -> tuple[str, str, str]:
-    """Return the value and the ends of the interval as tables show them."""
-    if estimate is None:
-        return "-", "-", "-"
-    interval = estimate.interval
-    if interval is None:
-        return number(estimate.value), "-", "-"
-    return number(estimate.value), number(interval.lower), number(interval.upper)
+def cells(estimate: Estimate | None) -> tuple[float | None, ...]:
+    """Return the value and the ends of the interval, for cells of a table."""
+    estimate = estimate or Estimate()
+    return estimate.value, *ends_of(estimate.interval).values()
 
 
 def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
@@ -148,20 +130,22 @@ def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
 
 def slices_table(table: MetricTable) -> Table:
     """Return the means of the slices, a row each; "-" stands for queries that lack the key."""
-    rows = []
+    rows: list[Sequence[str | float | Estimate]] = []
     for part in table.slices:
         n = max((metric.n for metric in part.metrics), default=0)
-        rows.append([f"{part.key}={part.value or '-'}", str(n), *map(mean_of, part.metrics)])
+        rows.append([f"{part.key}={part.value or '-'}", n, *map(mean_of, part.metrics)])
     return Table(["slice", "n", *(metric.name for metric in table.metrics)], rows)
 
 
 def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
     """Return the naive mean, that of the labels and the corrected one, side by side."""
-    rows = []
-    for name, mean in means.items():
-        estimates = (mean.naive, mean.labels_only, mean.corrected)
-        numbers = ["-" if e is None else with_interval(e.value, e.interval) for e in estimates]
-        rows.append([name, *numbers, f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}"])
+    rows = [
+        (
+            *(name, mean.naive, mean.labels_only, mean.corrected),
+            *(f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}"),
+        )
+        for name, mean in means.items()
+    ]
     return Table(["metric", "naive", "labels only", "corrected", "labelled", "power"], rows)
 
 

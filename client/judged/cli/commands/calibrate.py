@@ -56,7 +56,7 @@ from judged.cli.tables import (
 )
 from judged.evaluation.labels import INCLUSION
 from judged.evaluation.warnings import reason_warnings, reasons_of, verdict_warnings
-from judged.report.summary import number
+from judged.report.summary import ends, number
 from judged.values import (
     Calibration,
     Context,
@@ -382,8 +382,9 @@ def describe_agreement(found: Calibration, judge: str | None) -> str:
 
 
 def _share(estimate: Estimate | None) -> str:
-    value, lower, upper = cells(estimate)
-    return value if lower == "-" else f"{value} ({lower} to {upper})"
+    known = estimate or Estimate()
+    between = "" if known.interval is None else f" ({ends(known.interval)})"
+    return f"{number(known.value)}{between}"
 
 
 def thresholds_table(found: Calibration) -> Table:
@@ -391,7 +392,7 @@ def thresholds_table(found: Calibration) -> Table:
     rows = [
         [
             each.criterion.name.lower(),
-            *map(number, (each.min_score, each.fitted)),
+            *(each.min_score, each.fitted),
             *cells(each.cross_validated),
         ]
         for each in found.thresholds
