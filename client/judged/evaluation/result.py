@@ -18,10 +18,9 @@ from judged._batching.chunks import distinct_ranks
 from judged._files import Record, read_object
 from judged._views import View, aligned, html_table, plain
 from judged._writing import replace_text, replacing_text
-from judged.evaluation.datasets.cells import safe_cell
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
-from judged.evaluation.datasets.tables import import_needed, write_table
+from judged.evaluation.datasets.tables import import_needed, safe_cell, write_table
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
 from judged.values import (
     JudgeIdentity,

@@ -5,9 +5,8 @@ is known, so that what the labels say holds for all items. Needs no more than th
 for the screen, which is of the extra `label`.
 """
 
-from judged.labelling.items import Item, Judged
+from judged.labelling.items import Item, Judged, drawing_order, inclusion_probabilities
 from judged.labelling.label_file import Label, LabelFile, read_csv, write_csv
-from judged.labelling.picking import drawing_order, inclusion_probabilities
 
 __all__ = [
     "Item",

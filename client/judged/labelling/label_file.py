@@ -19,8 +19,7 @@ from typing import Any
 
 from judged._files import FileError, Record, json_line, read_records, writing
 from judged._writing import replacing_text
-from judged.evaluation.datasets.cells import safe_cell
-from judged.evaluation.datasets.tables import read_table
+from judged.evaluation.datasets.tables import read_table, safe_cell
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -150,22 +149,10 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
 
 
 def _read(record: Record) -> Label:
-    relevant = record.optional_label("relevant")
-    probability = read_inclusion(record)
+    item_id, probability = record.identifier("id"), read_inclusion(record)
     if probability is None:
         raise record.error(f"has no {INCLUSION!r}; it is no file of `judged label`")
-    try:
-        at = datetime.fromisoformat(record.text("labelled_at"))
-    except ValueError:
-        raise record.error("has 'labelled_at' that is no time") from None
-    return Label(
-        record.identifier("id"),
-        record.text("annotator"),
-        relevant,
-        at,
-        probability,
-        record.optional_text("note") or "",
-    )
+    return record.read(Label, item_id=item_id, inclusion_probability=probability)
 
 
 def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Label]) -> None:

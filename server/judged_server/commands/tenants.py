@@ -204,7 +204,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     if settings.llm_config is None:
         raise SettingsError("tenants usage: name the file with the models: --llm-config FILE")
     # Imported here: the other actions need none of it.
-    from judged.evaluation.datasets.cells import safe_cell  # noqa: PLC0415
+    from judged.evaluation.datasets.tables import safe_cell  # noqa: PLC0415
 
     from judged_server.llm.budgets import default_ledger  # noqa: PLC0415
     from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415

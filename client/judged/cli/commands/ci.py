@@ -29,8 +29,8 @@ from judged.cli.gates import AnySignature
 from judged.cli.output import Output, Problem, open_output, say
 from judged.cli.server import ResultCommand
 from judged.report import Report, make_report, to_html
-from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
 from judged.report.content import verdict_of
+from judged.report.markdown import BaselineAge, headline, lost, to_comment, worse
 from judged.report.texts import visible
 from judged.values import RunComparison
 from judged.values.intervals import ends_of

@@ -15,8 +15,7 @@ from judged.cli.frame import Document, Strict, arg, flag, opt
 from judged.cli.output import Output, Problem, say
 from judged.evaluation import Results
 from judged.evaluation.datasets.dataset import dataset_of
-from judged.evaluation.datasets.formats import FORMATS, format_of, read_content
-from judged.evaluation.datasets.validation import validate
+from judged.evaluation.datasets.formats import FORMATS, format_of, read_content, validate
 
 
 @dataclass(kw_only=True)

@@ -28,7 +28,7 @@ from judged.cli.tables import (
     more_labels,
 )
 from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv
-from judged.labelling.picking import RANDOM_SHARE
+from judged.labelling.items import RANDOM_SHARE
 from judged.labelling.summary import summarize
 from judged.values import Agreement
 from judged.values.intervals import estimates_of, shared_warnings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
-from judged.evaluation.datasets.cells import plain_cell
+from judged.evaluation.datasets.tables import plain_cell
 from judged.values import (
     CascadeUsage,
     ErrorGuarantee,

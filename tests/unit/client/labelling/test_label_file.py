@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import FileError
-from judged.evaluation.datasets.cells import plain_cell
+from judged.evaluation.datasets.tables import plain_cell
 from judged.labelling import Item, Label, LabelFile, read_csv, write_csv
 
 WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 from judged.report import make_report, to_html
-from judged.report.failures import worst_first
+from judged.report.content import worst_first
 
 from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, result_document
 

@@ -7,8 +7,7 @@ import pytest
 from judged._views import plain
 from judged.cli.tables import usage_document
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
-from judged.report.content import read_run
-from judged.report.failures import Kind, kinds_of
+from judged.report.content import Kind, kinds_of, read_run
 from judged.report.summary import took
 from judged.values import CascadeUsage, StageUsage, Usage
 

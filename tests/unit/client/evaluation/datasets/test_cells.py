@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import Dataset, FileError
-from judged.evaluation.datasets.validation import validate
+from judged.evaluation.datasets.formats import validate
 
 TWO = ["kb-1", "kb-2"]
 LISTS = {
