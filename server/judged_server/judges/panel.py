@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import reduce
 from operator import add
 
@@ -41,20 +40,14 @@ _NO_QUORUM = (
 )
 
 
-class Rule(StrEnum):
-    """What the members' verdicts become.
-
-    MAJORITY: the score is the share of yeses, and a verdict is relevant when most said yes and the
-    threshold is met; a tie is no verdict. MEAN: the mean of the scores. WEIGHTED: the mean by the
-    weights of the members, which then also say what half of them is and which side is the larger.
-    """
-
-    MAJORITY = "majority"
-    MEAN = "mean"
-    WEIGHTED = "weighted"
-
-
 VERSION = 1
+MAJORITY, MEAN, WEIGHTED = "majority", "mean", "weighted"
+"""What the members' verdicts become.
+
+Majority: the score is the share of yeses, and a verdict is relevant when most said yes and the
+threshold is met; a tie is no verdict. Mean: the mean of the scores. Weighted: the mean by the
+weights of the members, which then also say what half of them is and which side is the larger.
+"""
 MIN_SCORE = 0.5
 LIGHTEST, HEAVIEST = 1e-6, 1e6
 """Weights within these can be summed without loss that would show."""
@@ -68,9 +61,9 @@ class PanelKind(ComposedKind):
     kind = "panel"
     least, most = 2, 16
     profiles = (
-        Profile("majority", "Several judges vote; the score is the share of yeses.", MIN_SCORE),
-        Profile("mean", "The score is the mean of the scores of several judges.", MIN_SCORE),
-        Profile("weighted", "The score is their mean, by the weights of the members.", MIN_SCORE),
+        Profile(MAJORITY, "Several judges vote; the score is the share of yeses.", MIN_SCORE),
+        Profile(MEAN, "The score is the mean of the scores of several judges.", MIN_SCORE),
+        Profile(WEIGHTED, "The score is their mean, by the weights of the members.", MIN_SCORE),
     )
 
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Panel:
@@ -84,7 +77,7 @@ class PanelKind(ComposedKind):
             path = f"members[{place}].weight"
             if member.weight is not None and not LIGHTEST <= member.weight <= HEAVIEST:
                 raise InvalidField(path, f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}")
-            if member.weight is not None and spec.profile != Rule.WEIGHTED:
+            if member.weight is not None and spec.profile != WEIGHTED:
                 raise InvalidField(path, "is for the profile weighted; leave it out, or ask so")
             path = f"members[{place}].judge"
             other = seen.setdefault(judge.identity.fingerprint, place)
@@ -99,7 +92,7 @@ class PanelKind(ComposedKind):
                 )
         weights = [1.0 if member.weight is None else member.weight for member in spec.members]
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
-        return Panel(judges, weights, Rule(spec.profile), min_score)
+        return Panel(judges, weights, spec.profile, min_score)
 
 
 def _wants(judge: Judge) -> str:
@@ -110,13 +103,13 @@ class Panel(ComposedJudge):
     """Several judges that decide together."""
 
     def __init__(
-        self, judges: Sequence[Judge], weights: Sequence[float], rule: Rule, min_score: float
+        self, judges: Sequence[Judge], weights: Sequence[float], rule: str, min_score: float
     ) -> None:
         super().__init__(judges)
         self.weights = weights
         self._rule = rule
         names = self.names
-        if rule is Rule.WEIGHTED:
+        if rule == WEIGHTED:
             names = [f"{name}*{weight:.12g}" for name, weight in zip(names, weights, strict=True)]
         # Members under other thresholds vote otherwise: their fingerprints count, not their keys.
         secret = zip(self.fingerprints, weights, strict=True)
@@ -135,16 +128,11 @@ class Panel(ComposedJudge):
         The first member that can't judge at all ends the others, and its error is raised. What it
         could not judge of the contexts is its missing vote.
         """
-        total = sum(group.n_contexts for group in groups)
         found: dict[int, Verdicts] = {}
 
         async def judge(place: int) -> None:
             member = self.judges[place]
             columns = await member.judge(groups, caller)
-            if len(columns.scores) != total:
-                raise RuntimeError(
-                    f"{member.identity.kind} returned {len(columns.scores)} scores for {total}"
-                )
             found[place] = Verdicts.decide(columns, (), member.identity.min_score)
 
         await fan_out(judge, range(len(self.judges)), len(self.judges))
@@ -168,7 +156,7 @@ def _stacked(verdicts: Sequence[Verdicts], name: str) -> ByteArray:
 
 
 def tally_votes(
-    verdicts: Sequence[Verdicts], weights: Sequence[float], rule: Rule, usage: Usage | None
+    verdicts: Sequence[Verdicts], weights: Sequence[float], rule: str, usage: Usage | None
 ) -> ScoreColumns:
     """Return the scores that the members make together; `usage` is what all of them took.
 
@@ -176,14 +164,14 @@ def tally_votes(
     """
     statuses = _stacked(verdicts, "statuses")
     valid = statuses == Status.OK
-    of_each = np.array(weights) if rule is Rule.WEIGHTED else np.ones(len(verdicts))
+    of_each = np.array(weights) if rule == WEIGHTED else np.ones(len(verdicts))
     votes = valid * of_each[:, np.newaxis]
     counted = votes.sum(axis=0)
     yes_votes = (votes * np.stack([one.relevant for one in verdicts])).sum(axis=0)
     noes = counted - yes_votes
     # A half is a half, whatever rounding makes of a sum of weights.
     quorum = (counted > 0) & (2 * counted >= sum(of_each.tolist()) * (1 - 1e-12))
-    if rule is Rule.MAJORITY:
+    if rule == MAJORITY:
         quorum &= yes_votes != noes
     # Without a reply that was to come from the cache, what the others say is another panel's.
     unknown = [
@@ -195,7 +183,7 @@ def tally_votes(
     quorum[unknown] = False
     divisor = np.where(quorum, counted, 1.0)
     scores = yes_votes / divisor
-    if rule is not Rule.MAJORITY:
+    if rule != MAJORITY:
         given = np.stack([one.columns.scores for one in verdicts])
         scores = np.minimum((votes * given).sum(axis=0) / divisor, 1.0)
     any_vote = valid.any(axis=0)
@@ -210,7 +198,7 @@ def tally_votes(
         outcome,
         np.bitwise_or.reduce(_stacked(verdicts, "flags")),
         tuple(_faults(verdicts, statuses, outcome, any_vote)),
-        (yes_votes > noes) & quorum if rule is Rule.MAJORITY else None,
+        (yes_votes > noes) & quorum if rule == MAJORITY else None,
         np.where(quorum, np.maximum(yes_votes, noes) / divisor, 0.0),
         usage=usage,
         sources=_sources(verdicts),

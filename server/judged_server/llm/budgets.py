@@ -15,7 +15,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -244,14 +243,6 @@ WRITTEN_WITHIN_S = 0.05
 """How long an answer waits for what it cost to be written down, even where its time is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Money put aside for one call, in nano-units, and of which budgets in which periods."""
-
-    amount: int
-    taken: tuple[tuple[BudgetAccount, Account], ...] = ()
-
-
 Accounts = Sequence[BudgetAccount]
 
 
@@ -273,12 +264,12 @@ class Budgets:
         clock: Clock | None = None,
     ) -> None:
         self.currency = currency
-        self._per_request = None if per_request is None else nano_within(per_request)
+        self.per_request = None if per_request is None else nano_within(per_request)
         self._day = day
         self._own = own
         self._ledger = ledger
         self._clock = clock or Clock()
-        self._settled = asyncio.Event()
+        self.settled = asyncio.Event()
 
     async def complete(
         self,
@@ -309,20 +300,20 @@ class Budgets:
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
-        held = await self.reserve(cost_tracker, most, ends, accounts)
-        receipt = _Receipt(self, cost_tracker, most, accounts, [held], ends)
+        purse = Purse(self, cost_tracker, most, ends, accounts)
+        await purse.reserve()
         answered: int | None = None
         replied: Completed | None = None
         try:
-            done = await model.complete(request._replace(receipt=receipt), ends - now())
+            done = await model.complete(request._replace(receipt=purse), ends - now())
             done = replied = _counted(done, request)
             paid = (done.answered_by or model.card).prices
             answered = 0 if paid is None else cost_of(paid, *done.reply.usage[:2])
         except ModelFault as fault:
-            fault.in_doubt = receipt.in_doubt * most
+            fault.in_doubt = purse.in_doubt * most
             raise
         finally:
-            spent = receipt.settle(answered)
+            spent = purse.settle(answered)
             self._note(model, judge, rubric, replied, spent)
         done = done._replace(in_doubt=spent - answered)
         if accounts and self._ledger is not None:
@@ -361,48 +352,6 @@ class Budgets:
         )
         self._ledger.note(used)
 
-    async def reserve(
-        self,
-        cost_tracker: CostTracker,
-        amount: int,
-        ends: float,
-        accounts: Accounts = (),
-        *,
-        waits: bool = True,
-    ) -> Reservation:
-        """Return an amount put aside in every budget, before a time of the loop's clock.
-
-        Raises ModelFault; where other questions hold what this one needs, at once unless it waits.
-        """
-        while (held := await self._try(cost_tracker, amount, ends, accounts)) is None:
-            if not waits:
-                raise ModelFault(
-                    Reason.BUDGET,
-                    "trying again could overrun a budget while other questions are under way; send "
-                    "it again, or less at once",
-                    retryable=True,
-                )
-            try:
-                async with asyncio.timeout_at(ends):
-                    await self._settled.wait()
-            except TimeoutError:
-                raise ModelFault(
-                    Reason.TIMEOUT,
-                    "the call's time was used up before the questions under way had shown whether "
-                    "the budget lasts for this one; allow more, or send less",
-                    retryable=True,
-                ) from None
-        return held
-
-    def settle(self, cost_tracker: CostTracker, held: Reservation, spent: int) -> None:
-        """Put what a call has cost, in nano-units, in the place of what was put aside for it."""
-        cost_tracker.held -= held.amount
-        cost_tracker.spent += spent
-        for account, taken in held.taken:
-            account.settle(taken, held.amount, spent)
-        self._settled.set()  # those who wait look again
-        self._settled = asyncio.Event()
-
     async def left_of_tenant(self) -> list[BudgetLeft]:
         """Return the budgets of the tenant of the call in work, that of the day first.
 
@@ -432,52 +381,132 @@ class Budgets:
         """Return what is left of the day's budget as last seen, in nano-units; None without one."""
         return None if self._day is None else self._day.left()
 
-    async def _try(
-        self, cost_tracker: CostTracker, amount: int, ends: float, accounts: Accounts
-    ) -> Reservation | None:
-        """Return an amount put aside; None when it may fit once others have settled."""
-        while self._fits(cost_tracker, amount):
+
+class Purse:
+    """What is put aside for one call, and what was sent of it; implements chat.Receipt.
+
+    `most` is what a request may cost, in nano-units. One that was cut off, by time or by the
+    caller, may be charged. So the next one has to be paid for beside it, and what is left in doubt
+    at the end counts with all that it may cost.
+    """
+
+    def __init__(
+        self,
+        budgets: Budgets,
+        cost_tracker: CostTracker,
+        most: int,
+        ends: float,
+        accounts: Accounts = (),
+    ) -> None:
+        self._budgets = budgets
+        self._tracker = cost_tracker
+        self._most = most
+        self._ends = ends
+        self._accounts = accounts
+        self._held: list[list[tuple[BudgetAccount, Account]]] = []
+        self.in_doubt = 0
+
+    async def reserve(self, *, waits: bool = True) -> None:
+        """Put `most` aside in every budget, before `ends` of the loop's clock.
+
+        Raises ModelFault; where other questions hold what this one needs, at once unless it waits.
+        """
+        while not await self._try():
+            if not waits:
+                raise ModelFault(
+                    Reason.BUDGET,
+                    "trying again could overrun a budget while other questions are under way; send "
+                    "it again, or less at once",
+                    retryable=True,
+                )
+            try:
+                async with asyncio.timeout_at(self._ends):
+                    await self._budgets.settled.wait()
+            except TimeoutError:
+                raise ModelFault(
+                    Reason.TIMEOUT,
+                    "the call's time was used up before the questions under way had shown whether "
+                    "the budget lasts for this one; allow more, or send less",
+                    retryable=True,
+                ) from None
+
+    async def sent(self) -> None:
+        """Note that a request goes out. Raises ModelFault where that could overrun a budget."""
+        if self.in_doubt == len(self._held):
+            await self.reserve(waits=False)
+        self.in_doubt += 1
+
+    def turned_down(self) -> None:
+        """Note that what was sent last costs nothing."""
+        self.in_doubt -= 1
+
+    def settle(self, answered: int | None) -> int:
+        """Put what all has cost in the place of what was put aside, and return it.
+
+        `answered` is what the reply cost, None for no reply.
+        """
+        doubts = self.in_doubt if answered is None else max(0, self.in_doubt - 1)
+        spent = left = (answered or 0) + doubts * self._most
+        for place in reversed(range(len(self._held))):
+            part = min(left, self._most) if place else left
+            left -= part
+            self._tracker.held -= self._most
+            self._tracker.spent += part
+            for account, period in self._held[place]:
+                account.settle(period, self._most, part)
+        self._budgets.settled.set()  # those who wait look again
+        self._budgets.settled = asyncio.Event()
+        return spent
+
+    async def _try(self) -> bool:
+        """Put the amount aside; return False when it may fit once others have settled."""
+        tracker, amount = self._tracker, self._most
+        while self._fits():
             taken: list[tuple[BudgetAccount, Account]] = []
-            for account in accounts:
+            for account in self._accounts:
                 if (period := account.take(amount)) is None:
                     break
                 taken.append((account, period))
             else:
-                cost_tracker.held += amount
-                cost_tracker.granted += 1
-                return Reservation(amount, tuple(taken))
+                tracker.held += amount
+                tracker.granted += 1
+                self._held.append(taken)
+                return True
             for each, period in taken:
                 each.settle(period, amount, 0)
             ended = account.ended
             # Others take their share while the file is read, so all is looked at once more.
-            if await self._draw(account, amount, ends):
+            if await self._draw(account):
                 continue
             if account.held:
-                return None
+                return False
             if account.ended != ended:
                 continue  # what they left was not in the file yet
-            cost_tracker.refused_by_day += 1
-            cost_tracker.refusing_budget = account.name
-            raise self._refusal(account.name, amount, account.limit)
-        return None
+            tracker.refused_by_day += 1
+            tracker.refusing_budget = account.name
+            raise self._refusal(account.name, account.limit)
+        return False
 
-    def _fits(self, cost_tracker: CostTracker, amount: int) -> bool:
-        """Return whether an amount is left now. Raises ModelFault when it never will be."""
-        for limit, name in ((cost_tracker.limit, "max_cost"), (self._per_request, "per_request")):
+    def _fits(self) -> bool:
+        """Return whether the amount is left now. Raises ModelFault when it never will be."""
+        tracker, amount = self._tracker, self._most
+        for limit, name in (
+            (tracker.limit, "max_cost"), (self._budgets.per_request, "per_request")
+        ):  # fmt: skip
             if limit is None:
                 continue
-            if cost_tracker.spent + amount > limit:
-                raise self._refusal(name, amount, limit)
-            if cost_tracker.spent + cost_tracker.held + amount > limit:
+            if tracker.spent + amount > limit:
+                raise self._refusal(name, limit)
+            if tracker.spent + tracker.held + amount > limit:
                 return False
         return True
 
-    async def _draw(self, account: BudgetAccount, amount: int, ends: float) -> bool:
+    async def _draw(self, account: BudgetAccount) -> bool:
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(ends):
+            async with asyncio.timeout_at(self._ends):
                 while True:
                     try:
-                        return await account.draw(amount)
+                        return await account.draw(self._most)
                     except LedgerFault:  # another process may hold the file for some seconds
                         await asyncio.sleep(AGAIN_S)
         raise ModelFault(
@@ -487,9 +516,10 @@ class Budgets:
             retryable=True,
         )
 
-    def _refusal(self, name: str, amount: int, limit: int) -> ModelFault:
+    def _refusal(self, name: str, limit: int) -> ModelFault:
         may_cost, budget = (
-            f"{to_amount(nano):.6g} {self.currency}".rstrip() for nano in (amount, limit)
+            f"{to_amount(nano):.6g} {self._budgets.currency}".rstrip()
+            for nano in (self._most, limit)
         )
         whose, what_to_do = _BUDGETS[name]
         message = f"the question may cost {may_cost}, more than is left of {whose}; {what_to_do}"
@@ -499,46 +529,6 @@ class Budgets:
                 f"what was spent; {what_to_do}"
             )
         return ModelFault(Reason.BUDGET, message, retryable=False)
-
-
-@dataclass(slots=True)
-class _Receipt:
-    """What was sent of one call, and what is put aside for it; implements chat.Receipt.
-
-    A request that was cut off, by time or by the caller, may be charged. So the next one has to be
-    paid for beside it, and what is left in doubt at the end counts with all that it may cost.
-    """
-
-    budgets: Budgets
-    cost_tracker: CostTracker
-    most: int
-    accounts: Accounts
-    held: list[Reservation]
-    ends: float
-    in_doubt: int = 0
-
-    async def sent(self) -> None:
-        if self.in_doubt == len(self.held):
-            more = await self.budgets.reserve(
-                self.cost_tracker, self.most, self.ends, self.accounts, waits=False
-            )
-            self.held.append(more)
-        self.in_doubt += 1
-
-    def turned_down(self) -> None:
-        self.in_doubt -= 1
-
-    def settle(self, answered: int | None) -> int:
-        """Settle all, and return it; `answered` is what the reply cost, None for no reply."""
-        doubts = self.in_doubt if answered is None else max(0, self.in_doubt - 1)
-        spent = (answered or 0) + doubts * self.most
-        first, *others = self.held
-        left = spent
-        for held in others:
-            self.budgets.settle(self.cost_tracker, held, min(left, self.most))
-            left -= min(left, self.most)
-        self.budgets.settle(self.cost_tracker, first, left)
-        return spent
 
 
 _BUDGETS = {

@@ -22,14 +22,12 @@ from judged_server.domain import (
     ParameterScalar,
     VerdictFault,
 )
-from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Profile
 from judged_server.judges.llm.judge import (
     MODEL,
-    NO_CONFIGURATION,
     TEMPERATURE,
-    VOTES_ABOVE_ZERO,
     AskableModels,
+    asked_rubric,
     samples_of,
 )
 from judged_server.judges.llm.scoring import (
@@ -46,7 +44,7 @@ from judged_server.judges.llm.scoring import (
     weigh_dimensions,
 )
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.chat import ChatModel, Reason
+from judged_server.llm.chat import Reason
 from judged_server.llm.question import PlannedCall, holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.statistics.calibration.reliability import Platt
@@ -107,23 +105,17 @@ class AnswersKind:
 
     def build(self, settled: SettledRubric) -> AnswerScorer:
         """Return the scorer. Raises ModelNotConfigured when there is no such model here."""
-        name = str(settled.parameters["model"])
-        if self._models is None:
-            raise ModelNotConfigured(name, NO_CONFIGURATION)
-        return AnswerScorer(self._models.get(name), settled)
+        asked = asked_rubric(self._models, settled.rubric, settled.parameters)
+        return AnswerScorer(asked, settled)
 
 
 class AnswerScorer:
     """Scores items by one rubric: what is asked, of whom and how often, is in `asked`."""
 
-    def __init__(self, model: ChatModel, settled: SettledRubric) -> None:
-        given = settled.parameters
+    def __init__(self, asked: AskedRubric, settled: SettledRubric) -> None:
         self._settled = settled
-        temperature = float(given["temperature"])
-        samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature else 1)
-        max_tokens = int(given["max_tokens"])
-        self.asked = AskedRubric(settled.rubric, model, samples, temperature, max_tokens)
-        self._max_context_tokens = int(given["max_context_tokens"])
+        self.asked = asked
+        self._max_context_tokens = int(settled.parameters["max_context_tokens"])
         rubric, parts = settled.rubric, self.asked.signature_parts()
         if "contexts" in rubric.fields:
             parts.append(("max_context_tokens", str(self._max_context_tokens)))

@@ -19,6 +19,7 @@ from judged_server.domain import (
     IntArray,
     JudgeSpec,
     Parameter,
+    ParameterScalar,
     QueryGroup,
     ScoreColumns,
     VerdictDetail,
@@ -124,28 +125,34 @@ class LlmKind(JudgeKind):
         is refused when it would be asked: its kept replies can still be had.
         """
         given = spec.parameters
-        name = str(given.get("model", ""))
-        if self._models is None:
-            raise ModelNotConfigured(name, NO_CONFIGURATION)
-        temperature = float(given.get("temperature", 0.0))
-        logprobs = given.get("scoring", VOTE) == LOGPROBS
-        votes = VOTES_ABOVE_ZERO if temperature and not logprobs else 1
-        samples = int(given.get("samples", 0)) or votes
-        rubric = self._rubrics[str(given.get("rubric", self._rubric)).partition("@")[0]]
+        logprobs = given["scoring"] == LOGPROBS
+        rubric = self._rubrics[str(given["rubric"]).partition("@")[0]]
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
-        model = self._models.get(name)
-        if logprobs:
-            _check_logprobs(model, rubric, samples)
         # Where a reply is a score, the threshold says what is a yes.
-        asked = AskedRubric(
-            replace(rubric, min_score=min_score),
-            model,
-            samples,
-            temperature,
-            int(given.get("max_tokens", 256)),
-            logprobs,
-        )
+        rubric = replace(rubric, min_score=min_score)
+        asked = asked_rubric(self._models, rubric, given, logprobs=logprobs)
+        if logprobs:
+            _check_logprobs(asked.model, rubric, asked.samples)
         return LlmJudge(self._model_caller, asked, min_score)
+
+
+def asked_rubric(
+    models: AskableModels | None,
+    rubric: Rubric,
+    given: Mapping[str, ParameterScalar],
+    *,
+    logprobs: bool = False,
+) -> AskedRubric:
+    """Return how a rubric is asked by the parameters of a request, all of which are settled.
+
+    Raises ModelNotConfigured when there is no such model here.
+    """
+    name, temperature = str(given["model"]), float(given["temperature"])
+    if models is None:
+        raise ModelNotConfigured(name, NO_CONFIGURATION)
+    samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature and not logprobs else 1)
+    max_tokens = int(given["max_tokens"])
+    return AskedRubric(rubric, models.get(name), samples, temperature, max_tokens, logprobs)
 
 
 def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:

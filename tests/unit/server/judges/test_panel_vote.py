@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Source, Status
 from judged_server.domain import ScoreColumns, VerdictFault, Verdicts
-from judged_server.judges.panel import Rule, tally_votes
+from judged_server.judges.panel import MAJORITY, MEAN, WEIGHTED, tally_votes
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")
 STATUS = {
@@ -47,18 +47,18 @@ def all_votes(
     return members, weights or (1.0,) * len(members)
 
 
-def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tuple[object, ...]:
+def expected(votes: tuple[str, ...], rule: str, weights: tuple[int, ...]) -> tuple[object, ...]:
     """Status, score, relevant at .5, agreement and reason, by the definition, in exact numbers."""
-    weights = weights if rule is Rule.WEIGHTED else (1,) * len(votes)
+    weights = weights if rule == WEIGHTED else (1,) * len(votes)
     yes = sum(w for v, w in zip(votes, weights, strict=True) if v == "yes")
     no = sum(w for v, w in zip(votes, weights, strict=True) if v == "no")
     if yes + no == 0:
         for kind in ("failed", "abstained", "nothing"):
             if kind in votes:
                 return STATUS[kind], 0.0, False, 0.0, REASON[kind]
-    if 2 * (yes + no) < sum(weights) or (rule is Rule.MAJORITY and yes == no):
+    if 2 * (yes + no) < sum(weights) or (rule == MAJORITY and yes == no):
         return Status.ABSTAINED, 0.0, False, 0.0, "NO_QUORUM"
-    if rule is Rule.MAJORITY:
+    if rule == MAJORITY:
         score = Fraction(yes, yes + no)
     else:
         score = (yes * Fraction(8, 10) + no * Fraction(3, 10)) / (yes + no)
@@ -66,9 +66,9 @@ def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tu
     return Status.OK, float(score), score >= Fraction(1, 2), agreement, None
 
 
-@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("rule", [MAJORITY, MEAN, WEIGHTED])
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
+def test_every_vote_of_up_to_four_members(rule: str, size: int):
     cases = list(product(OUTCOMES, repeat=size))
     weights = (1, 2, 4, 7)[:size]
     members = [member([case[place] for case in cases]) for place in range(size)]
@@ -89,7 +89,7 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
 
 def test_a_low_bar_does_not_make_a_minority_relevant():
     columns = tally_votes(
-        *all_votes(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None
+        *all_votes(member(["yes"]), member(["no"]), member(["no"])), MAJORITY, None
     )
     assert columns.scores.tolist() == [1 / 3]
     assert Verdicts.decide(columns, (), 0.1).relevant.tolist() == [False]
@@ -105,7 +105,7 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
         ),
     )
     columns = tally_votes(
-        *all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None
+        *all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), MEAN, None
     )
     assert columns.statuses is not None
     assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
@@ -119,7 +119,7 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
 def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
     scores, weights = zip(*pairs, strict=True)
     members = [member(["yes"], [score]) for score in scores]
-    columns = tally_votes(*all_votes(*members, weights=weights), Rule.WEIGHTED, None)
+    columns = tally_votes(*all_votes(*members, weights=weights), WEIGHTED, None)
     assert columns.statuses is None
     assert min(scores) - 1e-12 <= columns.scores[0] <= min(1.0, max(scores) + 1e-12)
     exact = sum(Fraction(s) * Fraction(w) for s, w in pairs) / sum(Fraction(w) for w in weights)
@@ -147,7 +147,7 @@ def test_a_verdict_comes_from_where_those_of_all_members_came(
         )
         for each in sources
     ]
-    found = tally_votes(*all_votes(*members), Rule.MEAN, None).sources
+    found = tally_votes(*all_votes(*members), MEAN, None).sources
     for index in range(n):
         seen = {Source.COMPUTED if each is None else each[index] for each in sources}
         want = Source.SHARED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import CostTracker
-from judged_server.llm.budgets import BudgetAccount, Budgets
+from judged_server.llm.budgets import BudgetAccount, Budgets, Purse
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -183,23 +183,24 @@ async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
     accounts = [BudgetAccount(ledger, "USD", 3 * MOST, Clock())]
     first, second = CostTracker(), CostTracker()
     ends = asyncio.get_running_loop().time() + 9
-    one = asyncio.create_task(budgets.reserve(first, 2 * MOST, ends, accounts))
+    early = Purse(budgets, first, 2 * MOST, ends, accounts)
+    one = asyncio.create_task(early.reserve())
     await ledger.has_read.wait()
-    other = budgets.reserve(second, 2 * MOST, ends, accounts)
+    other = Purse(budgets, second, 2 * MOST, ends, accounts).reserve()
     if together:  # begun while nothing was reserved yet
         other = asyncio.create_task(other)
         await asyncio.sleep(0)
     ledger.has_read.clear()
     ledger.may_tell.release()
-    held = await one
+    await one
     other = asyncio.ensure_future(other)
     await ledger.has_read.wait()
-    budgets.settle(first, held, MOST // 10)
+    early.settle(MOST // 10)
     for _ in range(9):
         ledger.may_tell.release()
     async with asyncio.timeout(30):
-        assert (await other).amount == 2 * MOST
-    assert second.refused_by_day == 0
+        await other
+    assert (second.held, second.refused_by_day) == (2 * MOST, 0)
     ledger.close()
 
 
