@@ -20,8 +20,7 @@ its time can't suffice, when the key is refused, or when a fallback stands ready
               a 429 or a time-out
     Breaker   closed --14 of the last 16 requests failed--> open, for .5 s
               open --the time is up--> one request probes, all others wait
-              --the probe succeeds--> closed; --fails--> open, for a quarter of the outage so far,
-              between 1 and 15 s
+              --the probe succeeds--> closed; --fails--> open, half as long again, up to 15 s
               any --the key is refused--> requests fail at once, for 5 s and then up to 60 s
 """
 
@@ -65,10 +64,9 @@ AT_ONCE_S = 0.1
 """The seconds of a rate that may be used at once: a provider may count by the second."""
 
 WINDOW, FAILED_OF_WINDOW = 16, 14
-FIRST_COOL_DOWN_S, LEAST_COOL_DOWN_S, LONGEST_COOL_DOWN_S = 0.5, 1.0, 15.0
-COOL_DOWN_SHARE = 0.25
-"""The pause between two probes, as a share of the outage so far."""
-FIRST_REFUSAL_S, LONGEST_REFUSAL_S = 5.0, 60.0
+COOL_DOWNS_S, REFUSALS_S, COOL_DOWN_GROWTH = (0.5, 15.0), (5.0, 60.0), 1.5
+"""The first pause before a probe and the longest, of failures and of a refused key; each is so many
+times the last one."""
 
 _log = logger("llm")
 
@@ -469,7 +467,7 @@ class Breaker:
         self._begun = self._changed_at = 0  # numbers of requests
         self._failed: deque[bool] = deque(maxlen=WINDOW)
         self._refuses = self._probing = False
-        self._open_until = self._failing_since = self._cool_down_s = 0.0
+        self._open_until = self._cool_down_s = 0.0
         self.cause: ProviderFault | None = None
 
     @property
@@ -516,19 +514,13 @@ class Breaker:
         self._failed.append(True)
         if not (turn.probe or refuse or sum(self._failed) >= FAILED_OF_WINDOW):
             return
-        now = self._clock.now()
-        if self.cause is None:
-            self._failing_since = now
-        if refuse:
-            twice_s = 2 * self._cool_down_s if self._refuses else FIRST_REFUSAL_S
-            self._cool_down_s = min(twice_s, LONGEST_REFUSAL_S)
-        elif self.cause is None:
-            self._cool_down_s = FIRST_COOL_DOWN_S
-        else:
-            lasted_s = COOL_DOWN_SHARE * (now - self._failing_since)
-            self._cool_down_s = min(max(LEAST_COOL_DOWN_S, lasted_s), LONGEST_COOL_DOWN_S)
+        again = self.cause is not None and self._refuses == refuse
+        first_s, longest_s = REFUSALS_S if refuse else COOL_DOWNS_S
+        self._cool_down_s = (
+            min(COOL_DOWN_GROWTH * self._cool_down_s, longest_s) if again else first_s
+        )
         self._enter(fault, refuse)
-        self._open_until = now + self._cool_down_s
+        self._open_until = self._clock.now() + self._cool_down_s
         _log.warning(
             "breaker open",
             provider=self._provider,
