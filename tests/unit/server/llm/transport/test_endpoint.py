@@ -85,35 +85,6 @@ async def room(asked: Endpoint, transport: Scripted) -> int:
     return at_once
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        lambda: HttpReply(500, b"", None),
-        lambda: HttpReply(200, b"<html>", None),
-        lambda: ProviderFault(Reason.PROVIDER_UNREACHABLE, "gone", retryable=True),
-    ],
-)
-async def test_a_provider_that_fails_is(outcome):
-    """A hundred calls of five minutes: a probe now and then, and no call fails before its time."""
-    clock = StillClock()
-    asked, transport = endpoint(outcome, clock=clock)
-    faults = await asyncio.gather(*(fails(asked, 300.0) for _ in range(100)))
-    assert clock.seconds >= 1030.0
-    assert len(transport.timeouts) <= 90  # a window of them, and the probes
-    assert sum(fault.attempts for fault in faults) == len(transport.timeouts)
-    assert all(fault.retryable for fault in faults)
-
-
-async def test_one_that_comes_back_has_lost_nothing():
-    clock = StillClock()
-    down = HttpReply(503, b"", None)
-    asked, transport = endpoint(lambda: down if clock.seconds < 1010 else GOOD, clock=clock)
-    done = await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(100)))
-    assert {reply.text for reply, _ in done} == {"YES"}
-    assert len(transport.timeouts) <= 165  # all, a window of them twice, and the probes
-    assert clock.seconds < 1015
-
-
 def failing(*, retryable: bool = True) -> ProviderFault:
     return ProviderFault(Reason.PROVIDER_ERROR, "no", retryable=retryable)
 

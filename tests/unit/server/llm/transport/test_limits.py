@@ -108,23 +108,6 @@ def test_probes_come_more_and_more_seldom_within_bounds():
     assert (waits[0], waits[-1]) == COOL_DOWNS_S
 
 
-def test_a_refused_key_is_said_at_once_and_asked_about_more_and_more_seldom():
-    clock = StillClock()
-    breaker = Breaker("p", clock)
-    for cool_down in (5, 7.5, 11.25, 16.875):
-        breaker.failed(begin(breaker), NO_KEY)
-        fault = breaker.refusal()
-        assert fault is not None
-        assert fault is not NO_KEY
-        assert (fault.reason, fault.attempts) == (Reason.PROVIDER_REFUSED_KEY, 0)
-        clock.seconds += cool_down - 0.01
-        assert breaker.refusal() is not None
-        clock.seconds += 0.02
-        assert breaker.refusal() is None
-    breaker.succeeded(begin(breaker))
-    assert breaker.cause is None
-
-
 def test_calls_from_before_it_opened_change_nothing():
     clock = StillClock()
     breaker = Breaker("p", clock)
