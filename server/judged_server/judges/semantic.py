@@ -119,8 +119,7 @@ class SemanticJudge(Judge):
         """
         size = size_of(groups)
         numbers = await run_by_size(size, _number_texts, groups)
-        embedded = _NOTHING
-        dimensions = 1
+        embedded, dimensions = _NOTHING, 1
         if self._embedder is not None:
             dimensions = max(self._embedder.card.dimensions, 1)
             if numbers:
@@ -130,7 +129,7 @@ class SemanticJudge(Judge):
         texts = _Texts(numbers, embedded)
         parts: list[ScoreColumns] = []
         for part in _slices(groups, dimensions):
-            parts += await run_by_size(size, _score_groups, part, texts)
+            parts += await run_by_size(size, texts.score, part)
         return join_columns(parts)
 
 
@@ -144,34 +143,55 @@ def caller_identity(min_score: float) -> JudgeIdentity:
 
 def score_vectors(groups: Sequence[QueryGroup]) -> ScoreColumns:
     """Return the cosine of each context of groups that bring their own vectors."""
-    return join_columns(_score_groups(groups, _Texts({}, _NOTHING)))
+    return join_columns(_Texts({}, _NOTHING).score(groups))
 
 
 class _Texts:
     """Distinct texts with their vectors, looked up by text."""
 
     def __init__(self, numbers: dict[str, int], embedded: Embedded) -> None:
-        self.flags = embedded.flags
-        self.faults = embedded.faults
+        self._flags = embedded.flags
+        self._faults = embedded.faults
         self._numbers = numbers
         self._offsets = np.asarray(embedded.row_offsets, np.int64)
-        self._vectors = embedded.vectors
-        if not len(self._vectors):
-            self._vectors = np.zeros((1, self._vectors.shape[1]), np.float32)
+        # A text without any vector borrows another's row.
+        blank = np.zeros((1, embedded.vectors.shape[1]), np.float32)
+        self._vectors = embedded.vectors if len(embedded.vectors) else blank
 
-    def ids(self, texts: Sequence[str]) -> IntArray:
-        """Return the numbers of texts."""
+    def score(self, groups: Sequence[QueryGroup]) -> list[ScoreColumns]:
+        """Return the scores of each group."""
+        return [self._score(group) for group in groups]
+
+    def _score(self, group: QueryGroup) -> ScoreColumns:
+        if not group.n_contexts:
+            return ScoreColumns(np.zeros(0))
+        faults: dict[int, tuple[str, str]] = {}
+        if group.embeddings is not None:
+            sides = Side(group.embeddings.retrieved), Side(group.embeddings.expected)
+            return _without_gaps(cosine_matrix(*sides).ravel(), None, faults)
+        retrieved, expected = self._ids(group.retrieved), self._ids(group.expected)
+        scores = cosine_matrix(self._side(retrieved), self._side(expected)).ravel()
+        flags = (self._flags[retrieved][:, None] | self._flags[expected]).ravel()
+        cells = np.arange(len(scores)).reshape(len(retrieved), len(expected))
+        # What is said of a retrieved text counts before what is said of an expected one.
+        told = (("expected", expected, cells.T), ("retrieved", retrieved, cells))
+        for side, ids, rows in told if self._faults else ():
+            for row, number in zip(rows, ids.tolist(), strict=True):
+                if number in self._faults:
+                    reason, message = self._faults[number]
+                    faults |= dict.fromkeys(row.tolist(), (reason, f"{side} text: {message}"))
+        return _without_gaps(scores, flags if flags.any() else None, faults)
+
+    def _ids(self, texts: Sequence[str]) -> IntArray:
         return np.array([self._numbers[text] for text in texts], np.int64)
 
-    def side(self, ids: IntArray) -> Side:
-        """Return the vectors of texts by number; a text without any borrows another's row."""
+    def _side(self, ids: IntArray) -> Side:
         starts = np.minimum(self._offsets[ids], len(self._vectors) - 1)
         counts = np.maximum(self._offsets[ids + 1] - self._offsets[ids], 1)
         if counts.max() == 1:
             return Side(self._vectors[starts])
-        ends = np.cumsum(counts)
-        first = ends - counts
-        rows = np.repeat(starts - first, counts) + np.arange(ends[-1])
+        first = np.cumsum(counts) - counts
+        rows = np.repeat(starts - first, counts) + np.arange(counts.sum())
         return Side(self._vectors[rows], first)
 
 
@@ -221,36 +241,6 @@ def _slices(groups: Sequence[QueryGroup], dimensions: int) -> Iterator[Sequence[
         if cost >= SLICE_COST or end == len(groups):
             yield groups[start:end]
             start, cost = end, 0
-
-
-def _score_groups(groups: Sequence[QueryGroup], texts: _Texts) -> list[ScoreColumns]:
-    return [_score_group(group, texts) for group in groups]
-
-
-def _score_group(group: QueryGroup, texts: _Texts) -> ScoreColumns:
-    if not group.n_contexts:
-        return ScoreColumns(np.zeros(0))
-    if group.embeddings is not None:
-        sides = Side(group.embeddings.retrieved), Side(group.embeddings.expected)
-        return _without_gaps(cosine_matrix(*sides).ravel(), None, {})
-    retrieved, expected = texts.ids(group.retrieved), texts.ids(group.expected)
-    scores = cosine_matrix(texts.side(retrieved), texts.side(expected)).ravel()
-    flags = (texts.flags[retrieved][:, None] | texts.flags[expected]).ravel()
-    cells = np.arange(len(scores)).reshape(len(retrieved), len(expected))
-    faults = _spread(texts, "expected", expected, cells.T)
-    faults |= _spread(texts, "retrieved", retrieved, cells)
-    return _without_gaps(scores, flags if flags.any() else None, faults)
-
-
-def _spread(texts: _Texts, side: str, ids: IntArray, cells: IntArray) -> dict[int, tuple[str, str]]:
-    """Return the faults of one side's texts by context; row i of `cells` is text i's contexts."""
-    faults: dict[int, tuple[str, str]] = {}
-    if texts.faults:
-        for i, number in enumerate(ids.tolist()):
-            if number in texts.faults:
-                reason, message = texts.faults[number]
-                faults |= dict.fromkeys(cells[i].tolist(), (reason, f"{side} text: {message}"))
-    return faults
 
 
 def _without_gaps(
