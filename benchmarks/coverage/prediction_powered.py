@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from judged.values.intervals import CorrectedEstimate
 from judged_server.domain import FloatArray, IntArray
+from judged_server.metrics.corrected import query_bounds
 from judged_server.statistics.prediction_powered import correct_mean
-from judged_server.statistics.risk_control import shifted_bounds
 
 from benchmarks.harness import closing_line
 
@@ -112,10 +112,9 @@ def misses(rng: np.random.Generator, labels: int, draws: int) -> tuple[float, fl
     for _ in range(draws):
         machine = rng.beta(2, 1, labels + 100)
         human = np.clip(machine - 0.1 + 0.3 * rng.standard_t(3, labels + 100) * machine, 0, 1)
-        own = human[None, :labels]
-        bounds = shifted_bounds(machine[None], own, np.arange(labels), 0.95)
-        below += int(np.count_nonzero(human[labels:] < bounds.lower[0, labels:]))
-        above += int(np.count_nonzero(human[labels:] > bounds.upper[0, labels:]))
+        lower, upper = query_bounds(machine, human[:labels], np.arange(labels), 0.95)
+        below += int(np.count_nonzero(human[labels:] < lower[labels:]))
+        above += int(np.count_nonzero(human[labels:] > upper[labels:]))
     return below / (100 * draws), above / (100 * draws)
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
 from judged.values.intervals import IntervalOptions
-from judged_server.statistics.agreement import measure_agreement
+from judged_server.statistics.agreement import measure_agreement, rank_agreement
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.quality import LabelledScores, judge_quality
-from judged_server.statistics.rank_correlation import rank_agreement
 from scipy.stats import kendalltau
 from sklearn import metrics as sk
 from statsmodels.stats.inter_rater import fleiss_kappa

@@ -95,8 +95,8 @@ def test_rouge_is_rouge_scores_to_the_last_bit(rouge):
                 assert expected.fmeasure == 0, (name, item)
                 continue  # ours is none, or 1 for equal texts
             assert column.values[i] == expected.fmeasure, (name, item)
-            assert column.precision[i] == expected.precision, (name, item)
-            assert column.recall[i] == expected.recall, (name, item)
+            assert column.scores[i, 1] == expected.precision, (name, item)
+            assert column.scores[i, 2] == expected.recall, (name, item)
 
 
 def test_long_texts_are_counted_as_short_ones_are(monkeypatch):

@@ -9,26 +9,25 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import accumulate
-from operator import add
 
 import numpy as np
 from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.metrics import MetricCounts
+from judged.values.rankings import IdFit
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
-from judged_server.metrics.input.id_fit import IdFit
+from judged_server.metrics.input.id_fit import add_fits
 from judged_server.metrics.input.rankings import Rankings, rank_gains
 from judged_server.metrics.input.trec import Qrels, Topics, rank_run
-from judged_server.metrics.matching import JudgedResults, Unsettled, graded, match, unsettled
+from judged_server.metrics.matching import JudgedResults, graded, match, unsettled
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.table import Bounds, MetricColumn, MetricOptions, MetricTable
-from judged_server.statistics.intervals import mean
+from judged_server.metrics.table import MetricColumn, MetricOptions, MetricTable
 
 Settings = Sequence[tuple[str, str]]
 
@@ -130,9 +129,9 @@ def compute_judged(
     n_gold = results.n_expected if ids is None else results.n_expected + np.diff(ids.offsets)
     has_gold = _gold_mask(n_gold, options.no_gold, field)
     gaps = unsettled(results, options.matching)
-    settled = np.ones(len(has_gold), np.bool_)
+    settled = has_gold.copy()
     settled[gaps.groups] = False  # these expect something, or they would have no verdicts
-    rows = np.flatnonzero(has_gold & settled)
+    rows = np.flatnonzero(settled)
     matched = match(results, options.matching)
     weighed = matched if results.gains is None else graded(results, matched)
     if ids is not None:
@@ -140,7 +139,6 @@ def compute_judged(
         matched = ids.added_to(matched, weighed=False)
     by_gain = weighed.take(rows)
     rankings = matched.take(rows) if weighed is not matched else by_gain
-    some_missing = results.missing is not None and bool(results.missing.any())
     settings = [("matching", options.matching.name.lower()), _no_gold_setting(options)]
     scale = [*settings, ("grades", f"0-{results.max_grade}")] if results.max_grade else settings
     if ids is not None and ids.graded.any():
@@ -151,12 +149,17 @@ def compute_judged(
         else _column(measure, measure.values(rankings), settings)
         for measure in measures
     )
-    if some_missing:
-        open_rows = np.concatenate([rows, gaps.groups])
-        columns = tuple(
-            column.bounded(_open_bounds(measure, column, open_rows, gaps))
-            for measure, column in zip(measures, columns, strict=True)
-        )
+    open_rows = None
+    if results.missing is not None and results.missing.any():
+        order = np.argsort(np.concatenate([rows, gaps.groups]))
+        open_rows = np.concatenate([rows, gaps.groups])[order]
+        bounded = []
+        for measure, column in zip(measures, columns, strict=True):
+            cases = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
+            settled_ones = np.tile(column.values, (2, 1))
+            both = np.concatenate([settled_ones, _extremes(measure, cases)], axis=1)
+            bounded.append(replace(column, bounds=both[:, order]))
+        columns = tuple(bounded)
     return MetricTable(
         columns=columns,
         rows=rows,
@@ -169,6 +172,7 @@ def compute_judged(
             retrieved=int(rankings.offsets[-1]),
             unjudged=0 if ids is None else ids.n_unjudged(matched, rows),
         ),
+        open_rows=open_rows,
     )
 
 
@@ -209,19 +213,16 @@ def compute_trec(
         _column(measure, measure.values(own), settings)
         for measure, own in zip(measures, seen, strict=True)
     )
+    open_rows = None
     if policy is Unjudged.BOUNDS:
+        open_rows = ranked.rows
         cases = {id(own): own.unjudged_extremes() for own in seen}
         columns = tuple(
-            column.bounded(
-                Bounds(
-                    ranked.rows,
-                    *_extent(measure, cases[id(own)], column.values, in_range=True),
-                )
-            )
+            replace(column, bounds=_extremes(measure, cases[id(own)], column.values))
             for measure, own, column in zip(measures, seen, columns, strict=True)
         )
     counts = replace(ranked.counts, retrieved=int(rankings.offsets[-1]), unjudged=n_unjudged)
-    return MetricTable(columns, ranked.rows, counts, id_fit=ranked.id_fit)
+    return MetricTable(columns, ranked.rows, counts, id_fit=ranked.id_fit, open_rows=open_rows)
 
 
 def compute_gains(
@@ -284,8 +285,7 @@ def merge_values(
             raise InvalidField(f"{path}[{int(good.argmin())}]", "must be finite, within +-1e100")
         merged.append(_column(measure, values, [("source", "values")]))
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
-    fit = reduce(add, id_fits) if id_fits else None
-    return MetricTable(tuple(merged), np.arange(n_queries), counts, id_fit=fit)
+    return MetricTable(tuple(merged), np.arange(n_queries), counts, id_fit=add_fits(id_fits))
 
 
 def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTable:
@@ -294,28 +294,34 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
     `sizes` says how many queries the rows of each table speak of.
     """
     firsts = [*accumulate(sizes, initial=0)]
-    rows = [table.rows + first for table, first in zip(tables, firsts, strict=False)]
+
+    def numbered(rows: Iterable[IntArray]) -> IntArray:
+        return np.concatenate([own + first for own, first in zip(rows, firsts, strict=False)])
+
+    open_rows = None
+    if any(table.open_rows is not None for table in tables):
+        tables = [_opened(table) for table in tables]
+        open_rows = numbered(table.all_rows for table in tables)
     columns = []
     for same in zip(*(table.columns for table in tables), strict=True):
         values = np.concatenate([column.values for column in same])
-        bounds = None
-        if any(column.bounds is not None for column in same):
-            parts = [
-                column.bounds or Bounds(table.rows, column.values, column.values)
-                for table, column in zip(tables, same, strict=True)
-            ]
-            numbered = [part.rows + first for part, first in zip(parts, firsts, strict=False)]
-            bounds = Bounds(
-                np.concatenate(numbered),
-                np.concatenate([part.lowest for part in parts]),
-                np.concatenate([part.highest for part in parts]),
-            )
-        columns.append(replace(same[0], values=values, mean=mean(values)).bounded(bounds))
+        bounds = [column.bounds for column in same if column.bounds is not None]
+        whole = np.concatenate(bounds, axis=1) if bounds else None
+        columns.append(MetricColumn(same[0].name, values, same[0].signature, whole))
+    rows = numbered(table.rows for table in tables)
     names = [part.name for part in fields(MetricCounts) if part.name != "verdicts"]
     totals = {name: sum(getattr(table.counts, name) for table in tables) for name in names}
-    fits = [table.id_fit for table in tables if table.id_fit is not None]
-    fit = reduce(add, fits) if fits else None
-    return MetricTable(tuple(columns), np.concatenate(rows), MetricCounts(**totals), id_fit=fit)
+    fit = add_fits([table.id_fit for table in tables if table.id_fit is not None])
+    counts = MetricCounts(**totals)
+    return MetricTable(tuple(columns), rows, counts, id_fit=fit, open_rows=open_rows)
+
+
+def _opened(table: MetricTable) -> MetricTable:
+    """Return a table whose values are their own bounds, where nothing was left open."""
+    if table.open_rows is not None:
+        return table
+    columns = [replace(c, bounds=np.tile(c.values, (2, 1))) for c in table.columns]
+    return replace(table, columns=tuple(columns), open_rows=table.rows)
 
 
 def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
@@ -337,27 +343,13 @@ def _no_gold_setting(options: MetricOptions) -> tuple[str, str]:
 
 
 def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricColumn:
-    return MetricColumn(str(measure), values, mean(values), measure.signature(settings))
+    return MetricColumn(str(measure), values, measure.signature(settings))
 
 
-def _extent(
-    measure: Measure, cases: Sequence[Rankings], *known: FloatArray, in_range: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Return the lowest and the highest value of each query over some rankings, and those known."""
-    tried = np.stack([*known, *(measure.values(case) for case in cases)])
-    if in_range:
-        tried = np.clip(tried, 0.0, 1.0)
-    return tried.min(axis=0), tried.max(axis=0)
-
-
-def _open_bounds(measure: Measure, column: MetricColumn, rows: IntArray, gaps: Unsettled) -> Bounds:
-    """Return settled queries at their value and the unsettled ones, behind, at each extreme."""
-    lows = highs = column.values
-    open_to = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
-    if open_to:
-        lowest, highest = _extent(measure, open_to, in_range=bool(gaps.graded))
-        lows, highs = np.concatenate([lows, lowest]), np.concatenate([highs, highest])
-    return Bounds(rows, lows, highs)
+def _extremes(measure: Measure, cases: Sequence[Rankings], *known: FloatArray) -> FloatArray:
+    """Return the lowest and the highest value of each query over rankings, and those known."""
+    tried = np.clip([*known, *(measure.values(case) for case in cases)], 0.0, 1.0)
+    return np.stack([tried.min(axis=0), tried.max(axis=0)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,31 +375,26 @@ def compute_merged(
     Raises InvalidField as `compute_judged` does.
     """
     tables = [compute_judged(j.measures, j.results, j.options, field=field) for j in judgings]
+    rows = reduce(np.intersect1d, [table.rows for table in tables])
+    if any(len(table.rows) != len(rows) for table in tables):
+        # Where a judge left nothing open, the values themselves are the bounds.
+        tables = [_restricted(_opened(table), rows) for table in tables]
     table = tables[0]
-    if len(tables) > 1:
-        rows = reduce(np.intersect1d, [table.rows for table in tables])
-        if any(len(table.rows) != len(rows) for table in tables):
-            tables = [
-                _restricted(judging, table, rows)
-                for judging, table in zip(judgings, tables, strict=True)
-            ]
-        table = tables[0]
-    columns = {column.name: column for table in tables for column in table.columns}
-    return replace(table, columns=tuple(columns[str(measure)] for measure in measures))
+    columns = {column.name: column for each in tables for column in each.columns}
+    open_rows = next((each.open_rows for each in tables if each.open_rows is not None), None)
+    return replace(
+        table,
+        columns=tuple(columns[str(measure)] for measure in measures),
+        counts=replace(table.counts, retrieved=int(judgings[0].results.n_retrieved[rows].sum())),
+        open_rows=open_rows,
+    )
 
 
-def _restricted(judging: Judging, table: MetricTable, rows: IntArray) -> MetricTable:
-    """Return a judging's table over some of its rows, its bounds over all queries."""
+def _restricted(table: MetricTable, rows: IntArray) -> MetricTable:
+    """Return a table over some of its rows, its bounds over all queries."""
     places = np.flatnonzero(np.isin(table.rows, rows, assume_unique=True))
-    counts = replace(
-        table.counts,
-        evaluated=len(rows),
-        skipped_unsettled=table.counts.skipped_unsettled + len(table.rows) - len(rows),
-        retrieved=int(judging.results.n_retrieved[rows].sum()),
-    )
-    # Where this judge left nothing open, the values themselves are the bounds.
-    columns = tuple(
-        column.over(places, column.bounds or Bounds(table.rows, column.values, column.values))
-        for column in table.columns
-    )
+    left_out = len(table.rows) - len(rows)
+    unsettled = table.counts.skipped_unsettled + left_out
+    counts = replace(table.counts, evaluated=len(rows), skipped_unsettled=unsettled)
+    columns = tuple(c.over(places, np.arange(len(table.all_rows))) for c in table.columns)
     return replace(table, columns=columns, rows=rows, counts=counts)

@@ -8,8 +8,8 @@
 GREEDY_FIRST is computed for all groups at once. Seen from both sides it is one stable matching:
 every result prefers the lower expected index, every expected text the better rank, and where all
 agree on the order there is exactly one stable matching. So it makes no difference whether results
-choose in rank order or expected texts choose in index order, and each group is walked along its
-shorter side. A million verdicts then take at most a thousand vectorised steps.
+choose in rank order or expected texts choose in index order, and the expected texts choose, of
+which there are few.
 
 Where a judge gives grades, metrics that weigh them, ndcg first of all, take these as gains. The
 judge stands for the assessors of a pool. What was retrieved are the documents that it graded, each
@@ -33,19 +33,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from judged.values.choices import Matching
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.rankings import (
-    Rankings,
-    ideal_of,
-    offsets_of,
-    take_groups,
-)
+from judged_server.metrics.input.rankings import Rankings, ideal_of, offsets_of, take_groups
+from judged_server.scheduling.checkpoint import checkpoint
 
 
 @dataclass(frozen=True)
@@ -97,9 +92,8 @@ class JudgedResults:
 
     def is_open_ended(self, groups: IntArray) -> BoolArray:
         """Return for each of these groups whether its results were judged by themselves."""
-        if self.open_ended is None:
-            return np.zeros(len(groups), np.bool_)
-        return self.open_ended[groups]
+        none = np.zeros(len(groups), np.bool_)
+        return none if self.open_ended is None else self.open_ended[groups]
 
     def filled(self, relevant: bool) -> JudgedResults:
         """Return the same with every missing verdict set to `relevant`, and its grade likewise."""
@@ -141,68 +135,45 @@ def match(results: JudgedResults, mode: Matching) -> Rankings:
     """Return the binary rankings of n groups under a mode; missing verdicts match nothing."""
     results = results.filled(relevant=False)
     pairs = pairs_where(results, results.relevant)
-    hit = np.zeros(int(results.n_retrieved.sum()), np.bool_)
+    starts, ideal_starts = offsets_of(results.n_retrieved), offsets_of(results.n_expected)
+    hit, found_ranks = np.zeros(starts[-1], np.bool_), None
     if mode is Matching.ANY:
         hit[pairs.flat_result] = True
+        found_ranks = np.zeros(ideal_starts[-1], np.int64)
+        # Pairs come in rank order within a group, so the first of each expected text is the best.
+        found, first = np.unique(pairs.flat_expected, return_index=True)
+        found_ranks[found] = pairs.result[first] + 1
     else:
-        hit[pairs.flat_result[greedy_choice(pairs, results)]] = True
+        hit[pairs.flat_result[_greedy_choice(pairs, len(hit))]] = True
         hit[pairs.flat_result[results.is_open_ended(pairs.group)]] = True
-        if mode is Matching.MAXIMUM:
-            _improve(hit, pairs, results)
-    ideal_gains = np.ones(int(results.n_expected.sum()))
-    return Rankings(
-        offsets_of(results.n_retrieved),
-        hit.astype(np.float64),
-        offsets_of(results.n_expected),
-        ideal_gains,
-        _first_ranks(pairs, len(ideal_gains)) if mode is Matching.ANY else None,
-    )
+    if mode is Matching.MAXIMUM:
+        # Where every result that matches something hits already, or there is but one text to match,
+        # no matching has more or earlier hits. The few other groups are worth a Python loop.
+        unmet = pairs.group[~hit[pairs.flat_result]]
+        for group in np.unique(unmet[results.n_expected[unmet] > 1]).tolist():
+            begin, end = results.offsets[group : group + 2]
+            matrix = results.relevant[begin:end].reshape(-1, results.n_expected[group])
+            hit[starts[group] : starts[group + 1]] = earliest_hits(matrix)
+    ones = np.ones(ideal_starts[-1])
+    return Rankings(starts, hit.astype(np.float64), ideal_starts, ones, found_ranks)
 
 
-def greedy_choice(pairs: Pairs, results: JudgedResults) -> IntArray:
-    """Return which of the `pairs` GREEDY_FIRST matches: int64 indices into them."""
-    # Each group is walked along its shorter side; the other side's items get taken. Results and
-    # expected texts share one array of taken flags, the expected texts behind the results.
-    by_result = (results.n_retrieved <= results.n_expected)[pairs.group]
-    n_results = int(results.n_retrieved.sum())
-    step = np.where(by_result, pairs.result, pairs.expected)
-    other = np.where(by_result, n_results + pairs.flat_expected, pairs.flat_result)
-    taken = np.zeros(n_results + int(results.n_expected.sum()), np.bool_)
-    order = np.lexsort((other, pairs.group, step))
-    starts = np.flatnonzero(np.diff(step[order], prepend=-1))
-    chosen = [np.empty(0, np.int64)]
-    for begin, end in pairwise([*starts.tolist(), len(order)]):
-        block = order[begin:end]
-        free = block[~taken[other[block]]]
-        first_of_group = np.diff(pairs.group[free], prepend=-1) > 0
-        picks = free[first_of_group]
-        taken[other[picks]] = True
+def _greedy_choice(pairs: Pairs, n_results: int) -> IntArray:
+    """Return which of the `pairs` GREEDY_FIRST matches: int64 indices into them.
+
+    The expected texts of all groups choose at once, the first of each, then the second.
+    """
+    taken = np.zeros(n_results, np.bool_)
+    order = np.argsort(pairs.expected, kind="stable")
+    turns = np.flatnonzero(np.diff(pairs.expected[order]))
+    chosen = []
+    for turn in np.split(order, turns + 1):
+        checkpoint()
+        free = turn[~taken[pairs.flat_result[turn]]]
+        picks = free[np.diff(pairs.group[free], prepend=-1) > 0]
+        taken[pairs.flat_result[picks]] = True
         chosen.append(picks)
     return np.concatenate(chosen)
-
-
-def _improve(hit: BoolArray, pairs: Pairs, results: JudgedResults) -> None:
-    """Turn the greedy hits (bool over all results) into those of MAXIMUM, in place."""
-    # Where every result that matches something hits already, or there is but one text to match,
-    # no matching has more or earlier hits. The few other groups are worth a Python loop.
-    could_hit = np.zeros_like(hit)
-    could_hit[pairs.flat_result] = True
-    starts = offsets_of(results.n_retrieved)
-    group_of_result = np.repeat(np.arange(len(results.n_retrieved)), results.n_retrieved)
-    better = could_hit & ~hit & (results.n_expected > 1)[group_of_result]
-    for group in np.unique(group_of_result[better]).tolist():
-        begin, end = results.offsets[group], results.offsets[group + 1]
-        matrix = results.relevant[begin:end].reshape(-1, results.n_expected[group])
-        hit[starts[group] : starts[group + 1]] = earliest_hits(matrix)
-
-
-def _first_ranks(pairs: Pairs, n_expected: int) -> IntArray:
-    """Return int64[n_expected]: the best rank that matches each expected text, 0 for none."""
-    ranks = np.zeros(n_expected, np.int64)
-    # Pairs come in rank order within a group, so the first of each expected text is the best.
-    found, first = np.unique(pairs.flat_expected, return_index=True)
-    ranks[found] = pairs.result[first] + 1
-    return ranks
 
 
 def earliest_hits(matrix: BoolArray) -> BoolArray:
@@ -213,31 +184,30 @@ def earliest_hits(matrix: BoolArray) -> BoolArray:
     form a matroid, so the outcome is maximum within the top k for every k at once. Memory is one
     bit a verdict; time is at most results * expected steps on bit sets.
     """
-    rows = [
-        int.from_bytes(row.tobytes(), "little")
-        for row in np.packbits(matrix, axis=1, bitorder="little")
-    ]
+
+    def lowest(bits: int) -> int:
+        return (bits & -bits).bit_length() - 1
+
+    packed = np.packbits(matrix, axis=1, bitorder="little")
+    rows = [int.from_bytes(row.tobytes(), "little") for row in packed]
     partner = [-1] * len(rows)  # the expected text of each result
     holder = [-1] * matrix.shape[1]  # the result of each expected text
     free = alive = (1 << matrix.shape[1]) - 1
     for start in range(len(rows)):
         reached_from: dict[int, int] = {}
-        frontier = [start]
-        end = -1
-        seen = 0
+        frontier, seen, end = [start], 0, -1
         while frontier:
             result = frontier.pop()
             if rows[result] & free:
-                end = _lowest(rows[result] & free)
+                end = lowest(rows[result] & free)
                 reached_from[end] = result
                 break
             new = rows[result] & alive & ~seen
             seen |= new
             while new:
-                expected = _lowest(new)
+                reached_from[lowest(new)] = result
+                frontier.append(holder[lowest(new)])
                 new &= new - 1
-                reached_from[expected] = result
-                frontier.append(holder[expected])
         if end < 0:
             # Everything reached is taken and leads only to itself: no later path can use it.
             alive &= ~seen
@@ -247,11 +217,6 @@ def earliest_hits(matrix: BoolArray) -> BoolArray:
             result = reached_from[end]
             holder[end], partner[result], end = result, end, partner[result]
     return np.array(partner) >= 0
-
-
-def _lowest(bits: int) -> int:
-    """Return the position of the lowest set bit."""
-    return (bits & -bits).bit_length() - 1
 
 
 def grades_of(scores: FloatArray, max_grade: int) -> FloatArray:
@@ -266,76 +231,41 @@ def grades_of(scores: FloatArray, max_grade: int) -> FloatArray:
 def graded(results: JudgedResults, binary: Rankings) -> Rankings:
     """Return the rankings by grades; `binary` are the same results by their matches.
 
-    Missing verdicts count as grade 0. Raises ValueError where the results have no grades.
+    Missing verdicts count as grade 0.
     """
     best = _best_of_each(results)
-    unmatched = _to_find(results, results.n_expected - binary.found(None))
-    return _rankings(results, best, best, unmatched)
+    return _by_grade(results, best, best, results.n_expected - binary.found(None))
 
 
-def grade_extremes(
-    worst: JudgedResults, best: JudgedResults, low: Rankings, high: Rankings
-) -> tuple[Rankings, ...]:
-    """Return the rankings between whose values every outcome of missing grades lies.
-
-    `worst` has the missing verdicts at grade 0, `best` at the top of the scale; `low` and `high`
-    are these by their matches, `high` of a maximum matching. A missing grade far down can take from
-    ndcg what one at the top gives: so the lowest gains meet the most that there could be to find,
-    and the highest gains the least. Values may exceed 1 in the latter.
-    """
-    lowest, highest = _best_of_each(worst), _best_of_each(best)
-    # Whatever is added, the matching has half as many pairs as a maximum one, or more.
-    most = _to_find(worst, worst.n_expected - (low.found(None) + 1) // 2)
-    least = _to_find(best, best.n_expected - high.found(None))
-    sure = _rankings(best, highest, lowest, least)
-    nothing = np.flatnonzero(sure.n_relevant == 0)
-    if len(nothing):  # then a single document decides: at its rank the value can be 1
-        offsets = offsets_of(np.maximum(sure.n_relevant, 1))
-        ideal = np.insert(sure.ideal_gains, sure.ideal_offsets[nothing], _TINY)
-        sure = replace(sure, ideal_offsets=offsets, ideal_gains=ideal)
-    return _rankings(worst, lowest, highest, most), sure
-
-
-_TINY = 1e-9
-
-
-def _to_find(results: JudgedResults, unmatched: IntArray) -> IntArray:
-    """Return how many expected texts no result matches; none where no text was expected."""
-    return unmatched if results.open_ended is None else np.where(results.open_ended, 0, unmatched)
-
-
-def _rankings(
+def _by_grade(
     results: JudgedResults, gains: FloatArray, known: FloatArray, unmatched: IntArray
 ) -> Rankings:
-    """Return the rankings with these gains; there are `known` ones and unmatched texts to find."""
+    """Return the rankings with these gains; there are `known` ones and unmatched texts to find.
+
+    Where no text was expected, no text is unmatched.
+    """
     n, top = len(results.n_retrieved), float(results.max_grade)
-    found = known > 0
-    owner = np.repeat(np.arange(n), results.n_retrieved)[found]
-    owners = np.concatenate([owner, np.repeat(np.arange(n), unmatched)])
+    groups, found = np.arange(n), known > 0
+    unmatched = np.where(results.is_open_ended(groups), 0, unmatched)
+    owner = np.repeat(groups, results.n_retrieved)[found]
+    owners = np.concatenate([owner, np.repeat(groups, unmatched)])
     ideal = np.concatenate([known[found], np.full(int(unmatched.sum()), top)])
-    return Rankings(
-        offsets_of(results.n_retrieved),
-        gains,
-        *ideal_of(owners, ideal, n),
-        top_grade=np.full(n, top),
-    )
+    offsets = offsets_of(results.n_retrieved)
+    return Rankings(offsets, gains, *ideal_of(owners, ideal, n), top_grade=np.full(n, top))
 
 
 def _best_of_each(results: JudgedResults) -> FloatArray:
     """Return float64[results]: the largest gain of each over the expected texts of its group."""
-    if results.gains is None:
-        raise ValueError("the judge gives no grades")
     widths = np.repeat(results.n_expected, results.n_retrieved)
-    best = np.zeros(len(widths))
+    best, gains = np.zeros(len(widths)), results.filled(relevant=False).gains
     some = np.flatnonzero(widths)
-    if len(some):
-        gains = results.gains
-        known = gains if results.missing is None else np.where(results.missing, 0.0, gains)
-        best[some] = np.maximum.reduceat(known, offsets_of(widths)[some])
+    if len(some) and gains is not None:
+        best[some] = np.maximum.reduceat(gains, offsets_of(widths)[some])
     return best
 
 
 _NOBODY = np.iinfo(np.int64).max
+_TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +278,7 @@ class Unsettled:
     """
 
     groups: IntArray
-    extremes: tuple[Rankings, ...]
+    extremes: tuple[Rankings, ...] = ()
     graded: tuple[Rankings, ...] = ()
 
 
@@ -360,54 +290,65 @@ def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
     only the pairing could change counts as unsettled too.
     """
     if results.missing is None:
-        return Unsettled(np.empty(0, np.int64), ())
-    gaps = pairs_where(results, results.missing).group
+        return Unsettled(np.empty(0, np.int64))
+    gaps = pairs_where(results, results.missing)
     greedy, by_grade = mode is Matching.GREEDY_FIRST, results.gains is not None
-    groups = np.unique(gaps)
-    if greedy and not by_grade:
-        groups = _open_to_change(results, results.missing)
+    groups = np.unique(
+        gaps.group[_would_pair(results, gaps)] if greedy and not by_grade else gaps.group
+    )
     worst, best = (results.take(groups).filled(relevant=yes) for yes in (False, True))
     low, high = match(worst, mode), match(best, mode)
-    extremes = [low, high]
-    if greedy:
-        extremes.append(match(best, Matching.MAXIMUM))
+    extremes = (low, high, match(best, Matching.MAXIMUM)) if greedy else (low, high)
     if by_grade:
-        return Unsettled(groups, tuple(extremes), grade_extremes(worst, best, low, extremes[-1]))
-    changes = _hits_differ(low, high)
+        return Unsettled(groups, extremes, _grade_extremes(worst, best, low, extremes[-1]))
+    of_result = np.repeat(np.arange(len(groups)), low.n_retrieved)
+    changed = [of_result[low.gains != high.gains]]
+    if low.found_ranks is not None:
+        changed.append(low.ideal.query[low.found_ranks != high.found_ranks])
     if greedy:
         # One gap has two completions, and both were tried; more have others in between.
-        changes |= np.bincount(gaps, minlength=len(results.n_expected))[groups] > 1
-    rows = np.flatnonzero(changes)
+        sizes = np.bincount(gaps.group, minlength=len(results.n_expected))[groups]
+        changed.append(np.flatnonzero(sizes > 1))
+    rows = np.unique(np.concatenate(changed))
     return Unsettled(groups[rows], tuple(extreme.take(rows) for extreme in extremes))
 
 
-def _open_to_change(results: JudgedResults, missing: BoolArray) -> IntArray:
-    """Return the groups, ascending, with a missing verdict that GREEDY_FIRST would act on.
+def _would_pair(results: JudgedResults, gaps: Pairs) -> BoolArray:
+    """Return which missing verdicts GREEDY_FIRST would act on, were they matches.
 
     It acts on a pair when the result would rather have this expected text than what it got, and
     the expected text would rather have this result: the pair that blocks a stable matching.
-    Without one the matching is the same whatever the missing verdicts are.
+    Without one the matching is the same whatever the missing verdicts are. A result that was judged
+    by itself takes nothing from another.
     """
-    known = results.filled(relevant=False)
-    pairs = pairs_where(known, known.relevant)
-    chosen = greedy_choice(pairs, known)
+    pairs = pairs_where(results, results.filled(relevant=False).relevant)
+    chosen = _greedy_choice(pairs, int(results.n_retrieved.sum()))
     partner = np.full(int(results.n_retrieved.sum()), _NOBODY)
     partner[pairs.flat_result[chosen]] = pairs.expected[chosen]
     holder = np.full(int(results.n_expected.sum()), _NOBODY)
     holder[pairs.flat_expected[chosen]] = pairs.result[chosen]
-    gaps = pairs_where(results, missing)
-    blocking = (gaps.expected < partner[gaps.flat_result]) & (
-        gaps.result < holder[gaps.flat_expected]
-    )
-    # A result that was judged by itself takes nothing from another.
-    return np.unique(gaps.group[blocking | results.is_open_ended(gaps.group)])
+    would = gaps.expected < partner[gaps.flat_result]
+    would &= gaps.result < holder[gaps.flat_expected]
+    return would | results.is_open_ended(gaps.group)
 
 
-def _hits_differ(low: Rankings, high: Rankings) -> BoolArray:
-    """Return bool[n]: queries whose hits, or ranks of finding, are not the same in both."""
-    queries = np.arange(low.n_queries)
-    differ = np.zeros(low.n_queries, np.bool_)
-    differ[np.repeat(queries, low.n_retrieved)[low.gains != high.gains]] = True
-    if low.found_ranks is not None and high.found_ranks is not None:
-        differ[np.repeat(queries, low.n_relevant)[low.found_ranks != high.found_ranks]] = True
-    return differ
+def _grade_extremes(
+    worst: JudgedResults, best: JudgedResults, low: Rankings, high: Rankings
+) -> tuple[Rankings, ...]:
+    """Return the rankings between whose values every outcome of missing grades lies.
+
+    `worst` has the missing verdicts at grade 0, `best` at the top of the scale; `low` and `high`
+    are these by their matches, `high` of a maximum matching. A missing grade far down can take from
+    ndcg what one at the top gives: so the lowest gains meet the most that there could be to find,
+    and the highest gains the least. Values may exceed 1 in the latter.
+    """
+    lowest, highest = _best_of_each(worst), _best_of_each(best)
+    # Whatever is added, the matching has half as many pairs as a maximum one, or more.
+    most = worst.n_expected - (low.found(None) + 1) // 2
+    sure = _by_grade(best, highest, lowest, best.n_expected - high.found(None))
+    nothing = np.flatnonzero(sure.n_relevant == 0)
+    if len(nothing):  # then a single document decides: at its rank the value can be 1
+        offsets = offsets_of(np.maximum(sure.n_relevant, 1))
+        ideal = np.insert(sure.ideal_gains, sure.ideal_offsets[nothing], _TINY)
+        sure = replace(sure, ideal_offsets=offsets, ideal_gains=ideal)
+    return _by_grade(worst, lowest, highest, most), sure

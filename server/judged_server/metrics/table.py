@@ -12,10 +12,10 @@ import numpy as np
 from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions
 from judged.values.metrics import MetricCounts
+from judged.values.rankings import IdFit
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.id_fit import IdFit
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals
 
@@ -44,39 +44,19 @@ class MetricOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What the values of queries could be: float64 `lowest` and `highest`, one each a row.
-
-    `rows` is int64 and names queries as those of a table do, in any order.
-    """
-
-    rows: IntArray
-    lowest: FloatArray
-    highest: FloatArray
-
-    def take(self, places: IntArray) -> Bounds:
-        """Return the bounds at these places."""
-        return Bounds(self.rows[places], self.lowest[places], self.highest[places])
-
-
-@dataclass(frozen=True, slots=True)
 class MetricColumn:
     """One metric over all rows of a table.
 
-    `values` is float64[rows], finite and in [0, 1]. `mean` is None when there are no rows.
-    `lower` and `upper` enclose the mean over all queries with gold, those left out for missing
-    verdicts included; they are the means of `bounds`, and None when nothing was left open.
-    `interval` is that of the mean, None unless asked for. `corrected`, and the bounds of
+    `values` is float64[rows], finite and in [0, 1]. `bounds`, float64[2, open rows], are the lowest
+    and the highest that the values of the table's `open_rows` could be, None when nothing was left
+    open. `interval` is that of the mean, None unless asked for. `corrected`, and the bounds of
     single queries `query_lower` and `query_upper` (float64[rows]), come from human labels.
     """
 
     name: str
     values: FloatArray
-    mean: float | None
     signature: str
-    lower: float | None = None
-    upper: float | None = None
-    bounds: Bounds | None = None
+    bounds: FloatArray | None = None
     interval: Interval | None = None
     corrected: CorrectedEstimate | None = None
     query_lower: FloatArray | None = None
@@ -87,17 +67,25 @@ class MetricColumn:
         """The number of queries in the mean."""
         return len(self.values)
 
-    def bounded(self, bounds: Bounds | None) -> MetricColumn:
-        """Return the column with what the values of its queries could be."""
-        lower = None if bounds is None else mean(bounds.lowest)
-        upper = None if bounds is None else mean(bounds.highest)
-        return replace(self, lower=lower, upper=upper, bounds=bounds)
+    @property
+    def mean(self) -> float | None:
+        """The mean, None when there are no rows."""
+        return mean(self.values)
 
-    def over(self, places: IntArray, bounds: Bounds | None) -> MetricColumn:
-        """Return the column over some of its rows, with these bounds, as it is without labels."""
-        values = self.values[places]
-        part = replace(self, values=values, mean=mean(values), corrected=None)
-        return replace(part, query_lower=None, query_upper=None).bounded(bounds)
+    @property
+    def lower(self) -> float | None:
+        """What the mean over all queries with gold is at least, those with missing verdicts too."""
+        return None if self.bounds is None else mean(self.bounds[0])
+
+    @property
+    def upper(self) -> float | None:
+        """What that mean is at most."""
+        return None if self.bounds is None else mean(self.bounds[1])
+
+    def over(self, places: IntArray, open_places: IntArray) -> MetricColumn:
+        """Return the column over some of its rows, as it is without labels."""
+        bounds = None if self.bounds is None else self.bounds[:, open_places]
+        return MetricColumn(self.name, self.values[places], self.signature, bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +102,9 @@ class MetricTable:
     """All metrics of one request, in the order asked for.
 
     `rows` is int64: which of the queries given (groups, topics of the qrels, rankings) each entry
-    of the columns' `values` belongs to, ascending. `id_fit` is None where no documents are matched
-    by id.
+    of the columns' `values` belongs to, ascending. `open_rows` are those of their bounds: the rows,
+    and the queries that missing verdicts left out; None where nothing was left open. `id_fit` is
+    None where no documents are matched by id.
     """
 
     columns: tuple[MetricColumn, ...]
@@ -123,6 +112,12 @@ class MetricTable:
     counts: MetricCounts
     slices: tuple[MetricSlice, ...] = ()
     id_fit: IdFit | None = None
+    open_rows: IntArray | None = None
+
+    @property
+    def all_rows(self) -> IntArray:
+        """The queries with a value or bounds."""
+        return self.rows if self.open_rows is None else self.open_rows
 
 
 MAX_KEYS = 16
@@ -161,48 +156,29 @@ def with_intervals_and_slices(
         check_work(n_queries, len(table.columns), options.interval, f"{field}.interval")
     slices: list[MetricSlice] = []
     for i, key in enumerate(keys):
-        groups = _groups(table, key, metadata)
-        if len(slices) + len(groups) > MAX_SLICES:
+        rows_of: dict[str, list[int]] = {}
+        for row in table.all_rows.tolist():  # so that no slice is empty
+            rows_of.setdefault(metadata[row].get(key, "") if metadata else "", []).append(row)
+        if len(slices) + len(rows_of) > MAX_SLICES:
             rule = f"makes more than {MAX_SLICES} slices; slice by keys with fewer values"
             raise InvalidField(f"{field}.slice_by[{i}]", rule)
-        for value, rows in groups:
+        for value, rows in sorted(rows_of.items()):
             checkpoint()
-            places = np.flatnonzero(np.isin(table.rows, rows, assume_unique=True))
-            parts = tuple(_part(column, places, rows) for column in table.columns)
+            places, open_places = (
+                np.flatnonzero(np.isin(among, rows, assume_unique=True))
+                for among in (table.rows, table.all_rows)
+            )
+            parts = [column.over(places, open_places) for column in table.columns]
             slices.append(MetricSlice(key, value, _with_intervals(parts, options.interval)))
     columns = _with_intervals(table.columns, options.interval)
     return replace(table, columns=columns, slices=tuple(slices))
 
 
-def _groups(
-    table: MetricTable, key: str, metadata: Sequence[Mapping[str, str]]
-) -> list[tuple[str, IntArray]]:
-    """Return each value of a key, ascending, and the queries that have it, ascending.
-
-    Only queries that have a value or bounds in the table count, so that no slice is empty.
-    """
-    with_bounds = [column.bounds.rows for column in table.columns if column.bounds is not None]
-    known = np.unique(np.concatenate([table.rows, *with_bounds])).tolist()
-    rows_of: dict[str, list[int]] = {}
-    for row in known:
-        rows_of.setdefault(metadata[row].get(key, "") if metadata else "", []).append(row)
-    return [(value, np.array(rows_of[value], np.int64)) for value in sorted(rows_of)]
-
-
-def _part(column: MetricColumn, places: IntArray, rows: IntArray) -> MetricColumn:
-    """Return a column over some of its rows: `places` among its values, `rows` by number."""
-    bounds = column.bounds
-    if bounds is not None:
-        inside = np.isin(bounds.rows, rows, assume_unique=True)
-        bounds = bounds.take(np.flatnonzero(inside))
-    return column.over(places, bounds)
-
-
 def _with_intervals(
-    columns: tuple[MetricColumn, ...], options: IntervalOptions | None
+    columns: Sequence[MetricColumn], options: IntervalOptions | None
 ) -> tuple[MetricColumn, ...]:
     if options is None or not columns:
-        return columns
+        return tuple(columns)
     intervals = mean_intervals(np.stack([column.values for column in columns]), options)
     return tuple(
         replace(column, interval=interval)

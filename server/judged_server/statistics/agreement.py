@@ -1,45 +1,56 @@
-"""A table of ratings in, its agreement with intervals out.
+"""How far raters agree on items, and judges on the order of systems, with intervals.
 
 Kappa is agreement beyond chance, Cohen's for two raters and Fleiss's for a fixed panel;
 Krippendorff's alpha is for any number of raters, with ratings missing (Krippendorff (2011),
 "Computing Krippendorff's Alpha-Reliability": an item with m ratings adds 1 / (m - 1) for each
-ordered pair of its ratings to the coincidence of their categories).
+ordered pair of its ratings to the coincidence of their categories). NaN means undefined: chance
+alone would give full agreement.
 
-`*_sums` gives what some items add; the function of the coefficient turns such sums, one row a
-resample, into values. NaN means undefined: chance alone would give full agreement.
+Kendall's tau-b and AP correlation say whether two judges order the same systems alike. The systems
+are taken as a sample of those that could have been compared: the interval says how far the
+coefficient would move with other systems, not with other queries.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from judged.values.agreement import MEASURES, Agreement, RatingLevel, RatingTable
+from judged.values.agreement import (
+    MEASURES,
+    Agreement,
+    RankAgreement,
+    RatingLevel,
+    RatingTable,
+    SystemScores,
+)
 from judged.values.intervals import Estimate, IntervalOptions
 from numpy.typing import NDArray
 
 from judged_server.domain import FloatArray, IntArray, check_names
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.intervals import FEW_QUERIES
-from judged_server.statistics.resampling import (
+from judged_server.statistics.intervals import (
+    FEW_QUERIES,
     MAX_UNITS,
     Units,
+    by_name,
     check_resampling,
     deal,
     estimate,
     ratio,
-    undefined_intervals,
 )
 
 MAX_ITEMS = 1_000_000
 MAX_RATERS = 1_000
 MAX_CATEGORIES = 100
+MAX_SYSTEMS = 1_000
 """What one call may bring."""
+FEW_ITEMS = FEW_QUERIES
+FEW_SYSTEMS = 10
+"""Below as many there is a warning."""
 
 Codes = NDArray[np.int8]
 """Ratings, [items, raters]: a category's place, or -1 for none."""
@@ -51,116 +62,103 @@ _YES = ("yes", "y", "true", "t", "1", "да", "ja", "oui", "sí", "si", "sim", "
 _NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "否")
 """Spellings of true and false, which sheets, models and people mix."""
 
-_ROWS = 1 << 14  # rows that are worked on at once
+_TABLES = 5  # over pairs of systems, each as wide as there are systems
+_RANKS = ("kendall_tau", "tau_ap")
 
 
-@dataclass(frozen=True, slots=True)
-class Ratings:
-    """What raters said of items, and of which kind the categories are."""
+def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement:
+    """Return the agreement of raters over the items with two ratings or more.
 
-    raters: tuple[str, ...]
-    categories: tuple[str, ...]
-    codes: Codes
-    level: RatingLevel = RatingLevel.NOMINAL
-
-    @classmethod
-    def of(cls, table: RatingTable, field: str = "ratings") -> Ratings:
-        """Return the ratings of a table.
-
-        Raises InvalidField for fewer than two raters or categories, for names that repeat or are
-        empty, for columns of different lengths or none at all, and for a rating that is no
-        category's place; LimitExceeded above the sizes of this module.
-        """
-        categories, raters = table.categories, [rater.name for rater in table.raters]
-        columns = [rater.ratings for rater in table.raters]
-        check_names(categories, "categories", MAX_CATEGORIES, f"{field}.categories")
-        check_names(raters, "raters", MAX_RATERS, f"{field}.raters", ".name")
-        n = len(columns[0])
-        if n == 0:
-            raise InvalidField(f"{field}.raters[0].ratings", "must hold at least one item")
-        if n > MAX_ITEMS:
-            raise LimitExceeded(f"{field}.raters[0].ratings", "items", MAX_ITEMS, n)
-        codes = np.empty((n, len(columns)), np.int8)
-        for j, column in enumerate(columns):
-            path = f"{field}.raters[{j}].ratings"
-            if len(column) != n:
-                raise InvalidField(path, f"has {len(column)} entries where raters[0] has {n}")
-            places = np.fromiter(column, np.int64, n)
-            wrong = np.flatnonzero((places < -1) | (places >= len(categories)))
-            if len(wrong):
-                rule = f"must be -1 for no rating, or the place of one of {len(categories)} "
-                raise InvalidField(f"{path}[{wrong[0]}]", f"{rule}categories, counted from 0")
-            codes[:, j] = places
-        return cls(tuple(raters), tuple(categories), codes, table.level)
-
-
-@dataclass(frozen=True, slots=True)
-class RatedUnits:
-    """Items with two ratings or more, like ones counted together or many dealt into groups.
-
-    `unit_of` is int64[rows], ascending: the unit of each row of `codes`.
+    Cohen's kappas need two raters, the weighted ones categories that have an order. Fleiss's kappa
+    sees only the items that all raters rated. Intervals come from resampled items. Raises what
+    `_read` does.
     """
-
-    codes: Codes
-    unit_of: IntArray
-    units: Units
-
-    def sums(self, summed: Callable[[Codes], FloatArray]) -> FloatArray:
-        """Return float64[units, c]: what `summed` makes of each unit's rows, float64[c]."""
-        n_units = len(self.units.counts)
-        bounds = np.searchsorted(self.unit_of, np.arange(n_units + 1)).tolist()
-        rows = []
-        for begin, end in pairwise(bounds):
-            parts = range(begin, end, _ROWS)
-            rows.append(sum(summed(self.codes[i : min(i + _ROWS, end)]) for i in parts))
-        return np.array(rows, np.float64)
-
-
-def rated_units(codes: Codes, n_categories: int, seed: int) -> RatedUnits:
-    """Return the units of items, each of which has two ratings or more."""
-    patterns, counts = _patterns(codes, n_categories)
-    if len(patterns) <= MAX_UNITS:
-        unit_of: IntArray = np.arange(len(patterns), dtype=np.int64)
-        return RatedUnits(patterns, unit_of, Units(counts, "items"))
-    unit_of, n_units = deal(len(codes), seed)
-    order = np.argsort(unit_of, kind="stable")
-    ones = np.ones(n_units, np.int64)
-    return RatedUnits(codes[order], unit_of[order], Units(ones, f"{n_units} groups of items"))
+    codes = _read(table)
+    raters, categories = tuple(rater.name for rater in table.raters), tuple(table.categories)
+    spelling = _spelling_warnings(codes, raters, categories)
+    codes = codes[np.count_nonzero(codes >= 0, axis=1) >= 2]
+    confusion: list[int] = []
+    if len(raters) == 2:
+        k = len(categories)
+        cells = codes[:, 0].astype(np.int64) * k + codes[:, 1]
+        confusion = np.bincount(cells, minlength=k**2).tolist()
+    told = Agreement(raters, len(codes), categories, confusion)
+    if not len(codes):
+        reason = "no item has two ratings, so that there is no agreement; collect more"
+        return replace(told, warnings=(reason,))
+    coefficients = _Coefficients(_used(codes), len(raters), table.level)
+    units, parts = _units(codes, options.seed)
+    columns = np.array([coefficients.sums(part) for part in parts])
+    check_resampling(units, columns.shape[1], options)
+    estimates = estimate(lambda weights: coefficients.values(weights @ columns), units, options)
+    found, unsure = by_name(MEASURES, estimates)
+    warnings = (*_warnings(codes, coefficients, estimates), *unsure, *spelling)
+    return replace(told, **found, warnings=warnings)  # type: ignore[arg-type]  # estimates alone
 
 
-def _patterns(codes: Codes, n_categories: int) -> tuple[Codes, IntArray]:
-    """Return the distinct rows and how often each occurs."""
-    n_raters = codes.shape[1]
-    base = n_categories + 1
-    if base**n_raters < 2**62:
-        # One integer a row sorts much faster than rows do.
-        keys = (codes.astype(np.int64) + 1) @ (base ** np.arange(n_raters, dtype=np.int64))
-        _, first, counts = np.unique(keys, return_index=True, return_counts=True)
-        return codes[first], counts
-    return np.unique(codes, axis=0, return_counts=True)
+def _read(table: RatingTable) -> Codes:
+    """Return the ratings of a table.
+
+    Raises InvalidField for fewer than two raters or categories, for names that repeat or are empty,
+    for columns of different lengths or none at all, and for a rating that is no category's place;
+    LimitExceeded above the sizes of this module.
+    """
+    k, columns = len(table.categories), [rater.ratings for rater in table.raters]
+    check_names(table.categories, "categories", MAX_CATEGORIES, "ratings.categories")
+    names = [rater.name for rater in table.raters]
+    check_names(names, "raters", MAX_RATERS, "ratings.raters", ".name")
+    n = len(columns[0])
+    if n == 0:
+        raise InvalidField("ratings.raters[0].ratings", "must hold at least one item")
+    if n > MAX_ITEMS:
+        raise LimitExceeded("ratings.raters[0].ratings", "items", MAX_ITEMS, n)
+    codes = np.empty((n, len(columns)), np.int8)
+    for j, column in enumerate(columns):
+        path = f"ratings.raters[{j}].ratings"
+        if len(column) != n:
+            raise InvalidField(path, f"has {len(column)} entries where raters[0] has {n}")
+        places = np.fromiter(column, np.int64, n)
+        wrong = np.flatnonzero((places < -1) | (places >= k))
+        if len(wrong):
+            rule = f"must be -1 for no rating, or the place of one of {k} categories, counted"
+            raise InvalidField(f"{path}[{wrong[0]}]", f"{rule} from 0")
+        codes[:, j] = places
+    return codes
 
 
-def used_categories(codes: Codes) -> IntArray:
+def _used(codes: Codes) -> IntArray:
     """Return the categories that occur, ascending."""
     found = np.unique(codes).astype(np.int64)
     return found[found >= 0]
 
 
-def spelling_warnings(ratings: Ratings) -> list[str]:
+def _units(codes: Codes, seed: int) -> tuple[Units, Sequence[Codes]]:
+    """Return like items counted together, or many dealt into groups, and the rows of each unit."""
+    patterns, counts = np.unique(codes[:, ::-1], axis=0, return_counts=True)
+    if len(patterns) <= MAX_UNITS:
+        return Units(counts, "items"), np.split(patterns[:, ::-1], len(patterns))
+    unit_of, n_units = deal(len(codes), seed)
+    sizes = np.bincount(unit_of)
+    order = np.argsort(unit_of, kind="stable")
+    units = Units(np.ones(n_units, np.int64), f"{n_units} groups of items")
+    return units, np.split(codes[order], np.cumsum(sizes)[:-1])
+
+
+def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return what may be wrong with how raters write categories."""
     warnings = []
-    used = [ratings.categories[place] for place in used_categories(ratings.codes)]
-    for what, names in (("categories", used), ("raters", ratings.raters)):
+    used = [names[place] for place in _used(codes)]
+    for what, written in (("categories", used), ("raters", raters)):
         alike: dict[str, list[str]] = {}
-        for name in names:
+        for name in written:
             alike.setdefault(_folded(name), []).append(name)
         if several := [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]:
             warnings.append(
                 f"{what} {', '.join(several)} count as different ones, and differ by case, space, "
                 "signs or type alone; write each in one way"
             )
-    given = [set(used_categories(column).tolist()) for column in ratings.codes.T]
-    for own, rater in zip(given, ratings.raters, strict=True):
+    given = [set(_used(column).tolist()) for column in codes.T]
+    for own, rater in zip(given, raters, strict=True):
         if own and not any(own & other for other in given if other is not own):
             warnings.append(
                 f"{rater!r} gives no category that another rater gives; check that they write them "
@@ -179,176 +177,10 @@ def _folded(category: str) -> str:
     return {**dict.fromkeys(_YES, "yes"), **dict.fromkeys(_NO, "no")}.get(text, text)
 
 
-def count_categories(codes: Codes, categories: IntArray) -> FloatArray:
-    """Return float64[rows, k]: how many of a row's ratings are each of the given categories."""
-    places = np.full(int(categories[-1]) + 2, len(categories))  # the last for -1 and for others
-    places[categories] = np.arange(len(categories))
-    width = len(categories) + 1
-    cells = places[codes] + np.arange(0, len(codes) * width, width)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=len(codes) * width).reshape(-1, width)
-    return counts[:, :-1].astype(np.float64)
-
-
-def pair_sums(counts: FloatArray) -> FloatArray:
-    """Return float64[2]: pairs of equal ratings, and pairs in all; `counts` are [items, k]."""
-    given = counts.sum(axis=1)
-    return np.array([(counts * (counts - 1)).sum(), (given * (given - 1)).sum()])
-
-
-def observed_agreement(sums: FloatArray) -> FloatArray:
-    """Return the share of pairs of ratings that are equal."""
-    return ratio(sums[:, 0], sums[:, 1])
-
-
-def disagreements(n_categories: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the disagreement of each two categories: unweighted, linear, quadratic (Cohen 1968).
-
-    Linear and quadratic ones grow with the distance of the categories' places.
-    """
-    places = np.arange(n_categories, dtype=np.float64)
-    distance = np.abs(places[:, None] - places[None, :])
-    return (distance > 0).astype(np.float64), distance, distance**2
-
-
-def confusion(codes: Codes, n_categories: int) -> FloatArray:
-    """Return float64[k, k]: items by the first and the second rater's category."""
-    cells = codes[:, 0].astype(np.int64) * n_categories + codes[:, 1]
-    shape = (n_categories, n_categories)
-    return np.bincount(cells, minlength=n_categories**2).reshape(shape).astype(np.float64)
-
-
-def cohen_sums(counts: FloatArray) -> FloatArray:
-    """Return float64[3 + 2k] of a confusion [k, k]: disagreements, then both marginals."""
-    disagreeing = [(table * counts).sum() for table in disagreements(len(counts))]
-    return np.concatenate([disagreeing, counts.sum(axis=1), counts.sum(axis=0)])
-
-
-def cohen_kappas(sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return Cohen's kappa, plain, linear and quadratic: 1 - sum w o / sum w e.
-
-    o are the counts of pairs of categories, e those that the two raters' marginals would give by
-    chance (Cohen 1960, 1968).
-    """
-    k = (sums.shape[1] - 3) // 2
-    first, second = sums[:, 3 : 3 + k], sums[:, 3 + k :]
-    n = first.sum(axis=1)
-    plain, linear, quadratic = (
-        1 - ratio(sums[:, i] * n, ((first @ table) * second).sum(axis=1))
-        for i, table in enumerate(disagreements(k))
-    )
-    return plain, linear, quadratic
-
-
-def fleiss_sums(counts: FloatArray, n_raters: int) -> FloatArray:
-    """Return float64[2 + k] of the items that all raters rated; `counts` are [items, k].
-
-    Their number, the sum of their squared counts, their ratings by category.
-    """
-    complete = counts[counts.sum(axis=1) == n_raters]
-    return np.concatenate([[len(complete), (complete**2).sum()], complete.sum(axis=0)])
-
-
-def fleiss_kappa(sums: FloatArray, n_raters: int) -> FloatArray:
-    """Return Fleiss's kappa (P - Pe) / (1 - Pe) of `fleiss_sums` (Fleiss 1971).
-
-    P is the mean share of agreeing pairs of raters, Pe the sum of squared shares of categories.
-    """
-    n, squares, counts = sums[:, 0], sums[:, 1], sums[:, 2:]
-    agreeing = ratio(squares - n * n_raters, n * n_raters * (n_raters - 1))
-    chance = (ratio(counts, (n * n_raters)[:, None]) ** 2).sum(axis=1)
-    one_category = (counts > 0).sum(axis=1) < 2
-    return np.where(one_category, np.nan, ratio(agreeing - chance, 1 - chance))
-
-
-def coincidence_sums(counts: FloatArray, categories: IntArray, level: RatingLevel) -> FloatArray:
-    """Return what items add: float64[k] ratings by category, then their disagreement.
-
-    `counts` is float64[items, k], how many of an item's ratings are of each category, two or more
-    in all. The disagreement is one number, coincidences times differences, for nominal and interval
-    categories. The differences of ordinal ones hang on the ratings of all items, so that there it
-    is the coincidence of each two categories. A coincidence is counted in one of its two orders.
-    """
-    pairs = (counts / (counts.sum(axis=1, keepdims=True) - 1)).T @ counts
-    low, high = np.triu_indices(len(categories), 1)
-    together = pairs[low, high]
-    if level is RatingLevel.NOMINAL:
-        together = together.sum(keepdims=True)
-    elif level is RatingLevel.INTERVAL:
-        together = np.array([together @ (categories[high] - categories[low]) ** 2.0])
-    return np.concatenate([counts.sum(axis=0), together])
-
-
-def krippendorff_alpha(sums: FloatArray, categories: IntArray, level: RatingLevel) -> FloatArray:
-    """Return 1 - observed / expected disagreement of `coincidence_sums`, float64[b, ...].
-
-    NaN where all ratings are of one category: nothing could have disagreed.
-    """
-    k = len(categories)
-    rated = sums[:, :k]
-    n = rated.sum(axis=1)
-    if k < 2:
-        return np.full(len(sums), np.nan)
-    seen = sums[:, k]
-    if level is RatingLevel.NOMINAL:
-        expected = (n**2 - (rated**2).sum(axis=1)) / 2
-    else:
-        places: FloatArray = categories[None, :].astype(np.float64)
-        if level is RatingLevel.ORDINAL:
-            # A category stands at the middle of its ratings in the order of all: the difference of
-            # two is then the ratings between them, and half of their own.
-            places = np.cumsum(rated, axis=1) - rated / 2
-            low, high = np.triu_indices(k, 1)
-            seen = (sums[:, k:] * (places[:, high] - places[:, low]) ** 2).sum(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            centred = places - (rated * places).sum(axis=1, keepdims=True) / n[:, None]
-        expected = n * (rated * centred**2).sum(axis=1)
-    one_category = (rated > 0).sum(axis=1) < 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(one_category, np.nan, 1 - (n - 1) * seen / expected)
-
-
-FEW_ITEMS = FEW_QUERIES
-"""Below as many items with two ratings there is a warning."""
-
-
-def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement:
-    """Return the agreement of raters over the items with two ratings or more.
-
-    Cohen's kappas need two raters, the weighted ones categories that have an order. Fleiss's kappa
-    sees only the items that all raters rated. Intervals come from resampled items. Raises what
-    `Ratings.of` does.
-    """
-    ratings = Ratings.of(table)
-    k, n_raters = len(ratings.categories), len(ratings.raters)
-    codes = ratings.codes[np.count_nonzero(ratings.codes >= 0, axis=1) >= 2]
-    counts = confusion(codes, k).ravel().tolist() if n_raters == 2 else []
-    told = Agreement(ratings.raters, len(codes), ratings.categories, [int(n) for n in counts])
-    if len(codes) == 0:
-        reason = "no item has two ratings, so that there is no agreement; collect more"
-        return replace(told, warnings=(reason,))
-    used = used_categories(codes)
-    rated = rated_units(codes, k, options.seed)
-    layout = _Layout(k, used, n_raters, ratings.level)
-    check_resampling(rated.units, layout.width, options)
-    columns = rated.sums(layout.sums)
-
-    def statistics(weights: FloatArray) -> FloatArray:
-        return layout.values(weights @ columns)
-
-    estimates, _ = estimate(statistics, rated.units, options)
-    found = dict(zip(MEASURES, estimates, strict=True))
-    n_complete = int(np.count_nonzero((codes >= 0).all(axis=1)))
-    warnings = _warnings(found, layout, len(codes), n_complete)
-    warnings += spelling_warnings(ratings)
-    known: dict[str, Any] = {name: one.known for name, one in found.items()}
-    return replace(told, **known, warnings=tuple(warnings))
-
-
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where the sums of each coefficient stand in one row."""
+class _Coefficients:
+    """The coefficients of some raters, as functions of sums over items."""
 
-    n_categories: int
     used: IntArray
     n_raters: int
     level: RatingLevel
@@ -359,72 +191,180 @@ class _Layout:
         return self.n_raters == 2 and self.level is not RatingLevel.NOMINAL
 
     @property
-    def width(self) -> int:
-        """The number of sums."""
-        return self._cuts[-1] + (3 + 2 * self.n_categories if self.n_raters == 2 else 0)
-
-    @property
-    def _cuts(self) -> tuple[int, int, int]:
-        """Where Fleiss's sums begin, the coincidences, and what only two raters have."""
-        k = len(self.used)
-        pairs = k * (k - 1) // 2 if self.level is RatingLevel.ORDINAL else 1
-        return 2, 2 + 2 + k, 2 + 2 + k + k + pairs
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """Each two categories, by their places among those used."""
+        return np.triu_indices(len(self.used), 1)
 
     def sums(self, codes: Codes) -> FloatArray:
-        """Return what some items add to everything, float64[c]."""
-        counts = count_categories(codes, self.used)
+        """Return what some items add to everything, float64[c].
+
+        Pairs of equal ratings and pairs in all; of the items that all raters rated their number,
+        their squared counts and their ratings by category; the ratings by category; the coincidence
+        of each two categories; for two raters the ratings of each by category.
+        """
+        counts = np.stack([(codes == each).sum(axis=1) for each in self.used], axis=1)
+        given = counts.sum(axis=1)
+        complete = counts[given == self.n_raters]
+        coincident = (counts / (given[:, None] - 1)).T @ counts
         parts = [
-            pair_sums(counts),
-            fleiss_sums(counts, self.n_raters),
-            coincidence_sums(counts, self.used, self.level),
+            [(counts * (counts - 1)).sum(), (given * (given - 1)).sum()],
+            [len(complete), (complete**2).sum(), *complete.sum(axis=0)],
+            counts.sum(axis=0),
+            coincident[self.pairs],
         ]
         if self.n_raters == 2:
-            parts.append(cohen_sums(confusion(codes, self.n_categories)))
-        return np.concatenate(parts)
+            parts += [(column[:, None] == self.used).sum(axis=0) for column in codes.T]
+        return np.concatenate(parts).astype(np.float64)
 
     def values(self, sums: FloatArray) -> FloatArray:
         """Return float64[b, 6] in the order of the names; NaN also where one does not apply."""
-        pairs, fleiss, coincident, cohen = np.split(sums, self._cuts, axis=1)
+        k = len(self.used)
+        sizes = [2, 2 + k, k, len(self.pairs[0])]
+        equal, fleiss, rated, coincident, marginals = np.split(sums, np.cumsum(sizes), axis=1)
         none = np.full(len(sums), np.nan)
-        plain, linear, quadratic = none, none, none
+        kappas = [none] * 3
         if self.n_raters == 2:
-            plain, linear, quadratic = cohen_kappas(cohen)
-        if not self.weighted:
-            linear, quadratic = none, none
+            distance = np.abs(self.used[:, None] - self.used).astype(np.float64)
+            tables = (np.sign(distance), *((distance, distance**2) if self.weighted else ()))
+            found = [self._cohen(coincident, marginals, table) for table in tables]
+            kappas = [*found, none, none][:3]
+        fleiss_kappa = self._fleiss(fleiss)
+        alpha = self._krippendorff(rated, coincident)
         return np.stack(
-            [
-                observed_agreement(pairs),
-                plain,
-                linear,
-                quadratic,
-                fleiss_kappa(fleiss, self.n_raters),
-                krippendorff_alpha(coincident, self.used, self.level),
-            ],
+            [ratio(equal[:, 0], equal[:, 1]), *kappas, fleiss_kappa, alpha],
             axis=1,
         )
 
+    def _cohen(
+        self, coincident: FloatArray, marginals: FloatArray, table: FloatArray
+    ) -> FloatArray:
+        """Return Cohen's kappa, 1 - sum w o / sum w e, by the disagreement w of two categories.
+
+        o are the counts of pairs of categories, e those that the two raters' marginals would give
+        by chance (Cohen 1960, 1968).
+        """
+        first, second = np.split(marginals, 2, axis=1)
+        seen = coincident @ table[self.pairs] * first.sum(axis=1)
+        return 1 - ratio(seen, ((first @ table) * second).sum(axis=1))
+
+    def _fleiss(self, sums: FloatArray) -> FloatArray:
+        """Return Fleiss's kappa, (P - Pe) / (1 - Pe) (Fleiss 1971).
+
+        P is the mean share of agreeing pairs of raters, Pe the sum of squared shares of categories.
+        """
+        n, squares, counts, m = sums[:, 0], sums[:, 1], sums[:, 2:], self.n_raters
+        agreeing = ratio(squares - n * m, n * m * (m - 1))
+        chance = (ratio(counts, (n * m)[:, None]) ** 2).sum(axis=1)
+        return _of_several(counts, ratio(agreeing - chance, 1 - chance))
+
+    def _krippendorff(self, rated: FloatArray, coincident: FloatArray) -> FloatArray:
+        """Return 1 - observed / expected disagreement.
+
+        The places of ordinal categories hang on the ratings of all items: a category stands at the
+        middle of its ratings in the order of all, so that the difference of two is the ratings
+        between them, and half of their own.
+        """
+        low, high = self.pairs
+        places = self.used[None, :].astype(np.float64)
+        if self.level is RatingLevel.ORDINAL:
+            places = np.cumsum(rated, axis=1) - rated / 2
+        gaps = (places[:, high] - places[:, low]) ** 2
+        if self.level is RatingLevel.NOMINAL:
+            gaps = np.ones_like(gaps)
+        expected = (rated[:, low] * rated[:, high] * gaps).sum(axis=1)
+        seen = (rated.sum(axis=1) - 1) * (coincident * gaps).sum(axis=1)
+        return _of_several(rated, 1 - ratio(seen, expected))
+
+
+def _of_several(counts: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the values, NaN where all ratings are of one category: nothing could disagree."""
+    return np.where((counts > 0).sum(axis=1) < 2, np.nan, values)
+
 
 def _warnings(
-    found: dict[str, Estimate], layout: _Layout, n_items: int, n_complete: int
+    codes: Codes, coefficients: _Coefficients, estimates: Sequence[Estimate]
 ) -> list[str]:
-    warnings = []
+    warnings, n_items = [], len(codes)
     if n_items < FEW_ITEMS:
         warnings.append(
             f"n_items is {n_items}: below {FEW_ITEMS} the intervals cover less often than they say"
         )
-    applies = dict.fromkeys(MEASURES, True)
-    applies["cohen_kappa"] = layout.n_raters == 2
-    applies["linear_kappa"] = applies["quadratic_kappa"] = layout.weighted
-    if n_complete == 0:
-        applies["fleiss_kappa"] = False
+    complete = bool((codes >= 0).all(axis=1).any())
+    if not complete:
         warnings.append(
             "fleiss_kappa is undefined: no item has the ratings of all raters; read "
             "krippendorff_alpha, which allows for missing ones"
         )
-    undefined = [name for name in MEASURES if applies[name] and found[name].value is None]
+    pair, weighted = coefficients.n_raters == 2, coefficients.weighted
+    applies = (True, pair, weighted, weighted, complete, True)
+    undefined = [
+        name
+        for name, one, does in zip(MEASURES, estimates, applies, strict=True)
+        if does and one.value is None
+    ]
     if undefined:
         warnings.append(
             f"{', '.join(undefined)}: undefined, since the raters used a single category, and "
             "chance alone would give full agreement; add items of other categories"
         )
-    return warnings + undefined_intervals(MEASURES, list(found.values()))
+    return warnings
+
+
+def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreement:
+    """Return the rank correlations of two judges' scores, the larger the better.
+
+    tau-b (Kendall 1945) is pairs alike less pairs unlike, over untied pairs. tau_AP, the first
+    judge being the reference, is for every system but those at the top the share of the systems
+    above it that belong there; their mean, stretched to -1..1 (Yilmaz, Aslam and Robertson 2008).
+    Systems tied with it are not above it, and a pair that the reference ties does not count as
+    belonging, as in either half of tau_AP,b (Urbano and Marrero 2017).
+
+    Raises InvalidField for fewer than two systems, names that repeat or are empty, and scores that
+    are not finite or not one a system; LimitExceeded above MAX_SYSTEMS.
+    """
+    check_names(scores.systems, "systems", MAX_SYSTEMS, "systems.systems")
+    n = len(scores.systems)
+    given = {name: _scores(getattr(scores, name), n, name) for name in ("first", "second")}
+    units = Units(np.ones(n, np.int64), "systems")
+    check_resampling(units, _TABLES * n, options)
+    # [n, n]: 1 where the system of the column is better, -1 where worse. Signs come from
+    # comparisons: a difference of large scores could overflow or underflow.
+    first, second = (
+        (each[None, :] > each[:, None]) * 1.0 - (each[None, :] < each[:, None])
+        for each in given.values()
+    )
+    above = (second > 0) * 1.0
+    agreed = above * (first > 0)
+    tables = (first * second, first**2, second**2)
+
+    def statistics(weights: FloatArray) -> FloatArray:
+        same, *untied = (((weights @ table) * weights).sum(axis=1) for table in tables)
+        share = ratio(weights @ agreed.T, weights @ above.T)
+        below_top = np.isfinite(share)
+        counted = np.where(below_top, weights, 0.0)
+        mean = ratio((counted * np.where(below_top, share, 0.0)).sum(axis=1), counted.sum(axis=1))
+        tau_b = ratio(same, np.sqrt(untied[0] * untied[1]))  # exact where the two are the same
+        return np.stack([tau_b, np.where(untied[0] > 0, 2 * mean - 1, np.nan)], axis=1)
+
+    found, unsure = by_name(_RANKS, estimate(statistics, units, options))
+    warnings = []
+    if n < FEW_SYSTEMS:
+        warnings.append(
+            f"only {n} systems: below {FEW_SYSTEMS} the intervals say little; compare more systems"
+        )
+    warnings += [
+        f"kendall_tau and tau_ap are undefined: the {name} judge scores all systems alike"
+        for name, each in given.items()
+        if each.min() == each.max()
+    ]
+    return RankAgreement(n, **found, warnings=(*warnings, *unsure))
+
+
+def _scores(scores: Sequence[float], n: int, name: str) -> FloatArray:
+    if len(scores) != n:
+        raise InvalidField(f"systems.{name}", f"has {len(scores)} entries for {n} systems")
+    values = np.fromiter(scores, np.float64, n)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise InvalidField(f"systems.{name}[{wrong[0]}]", "must be a finite number")
+    return values

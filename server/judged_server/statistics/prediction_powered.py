@@ -41,7 +41,7 @@ import numpy as np
 from judged.values.intervals import CorrectedEstimate, Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.intervals import mean, t_quantile
+from judged_server.statistics.intervals import mean, special
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""
@@ -80,61 +80,58 @@ def correct_mean(
     The mean is over items, so that clusters weigh by their size. Values lie in [0, 1]; where some
     do not, the range is that of all values given. No estimate and no interval leaves the range.
     """
-    total = len(machine)
-    groups, n = _numbered(clusters, total)
+    total, places = len(machine), np.arange(len(machine))
+    if clusters is not None:
+        places = np.unique(clusters, return_inverse=True)[1]
+    weights = np.ones(len(labelled))
+    if inclusion is not None:
+        weights = inclusion.max(initial=0.0) / inclusion
     everything = np.concatenate([machine, human])
-    range_ = _Range(float(everything.min(initial=0.0)), float(everything.max(initial=1.0)))
-    weights = (
-        np.ones(len(labelled)) if inclusion is None else inclusion.max(initial=0.0) / inclusion
+    items = _Items(
+        places.astype(np.int64, copy=False),
+        int(places.max(initial=-1)) + 1,
+        float(everything.min(initial=0.0)),
+        float(everything.max(initial=1.0)),
+        confidence,
     )
-    naive = _plain(machine, _Sample.of(np.ones(total), groups), groups, n, range_, confidence)
-    sample = _Sample.of(weights, groups[labelled])
-    labels_only = _plain(human, sample, groups, n, range_, confidence)
-    n_labelled = sample.n_clusters
-    if n_labelled < 2:
-        warning = (
-            f"labelled {unit}: {n_labelled}; a correction needs 2, and {ENOUGH_LABELS} to hold"
+    sample = _Sample.of(weights, places[labelled])
+    naive = items.plain(machine, _Sample.of(np.ones(total), places))
+    labels_only = items.plain(human, sample)
+    n = sample.n_clusters
+    if n < 2:
+        warning = f"labelled {unit}: {n}; a correction needs 2, and {ENOUGH_LABELS} to hold"
+        return CorrectedEstimate(None, naive, labels_only, n, items.n_clusters, 0.0, (warning,))
+    method = "prediction_powered|variance:jackknife"
+    found = items.estimate(
+        human, machine, labelled, _tune(machine, human, labelled, sample), method
+    )
+    warnings = []
+    if n < ENOUGH_LABELS:
+        warnings.append(
+            f"coverage not assured: {n} labelled {unit}; {ENOUGH_LABELS} are needed for "
+            "the interval to cover as often as it says"
         )
-        return CorrectedEstimate(None, naive, labels_only, n_labelled, n, 0.0, (warning,))
-    fit = _tune(machine, human, labelled, sample)
-    rest = human - fit.power * machine[labelled]
-    possible = _Range(range_.low - fit.power * range_.high, range_.high - fit.power * range_.low)
-    least = sample.spare(rest, possible, confidence)
-    found = _estimate(rest, fit.power * machine, sample, fit, groups, n, least, range_, confidence)
-    warnings = _warnings(
-        fit.power,
-        _gap(machine, labelled, sample, groups, n),
-        least.departures,
-        n_labelled,
-        total == len(labelled),
-        unit,
-    )
-    corrected = Estimate(
-        range_.clip(found.value), found.interval("prediction_powered|variance:jackknife")
-    )
+    if found.departures < FEW_DEPARTURES <= n // 2:
+        warnings.append(
+            f"human and machine values differ by the same in all but {found.departures} of {n} "
+            f"labelled {unit}; the interval is no narrower than Clopper and Pearson's for no event"
+        )
+    if found.power == 0.0 and total != len(labelled):
+        warnings.append(
+            "the power is 0: the labels alone make the estimate, since the machine's values do "
+            "not rise with them"
+        )
+    gap = items.gap(machine, labelled, sample)
+    if gap > _NOT_BY_CHANCE:
+        warnings.append(
+            f"the labelled {unit} differ from the others in the machine's values, by "
+            f"{gap:.1f} standard errors; the correction holds for labels drawn at random only"
+        )
+    value = min(max(found.value, items.low), items.high)
     return CorrectedEstimate(
-        corrected, naive, labels_only, n_labelled, n, fit.power, warnings, found.with_more()
+        *(Estimate(value, found.interval), naive, labels_only, n, items.n_clusters, found.power),
+        *(tuple(warnings), found.with_more),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """What a value can be."""
-
-    low: float
-    high: float
-
-    def clip(self, value: float) -> float:
-        return min(max(value, self.low), self.high)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spare:
-    """How far an interval must reach at least, and how many clusters depart from the rest."""
-
-    below: float
-    above: float
-    departures: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +150,7 @@ class _Sample:
     @classmethod
     def of(cls, weights: FloatArray, groups: IntArray) -> _Sample:
         """Return the items with these weights; `groups` has the cluster of each."""
-        clusters, of_label = np.unique(groups, return_inverse=True)
-        return cls(weights, clusters, of_label.astype(np.int64, copy=False))
+        return cls(weights, *np.unique(groups, return_inverse=True))
 
     @property
     def n_clusters(self) -> int:
@@ -169,75 +165,38 @@ class _Sample:
         return max(1, round(self.n_clusters * share))
 
     @property
-    def leverage(self) -> FloatArray:
-        """Which share of the labels, by weight, each cluster has."""
-        sums = np.bincount(self.of_label, self.weights, minlength=self.n_clusters)
-        return sums / float(self.weights.sum())
+    def alike(self) -> bool:
+        """Whether all weigh the same."""
+        return bool((self.weights == self.weights[0]).all())
 
     def mean(self, values: FloatArray) -> float:
         """Return the mean of values of the labelled items by their weights."""
-        if bool((self.weights == self.weights[0]).all()):
+        if self.alike:
             return mean(values) or 0.0  # to the last bit that of a table
         return float(values @ self.weights / self.weights.sum())
 
-    def influence(self, values: FloatArray) -> FloatArray:
-        """Return float64[c]: what each cluster adds to the mean of the values, in all 0."""
-        deviations = self.weights * (values - self.mean(values))
-        sums = np.bincount(self.of_label, deviations, minlength=self.n_clusters)
+    def shares(self, values: FloatArray) -> FloatArray:
+        """Return float64[c]: what each cluster adds to the weighted mean of the values."""
+        sums = np.bincount(self.of_label, self.weights * values, minlength=self.n_clusters)
         return sums / float(self.weights.sum())
 
-    def jackknifed(self, moved: FloatArray, leverage: FloatArray) -> FloatArray:
-        """Return what leaving each cluster out would move, scaled so that the squares add up.
-
-        For clusters of one item and no power the sum of squares is var / n, with n - 1 below var.
-        """
-        n = self.n_clusters
-        left = np.maximum(1.0 - leverage, 1.0 / n)
-        return moved / left * math.sqrt((n - 1) / n)
-
-    def spread(self, moved: FloatArray, n: int) -> FloatArray:
-        """Return float64[n] of what the labelled clusters move: 0 for the others."""
-        whole = np.zeros(n)
-        whole[self.clusters] = moved
-        return whole
-
-    def spare(self, values: FloatArray, range_: _Range, confidence: float) -> _Spare:
-        """Return the least reach of an interval around a mean of almost equal values.
-
-        That of n equal values has no width by any formula that knows the values only, yet it is
-        sure of little: in n clusters without a departure, departures may still make up a share of
-        1 - tail^(1/n) (Clopper and Pearson 1934), each as far as the range goes. With
-        FEW_DEPARTURES or more the values speak for themselves.
-        """
-        middle = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
-        off = [self.of_label[np.abs(values - common) > _EQUAL] for common in middle]
-        departures = min(len(np.unique(each)) for each in off)
-        if departures >= FEW_DEPARTURES:
-            return _Spare(0.0, 0.0, departures)
-        share = 1 - ((1 - confidence) / 2) ** (1 / self.counted)
-        below, above = float(middle[1]) - range_.low, range_.high - float(middle[0])
-        return _Spare(share * below, share * above, departures)
+    def influence(self, values: FloatArray) -> FloatArray:
+        """Return float64[c]: how each cluster moves the mean of the values, in all 0."""
+        return self.shares(values - self.mean(values))
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
     """The power and what the variance needs of it.
 
-    leverage    float64[c] of its labelled clusters in the regression.
+    leverage    float64[c] of the labelled clusters in the regression.
     free        degrees of freedom.
     """
 
+    sample: _Sample
     power: float
     leverage: FloatArray
     free: int
-
-
-def _numbered(clusters: IntArray | None, total: int) -> tuple[IntArray, int]:
-    """Return int64[N] numbers from 0 for the clusters, and how many there are."""
-    if clusters is None:
-        return np.arange(total, dtype=np.int64), total
-    names, groups = np.unique(clusters, return_inverse=True)
-    return groups.astype(np.int64, copy=False), len(names)
 
 
 def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _Sample) -> _Fit:
@@ -246,7 +205,7 @@ def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _S
     It is zero where nothing can be fitted: with fewer than _TUNABLE_FROM clusters, where all
     machine values are alike, and where every item has a label, so that there is nothing to correct.
     """
-    leverage = sample.leverage
+    leverage = sample.shares(np.ones(len(labelled)))
     a, f = sample.influence(human), sample.influence(machine[labelled])
     squares = float(f @ f)
     power, free = 0.0, sample.counted - 1
@@ -256,130 +215,117 @@ def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _S
         if abs(power - slope) <= _EQUAL:
             leverage = leverage + f**2 / squares
             free -= 1
-    return _Fit(power, leverage, max(free, 1))
-
-
-def _gap(
-    machine: FloatArray, labelled: IntArray, sample: _Sample, groups: IntArray, n: int
-) -> float:
-    """Return how far the labelled items lie from all in the machine's values, in standard errors.
-
-    0.0 where nothing differs.
-    """
-    own, of_all = machine[labelled], float(machine.mean())
-    whole = np.bincount(groups, machine - of_all, minlength=n) / len(machine)
-    error = math.sqrt(float(np.sum((sample.spread(sample.influence(own), n) - whole) ** 2)))
-    if error == 0.0 or len(labelled) == len(machine):
-        return 0.0
-    return abs(sample.mean(own) - of_all) / error
+    return _Fit(sample, power, leverage, max(free, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class _Estimate:
-    """An estimate before its interval is cut to what values can be."""
+class _Found:
+    """An estimate. `with_more` is half the width to expect with MORE_LABELS labels more.
+
+    `departures` are the clusters whose values depart from the most common one.
+    """
 
     value: float
-    of_labels: FloatArray
-    of_machine: FloatArray
-    free: int
-    least: _Spare
-    sample: _Sample
-    n_items: int
-    range: _Range
+    interval: Interval
+    power: float
+    departures: int
+    with_more: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """All items by the number of their cluster, and the range of their values."""
+
+    cluster_of: IntArray
+    n_clusters: int
+    low: float
+    high: float
     confidence: float
 
-    def interval(self, method: str) -> Interval:
-        moved = self.of_labels + self.of_machine
-        error = math.sqrt(float(moved @ moved))
-        reach = t_quantile((1 + self.confidence) / 2, self.free) * error
-        drawn = "" if len(np.unique(self.sample.weights)) == 1 else "|weights:hajek"
-        return Interval(
-            self.range.clip(self.value - max(reach, self.least.below)),
-            self.range.clip(self.value + max(reach, self.least.above)),
+    def plain(self, values: FloatArray, sample: _Sample) -> Estimate | None:
+        """Return the mean of labels alone; its interval is Student's if each item stands alone."""
+        if not len(values):
+            return None
+        if sample.n_clusters < 2:
+            return Estimate(sample.mean(values))
+        leverage = sample.shares(np.ones(len(values)))
+        fit = _Fit(sample, 0.0, leverage, max(sample.counted - 1, 1))
+        nothing = np.zeros(len(self.cluster_of))
+        found = self.estimate(values, nothing, np.arange(0), fit, "t:clustered")
+        return Estimate(found.value, found.interval)
+
+    def estimate(
+        self,
+        human: FloatArray,
+        machine: FloatArray,
+        labelled: IntArray,
+        fit: _Fit,
+        method: str,
+    ) -> _Found:
+        """Return the sum of two means: of what labels leave over, and of what is trusted of all."""
+        sample, power, n_items = fit.sample, fit.power, len(self.cluster_of)
+        rest = human - power * machine[labelled] if power else human
+        trusted = power * machine
+        middle = sample.mean(rest)
+        value = middle + float(trusted.mean())
+        # What leaving each cluster out would move, scaled so that the squares add up: for clusters
+        # of one item and no power the sum of squares is var / n, with n - 1 below var.
+        n = sample.n_clusters
+        left = np.maximum(1.0 - fit.leverage, 1.0 / n)
+        of_labels = np.zeros(self.n_clusters)
+        of_labels[sample.clusters] = sample.influence(rest) / left * math.sqrt((n - 1) / n)
+        moved = (trusted + middle - value) / n_items
+        of_machine = np.bincount(self.cluster_of, moved, self.n_clusters)
+        below, above, departures = self._least(rest, fit)
+        tail = (1 + self.confidence) / 2
+        error = math.sqrt(float(np.sum((of_labels + of_machine) ** 2)))
+        reach = float(special().stdtrit(fit.free, tail)) * error
+        drawn = "" if sample.alike else "|weights:hajek"
+        interval = Interval(
+            min(max(value - max(reach, below), self.low), self.high),
+            min(max(value + max(reach, above), self.low), self.high),
             self.confidence,
             error,
             f"{method}{drawn}|confidence:{self.confidence:.12g}|v1",
         )
+        labels, with_more = len(sample.weights), None
+        more = min(labels + MORE_LABELS, n_items)
+        if departures >= FEW_DEPARTURES and more > labels:
+            # Terms of labels become smaller as there are more of them; what they share with those
+            # of the machine's values, and these alone, stay.
+            shrunk = float(of_labels @ of_labels) * labels / more
+            stays = float(of_machine @ of_machine + 2 * (of_labels @ of_machine))
+            quantile = float(special().stdtrit(max(fit.free * more // labels, 1), tail))
+            with_more = quantile * math.sqrt(max(shrunk + stays, 0.0))
+        return _Found(value, interval, power, departures, with_more)
 
-    def with_more(self) -> float | None:
-        """Return half the width to expect with MORE_LABELS labels more, drawn the same way."""
-        labels = len(self.sample.weights)
-        more = min(labels + MORE_LABELS, self.n_items)
-        if self.least.departures < FEW_DEPARTURES or more == labels:
-            return None
-        # Terms of labels become smaller as there are more of them; what they share with those of
-        # the machine's values, and these alone, stay.
-        shrunk = float(self.of_labels @ self.of_labels) * labels / more
-        stays = float(self.of_machine @ self.of_machine + 2 * (self.of_labels @ self.of_machine))
-        free = max(self.free * more // labels, 1)
-        quantile = t_quantile((1 + self.confidence) / 2, free)
-        return quantile * math.sqrt(max(shrunk + stays, 0.0))
+    def _least(self, values: FloatArray, fit: _Fit) -> tuple[float, float, int]:
+        """Return the least reach of an interval to each side, and how many clusters depart.
 
+        That of n equal values has no width by any formula that knows the values only, yet it is
+        sure of little: in n clusters without a departure, departures may still make up a share of
+        1 - tail^(1/n) (Clopper and Pearson 1934), each as far as the range goes. With
+        FEW_DEPARTURES or more the values speak for themselves.
+        """
+        middle = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
+        off = [fit.sample.of_label[np.abs(values - common) > _EQUAL] for common in middle]
+        departures = min(len(np.unique(each)) for each in off)
+        if departures >= FEW_DEPARTURES:
+            return 0.0, 0.0, departures
+        share = 1 - ((1 - self.confidence) / 2) ** (1 / fit.sample.counted)
+        below = float(middle[1]) - (self.low - fit.power * self.high)
+        above = self.high - fit.power * self.low - float(middle[0])
+        return share * below, share * above, departures
 
-def _estimate(
-    rest: FloatArray,
-    trusted: FloatArray,
-    sample: _Sample,
-    fit: _Fit,
-    groups: IntArray,
-    n: int,
-    least: _Spare,
-    range_: _Range,
-    confidence: float,
-) -> _Estimate:
-    """Return the sum of two means: that of `rest` of labelled items and of `trusted` of all."""
-    middle = sample.mean(rest)
-    value = middle + float(trusted.mean())
-    of_labels = sample.spread(sample.jackknifed(sample.influence(rest), fit.leverage), n)
-    of_machine = np.bincount(groups, trusted + middle - value, minlength=n) / len(trusted)
-    return _Estimate(
-        *(value, of_labels, of_machine, fit.free, least),
-        *(sample, len(trusted), range_, confidence),
-    )
+    def gap(self, machine: FloatArray, labelled: IntArray, sample: _Sample) -> float:
+        """Return how far labelled items lie from all in the machine's values, in standard errors.
 
-
-def _plain(
-    values: FloatArray,
-    sample: _Sample,
-    groups: IntArray,
-    n: int,
-    range_: _Range,
-    confidence: float,
-) -> Estimate | None:
-    """Return the mean of labels alone; its interval is Student's when each item stands alone."""
-    if not len(values):
-        return None
-    if sample.n_clusters < 2:
-        return Estimate(sample.mean(values))
-    fit = _Fit(0.0, sample.leverage, max(sample.counted - 1, 1))
-    least = sample.spare(values, range_, confidence)
-    nothing = np.zeros(len(groups))
-    found = _estimate(values, nothing, sample, fit, groups, n, least, range_, confidence)
-    return Estimate(found.value, found.interval("t:clustered"))
-
-
-def _warnings(
-    power: float, gap: float, departures: int, n_labelled: int, complete: bool, unit: str
-) -> tuple[str, ...]:
-    warnings = []
-    if n_labelled < ENOUGH_LABELS:
-        warnings.append(
-            f"coverage not assured: {n_labelled} labelled {unit}; {ENOUGH_LABELS} are needed for "
-            "the interval to cover as often as it says"
-        )
-    if departures < FEW_DEPARTURES <= n_labelled // 2:
-        warnings.append(
-            f"human and machine values differ by the same in all but {departures} of {n_labelled} "
-            f"labelled {unit}; the interval is no narrower than Clopper and Pearson's for no event"
-        )
-    if power == 0.0 and not complete:
-        warnings.append(
-            "the power is 0: the labels alone make the estimate, since the machine's values do "
-            "not rise with them"
-        )
-    if gap > _NOT_BY_CHANCE:
-        warnings.append(
-            f"the labelled {unit} differ from the others in the machine's values, by "
-            f"{gap:.1f} standard errors; the correction holds for labels drawn at random only"
-        )
-    return tuple(warnings)
+        0.0 where nothing differs.
+        """
+        own, of_all = machine[labelled], float(machine.mean())
+        off = -np.bincount(self.cluster_of, machine - of_all, self.n_clusters) / len(machine)
+        off[sample.clusters] += sample.influence(own)
+        error = math.sqrt(float(off @ off))
+        if error == 0.0 or len(labelled) == len(machine):
+            return 0.0
+        return abs(sample.mean(own) - of_all) / error

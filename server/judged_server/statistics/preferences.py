@@ -102,32 +102,22 @@ def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:
 
 def position_bias(data: Comparisons) -> PositionBias:
     """Return how far the outcome hangs on which of two answers is shown first."""
-    seen: dict[tuple[int, int, int], float] = {}
-    same = first = second = mixed = 0
-    total = 0.0
-    for query, one, other, preference in zip(
-        data.query.tolist(),
-        data.first.tolist(),
-        data.second.tolist(),
-        data.preference.tolist(),
-        strict=True,
-    ):
-        back = seen.pop((query, other, one), None)
+    waiting: dict[tuple[int, int, int], float] = {}
+    both = []
+    columns = (data.query, data.first, data.second, data.preference)
+    for query, one, other, preference in zip(*map(np.ndarray.tolist, columns), strict=True):
+        back = waiting.pop((query, other, one), None)
         if back is None:
-            seen[query, one, other] = preference
-            continue
-        total += preference + back
-        here, there = _sign(preference), _sign(back)
-        same += here == -there
-        first += here == there == 1
-        second += here == there == -1
-        mixed += here != -there and 0 in (here, there)
-    n = same + first + second + mixed
-    return PositionBias(n, same, first, second, mixed, total / (2 * n) if n else None)
-
-
-def _sign(preference: float) -> int:
-    return (preference > 0.5) - (preference < 0.5)
+            waiting[query, one, other] = preference
+        else:
+            both.append((preference, back))
+    n = len(both)
+    outcomes = np.array(both).reshape(n, 2)
+    here, there = np.sign(outcomes - 0.5).T
+    same = int(np.sum(here == -there))
+    first, second = (int(np.sum((here == side) & (there == side))) for side in (1, -1))
+    mean = float(outcomes.sum()) / (2 * n) if n else None
+    return PositionBias(n, same, first, second, n - same - first - second, mean)
 
 
 def _outcomes(data: Comparisons, pairs: IntArray) -> FloatArray:

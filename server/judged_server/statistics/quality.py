@@ -1,9 +1,13 @@
-"""
-
-How well a judge's scores and verdicts follow human labels.
+"""How well a judge's scores and verdicts follow human labels, and thresholds chosen on them.
 
 The confusion of verdicts with labels, what is computed from it, the area under the ROC curve and
 the calibration error, each as a function of how often clusters of items were drawn.
+
+Between two neighbouring scores all thresholds give the same verdicts: that is one candidate, and so
+are the thresholds up to the lowest score and those above the highest. Where neighbouring candidates
+are equally good they make a plateau. The threshold is the middle of the widest plateau with the
+best value, the lower one of two as wide: as far as it can be from scores whose verdicts would turn.
+What a threshold is worth is said by labels that did not choose it.
 """
 
 from __future__ import annotations
@@ -11,16 +15,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.calibration import QUALITY_MEASURES, JudgeQuality
-from judged.values.intervals import IntervalOptions
+from judged.values.calibration import (
+    QUALITY_MEASURES,
+    JudgeQuality,
+    Threshold,
+    ThresholdCriterion,
+)
+from judged.values.intervals import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, min_passing_score
-from judged_server.statistics.resampling import (
+from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.statistics.intervals import (
+    by_name,
     check_resampling,
     estimate,
+    estimate_sums,
     ratio,
     sum_by_unit,
-    undefined_intervals,
     units_of,
 )
 
@@ -29,9 +40,7 @@ FEW_OF_A_CLASS = 10
 """Below as many labels, in all or of one kind, there is a warning."""
 BINS = 10
 """Bins of equal width of the calibration error."""
-
-_STRETCH = 64  # items whose pairs are counted one by one
-_STRETCHES = 1 << 10  # that are counted at once
+_ROUNDING = 1e-12  # what two equal criteria may differ by
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +70,8 @@ def judge_quality(
     unit_of, units = units_of(items.clusters, len(items.labels), options.seed)
     n_units = len(units.counts)
     verdicts = items.relevant(min_score)
-    sums = sum_by_unit(
-        unit_of, n_units, [*confusion_columns(verdicts, items.labels), *bin_columns(items)]
-    )
+    columns = [*confusion_columns(verdicts, items.labels), *bin_columns(items)]
+    sums = sum_by_unit(unit_of, n_units, columns)
     check_resampling(units, sums.shape[1] + n_units, options)
     wins = _wins(items, unit_of, n_units)
 
@@ -73,27 +81,21 @@ def judge_quality(
         positives, negatives = counts[:, 0] + counts[:, 3], counts[:, 1] + counts[:, 2]
         return np.stack(
             [
-                ratio(counts[:, 0] + counts[:, 2], positives + negatives),
+                accuracy(counts),
                 balanced_accuracy(counts),
                 cohen_kappa(counts),
                 precision(counts),
                 recall(counts),
                 ratio(((weights @ wins) * weights).sum(axis=1), positives * negatives),
-                ratio(bin_gaps(drawn[:, 4:]), positives + negatives),
+                calibration_error(counts, drawn[:, 4:]),
             ],
             axis=1,
         )
 
-    estimates, _ = estimate(statistics, units, options)
+    found, unsure = by_name(QUALITY_MEASURES, estimate(statistics, units, options))
     tp, fp, tn, fn = (int(count) for count in sums[:, :4].sum(axis=0))
-    warnings = [
-        *_label_warnings(tp + fn, fp + tn),
-        *_undefined(tp, fp, fn, tn),
-        *undefined_intervals(QUALITY_MEASURES, estimates),
-    ]
-    known = (one.known for one in estimates)
-    found = dict(zip(QUALITY_MEASURES, known, strict=True))
-    return JudgeQuality(len(verdicts), tp, fp, tn, fn, **found, warnings=tuple(warnings))
+    warnings = (*_warnings(tp, fp, tn, fn), *unsure)
+    return JudgeQuality(len(verdicts), tp, fp, tn, fn, **found, warnings=warnings)
 
 
 def confusion_columns(verdicts: BoolArray, labels: BoolArray) -> list[FloatArray]:
@@ -102,8 +104,13 @@ def confusion_columns(verdicts: BoolArray, labels: BoolArray) -> list[FloatArray
     return [cell.astype(np.float64) for cell in cells]
 
 
+def accuracy(counts: FloatArray) -> FloatArray:
+    """Return the share of verdicts that the labels confirm; counts are [b, 4], tp, fp, tn, fn."""
+    return ratio(counts[:, 0] + counts[:, 2], counts.sum(axis=1))
+
+
 def balanced_accuracy(counts: FloatArray) -> FloatArray:
-    """Return the mean of sensitivity and specificity; counts are [b, 4], tp, fp, tn, fn."""
+    """Return the mean of sensitivity and specificity."""
     tp, fp, tn, fn = counts.T
     return (ratio(tp, tp + fn) + ratio(tn, tn + fp)) / 2
 
@@ -132,108 +139,183 @@ def _wins(items: LabelledScores, unit_of: IntArray, n_units: int) -> FloatArray:
     this is the area under the ROC curve (Hanley and McNeil 1982); the sums by unit make it that
     of a resample with every unit as often as it was drawn.
     """
-    order = np.argsort(items.scores, kind="stable")
-    scores, relevant, units = items.scores[order], items.labels[order], unit_of[order]
-    wins = _ordered_wins(relevant, units, n_units)
-    if bool(np.any(scores[1:] == scores[:-1])):
-        # In the order above each pair of equal scores is won or lost; turned round in another.
-        other = np.lexsort((-np.arange(len(scores)), scores))
-        wins = (wins + _ordered_wins(relevant[other], units[other], n_units)) / 2
+    order = np.lexsort((items.scores, unit_of))
+    won, lost = order[items.labels[order]], order[~items.labels[order]]
+    won = won[np.argsort(items.scores[won])]  # neighbours are looked up faster
+    bounds = np.searchsorted(unit_of[lost], np.arange(1, n_units))
+    wins = np.empty((n_units, n_units))
+    for unit, scores in enumerate(np.split(items.scores[lost], bounds)):
+        checkpoint()
+        sides = [scores.searchsorted(items.scores[won], side) for side in ("left", "right")]
+        wins[:, unit] = np.bincount(unit_of[won], sides[0] + sides[1], n_units) / 2
     return wins
-
-
-def _ordered_wins(relevant: BoolArray, units: IntArray, n_units: int) -> FloatArray:
-    """Return float64[u, u]: pairs of a relevant item of u behind an irrelevant one of v.
-
-    Counted in stretches of _STRETCH items: over earlier stretches by sums for each unit, within a
-    stretch pair by pair.
-    """
-    n = -(-len(relevant) // _STRETCH) * _STRETCH
-    place = np.zeros(n, np.int64)
-    place[: len(units)] = units
-    won, lost = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-    won[: len(units)], lost[: len(units)] = relevant, ~relevant
-    shape = (-1, _STRETCH)
-    place, won, lost = place.reshape(shape), won.reshape(shape), lost.reshape(shape)
-    wins = np.zeros((n_units, n_units))
-    below = np.zeros(n_units)
-    for begin in range(0, len(place), _STRETCHES):
-        some = slice(begin, begin + _STRETCHES)
-        wins += _wins_within(place[some], won[some], lost[some], n_units)
-        above, under = (_by_stretch(place[some], kind[some], n_units) for kind in (won, lost))
-        earlier = below + np.cumsum(under, axis=0) - under
-        wins += above.T @ earlier
-        below += under.sum(axis=0)
-    return wins
-
-
-def _by_stretch(units: IntArray, chosen: BoolArray, n_units: int) -> FloatArray:
-    """Return float64[stretches, units]: how many chosen items of each unit are in each."""
-    cells = (units + np.arange(0, len(units) * n_units, n_units)[:, None])[chosen]
-    counts = np.bincount(cells, minlength=len(units) * n_units).reshape(-1, n_units)
-    return counts.astype(np.float64)
-
-
-def _wins_within(units: IntArray, won: BoolArray, lost: BoolArray, n_units: int) -> FloatArray:
-    cells = []
-    for ahead in range(1, _STRETCH):
-        pairs = won[:, ahead:] & lost[:, :-ahead]
-        cells.append(units[:, ahead:][pairs] * n_units + units[:, :-ahead][pairs])
-    counts = np.bincount(np.concatenate(cells), minlength=n_units**2)
-    return counts.reshape(n_units, n_units).astype(np.float64)
 
 
 def bin_columns(items: LabelledScores) -> list[FloatArray]:
-    """Return BINS columns: in a score's bin, the score less its label; 0 in the others.
-
-    Bins are closed below and open above, but for the last; a score that prints as an edge is in
-    the bin above it.
-    """
-    bins = np.minimum(np.floor(items.scores * BINS + TIE_TOLERANCE), BINS - 1)
-    gaps = items.scores - items.labels
+    """Return BINS columns: in a score's bin, the score less its label; 0 in the others."""
+    bins, gaps = bins_of(items.scores), items.scores - items.labels
     return [np.where(bins == b, gaps, 0.0) for b in range(BINS)]
 
 
-def bin_gaps(sums: FloatArray) -> FloatArray:
-    """Return n times the expected calibration error (Naeini, Cooper and Hauskrecht 2015).
+def bins_of(scores: FloatArray) -> IntArray:
+    """Return the bin of each score: closed below and open above, but for the last.
+
+    A score that prints as an edge is in the bin above it.
+    """
+    return np.minimum(np.floor(scores * BINS + TIE_TOLERANCE), BINS - 1).astype(np.int64)
+
+
+def calibration_error(counts: FloatArray, bin_sums: FloatArray) -> FloatArray:
+    """Return the expected calibration error (Naeini, Cooper and Hauskrecht 2015).
 
     It weighs each bin's |mean score - share of relevant| by the bin's share of items; the number
     of items in the bin cancels.
     """
-    gaps: FloatArray = np.abs(sums).sum(axis=1)
-    return gaps
+    return ratio(np.abs(bin_sums).sum(axis=1), counts.sum(axis=1))
 
 
-def _label_warnings(positives: int, negatives: int) -> list[str]:
+def _warnings(tp: int, fp: int, tn: int, fn: int) -> list[str]:
     warnings = []
-    n = positives + negatives
-    if n < FEW_LABELS:
+    positives, negatives = tp + fn, fp + tn
+    fewer = min(positives, negatives)
+    if positives + negatives < FEW_LABELS:
         warnings.append(
-            f"only {n} labels: below {FEW_LABELS} the intervals cover less often than they say; "
-            "label more items"
+            f"only {positives + negatives} labels: below {FEW_LABELS} the intervals cover less "
+            "often than they say; label more items"
         )
-    if min(positives, negatives) < FEW_OF_A_CLASS:
-        few = "relevant" if positives < negatives else "irrelevant"
-        only = (
-            "1 label is"
-            if min(positives, negatives) == 1
-            else f"{min(positives, negatives)} labels are"
-        )
+    if fewer < FEW_OF_A_CLASS:
+        only = "1 label is" if fewer == 1 else f"{fewer} labels are"
         warnings.append(
-            f"only {only} {few}: below {FEW_OF_A_CLASS} what is "
-            "said of them rests on single items; label more of that kind"
+            f"only {only} {'relevant' if positives < negatives else 'irrelevant'}: below "
+            f"{FEW_OF_A_CLASS} what is said of them rests on single items; label more of that kind"
         )
-    return warnings
-
-
-def _undefined(tp: int, fp: int, fn: int, tn: int) -> list[str]:
-    warnings = []
-    if tp + fn == 0 or fp + tn == 0:
-        names = ["balanced_accuracy", "auc"] + (["recall"] if tp + fn == 0 else [])
-        kind = "relevant" if tp + fn == 0 else "irrelevant"
-        warnings.append(f"{', '.join(names)}: undefined, since no label is {kind}")
-    if tp + fp == 0:
+    if not fewer:
+        names = "balanced_accuracy, auc, recall" if not positives else "balanced_accuracy, auc"
+        kind = "irrelevant" if positives else "relevant"
+        warnings.append(f"{names}: undefined, since no label is {kind}")
+    if not tp + fp:
         warnings.append("precision: undefined, since no labelled item scores min_score or more")
-    if (tp + fp == 0 and tp + fn == 0) or (fp + tn == 0 and fn + tn == 0):
+    if not (tp + fp + fn and fp + tn + fn):
         warnings.append("cohen_kappa: undefined, since all verdicts and all labels are the same")
     return warnings
+
+
+_VALUES = {
+    ThresholdCriterion.BALANCED_ACCURACY: balanced_accuracy,
+    ThresholdCriterion.KAPPA: cohen_kappa,
+    ThresholdCriterion.PRECISION_FLOOR: recall,
+}
+"""What each criterion makes as large as it can, of confusions [b, 4]."""
+
+
+def choose_thresholds(
+    items: LabelledScores, floor: float, folds: int, options: IntervalOptions
+) -> tuple[list[Threshold], list[str]]:
+    """Return the threshold of each criterion, and warnings.
+
+    The value of PRECISION_FLOOR is the recall. Raises nothing: what can't be chosen is None.
+    """
+    fold_of, n_folds = cluster_folds(items, folds, options.seed)
+    warnings = []
+    if n_folds < 2:
+        warnings.append(
+            "thresholds are not cross-validated: all labels are of one cluster; label others"
+        )
+    held_out = [_held_out(items, criterion, floor, fold_of, n_folds) for criterion in _VALUES]
+    kept = ~np.isnan(held_out[0])  # the same folds are decided for all criteria
+    labels, columns = items.labels[kept], []
+    for verdicts in held_out:
+        columns += confusion_columns(verdicts[kept] == 1, labels)
+
+    def statistics(drawn: FloatArray) -> FloatArray:
+        counts = np.split(drawn, len(_VALUES), axis=1)
+        values = _VALUES.values()
+        return np.stack([value(own) for value, own in zip(values, counts, strict=True)], axis=1)
+
+    estimates = (Estimate(),) * len(_VALUES)
+    if kept.any():
+        clusters = None if items.clusters is None else items.clusters[kept]
+        estimates = estimate_sums(columns, clusters, statistics, options)
+    thresholds = []
+    for (criterion, value), estimated in zip(_VALUES.items(), estimates, strict=True):
+        threshold, fitted = best_threshold(items, criterion, floor), None
+        if threshold is not None:
+            fitted = float(value(_counts(items.relevant(threshold), items.labels))[0])
+        thresholds.append(Threshold(criterion, threshold, fitted, estimated.known))
+    reached = float(precision(_counts(held_out[-1][kept] == 1, labels))[0])
+    if threshold is None:
+        warnings.append(
+            f"no threshold has a precision of {floor:g} on the labels; use a better judge"
+        )
+    elif reached < floor - _ROUNDING:
+        warnings.append(
+            f"thresholds for a precision of {floor:g} reached {reached:.3f} on labels that did "
+            "not choose them; ask for a higher precision_floor, or label more items"
+        )
+    return thresholds, warnings
+
+
+def best_threshold(
+    items: LabelledScores, criterion: ThresholdCriterion, floor: float
+) -> float | None:
+    """Return the threshold in [0, 1] that is best at a criterion on all items; None without one."""
+    order = np.argsort(items.scores, kind="stable")
+    scores, labels = items.scores[order], items.labels[order]
+    # Scores so close that no threshold tells them apart are one.
+    starts = np.flatnonzero(np.diff(scores, prepend=-1.0) > 2 * TIE_TOLERANCE)
+    below = np.append(starts, len(scores))  # items under each candidate
+    lower = np.append(0.0, scores[below[1:] - 1])
+    upper = np.append(scores[starts], 1.0)
+    missed = np.append(0, np.cumsum(labels))[below]
+    found = missed[-1] - missed
+    counts = np.stack([found, len(scores) - below - found, below - missed, missed], axis=1)
+    counts = counts.astype(np.float64)
+    values = _VALUES[criterion](counts)
+    if criterion is ThresholdCriterion.PRECISION_FLOOR:
+        values = np.where(precision(counts) >= floor - _ROUNDING, values, np.nan)
+    if upper[-1] - lower[-1] <= 2 * TIE_TOLERANCE:
+        values[-1] = np.nan  # no threshold lies above the highest score
+    if np.isnan(values).all():
+        return None
+    best = values >= np.nanmax(values) - _ROUNDING
+    edges = np.diff(best.astype(np.int8), prepend=0, append=0)
+    first, last = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
+    widest = int(np.argmax(upper[last] - lower[first]))
+    return float((lower[first[widest]] + upper[last[widest]]) / 2)
+
+
+def _counts(verdicts: BoolArray, labels: BoolArray) -> FloatArray:
+    """Return float64[1, 4], the confusion of verdicts with labels."""
+    return np.array([[column.sum() for column in confusion_columns(verdicts, labels)]])
+
+
+def cluster_folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]:
+    """Return the fold of each item, clusters dealt out whole, and how many folds there are."""
+    things = place = np.arange(len(items.labels))
+    if items.clusters is not None:
+        things, place = np.unique(items.clusters, return_inverse=True)
+    n_folds = min(folds, len(things))
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(things))
+    return (order % n_folds)[place], n_folds
+
+
+def _held_out(
+    items: LabelledScores,
+    criterion: ThresholdCriterion,
+    floor: float,
+    fold_of: IntArray,
+    n_folds: int,
+) -> FloatArray:
+    """Return each item's verdict under the threshold of the other folds: 1, 0, or NaN for none.
+
+    Where no threshold keeps the precision's floor, nothing is relevant. Where the others' labels
+    are of one kind, so that there is no criterion, the fold has no verdicts.
+    """
+    verdicts = np.full(len(items.labels), np.nan)
+    for fold in range(n_folds if n_folds > 1 else 0):
+        inside = fold_of == fold
+        others = LabelledScores(items.scores[~inside], items.labels[~inside])
+        if others.labels.any() and not others.labels.all():
+            threshold = best_threshold(others, criterion, floor)
+            verdicts[inside] = threshold is not None and items.relevant(threshold)[inside]
+    return verdicts

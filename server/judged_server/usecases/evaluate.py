@@ -32,7 +32,7 @@ from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import Judging, check_modes, check_open_ended, compute_merged
-from judged_server.metrics.input.id_fit import IdFit
+from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.formulas import FAMILIES
@@ -324,7 +324,7 @@ class PartedEvaluation:
         self._judge: Judge | None = None
         self._families: Sequence[FamilyJudge] = ()
         self._groups = DistinctGroups(strict=options.strict_duplicates)
-        self._id_fit = IdFit()
+        self._id_fit = IdSample()
         self._last_known: Sequence[_Known] = ()
         self._continued: list[bool] = []
         self._judged: list[Sequence[JudgedResults]] = []

@@ -14,6 +14,7 @@ from judged.v1 import metrics_pb2
 from judged.v1.statistics_service_pb2 import ComparedRun, CompareRunsRequest
 from judged.values.choices import Matching
 from judged.values.intervals import IntervalOptions
+from judged.values.rankings import IdFit
 from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
@@ -26,7 +27,6 @@ from judged_server.api.convert.judging import (
 )
 from judged_server.api.convert.values import MAX_INT32, need, read, read_inclusion
 from judged_server.domain import (
-    FloatArray,
     IntArray,
     QueryGroup,
     Verdicts,
@@ -44,13 +44,8 @@ from judged_server.metrics.compute import (
     compute_trec,
     merge_values,
 )
-from judged_server.metrics.corrected import (
-    HumanLabels,
-    HumanValues,
-    correct_judged,
-    correct_values,
-)
-from judged_server.metrics.input.id_fit import IdFit
+from judged_server.metrics.corrected import HumanValues, correct, values_of_labels
+from judged_server.metrics.input.id_fit import IdSample, fit_warning
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import refuse_first
 from judged_server.metrics.input.trec import Qrels, Topics
@@ -116,15 +111,14 @@ def refuse_unused(
 class Measured:
     """A table, the queries it was made from, and the counts of their verdicts.
 
-    `not_measured` are other queries; `judged` has the verdicts, and their scores if those are
-    known.
+    `not_measured` are other queries; `judged` has the verdicts.
     """
 
     table: MetricTable
     query_ids: Sequence[str]
     counts: VerdictCounts | None = None
     not_measured: Sequence[str] = ()
-    judged: tuple[JudgedResults, FloatArray | None] | None = None
+    judged: JudgedResults | None = None
 
 
 def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetricsResponse:
@@ -231,8 +225,7 @@ class Rankings:
         table = compute_judged(self.measures, results, self.options, field=field + "[{}].expected")
         if judged_ids is not None:
             table = replace(table, id_fit=judged_ids.fit(results.n_retrieved, seen))
-        scores = verdicts.columns.scores if message.verdicts.score else None
-        return Measured(table, query_ids, counts_of(verdicts), judged=(results, scores))
+        return Measured(table, query_ids, counts_of(verdicts), judged=results)
 
     def _embedded(self, message: pb.EmbeddedRankings) -> Measured:
         """Measure vectors by the cosine of the judge `semantic`: no model runs, no text is read."""
@@ -275,9 +268,9 @@ def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any
     return query_ids
 
 
-def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdFit]:
+def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdSample]:
     """Return how rankings are matched by document id, None where none is. Raises InvalidField."""
-    seen = IdFit()
+    seen = IdSample()
     groups: list[tuple[Sequence[str], Sequence[str], Mapping[str, int]]] = []
     for i, ranking in enumerate(message.rankings):
         path, found = f"{field}[{i}]", ranking.document_ids
@@ -371,47 +364,39 @@ def _corrected(
     done: Measured,
 ) -> MetricTable:
     """Return the table with means corrected by the labels or the human values of the request."""
-    confidence = (options.interval or IntervalOptions()).confidence
     per_query, ids = request.options.per_query, done.query_ids
     if done.judged is None or not request.judged.HasField("human_labels"):
-        human = _read_human_values(request.human_values, ids, measures)
-        _refuse_unequal(human.inclusion, _VALUES, per_query=per_query)
-        return correct_values(table, human, confidence=confidence, per_query=per_query)
-    both = request.HasField(_VALUES)  # type: ignore[arg-type]  # it is one of them
-    need(not both, _VALUES, f"must be unset when {_LABELS} is set; use one of them")
-    results, scores = done.judged
-    labels = _read_human_labels(request.judged.human_labels, ids, results)
-    _refuse_unequal(labels.inclusion, _LABELS, per_query=per_query)
-    return correct_judged(
-        table,
-        measures,
-        results,
-        scores,
-        labels,
-        options.matching,
-        confidence=confidence,
-        per_query=per_query,
-    )
-
-
-def _refuse_unequal(inclusion: FloatArray | None, field: str, *, per_query: bool) -> None:
+        field, human = _VALUES, _read_human_values(request.human_values, ids, measures)
+    else:
+        both = request.HasField(_VALUES)  # type: ignore[arg-type]  # it is one of them
+        need(not both, _VALUES, f"must be unset when {_LABELS} is set; use one of them")
+        labels, mode = request.judged.human_labels, options.matching
+        field, human = _LABELS, _read_human_labels(labels, ids, done.judged, measures, mode)
     rule = (
         "must be empty with options.per_query: bounds of single queries need labels that were "
         "all drawn with the same probability"
     )
-    need(not per_query or inclusion is None, f"{field}.inclusion_probabilities", rule)
+    alike = human.inclusion is None
+    need(not per_query or alike, f"{field}.inclusion_probabilities", rule)
+    confidence = (options.interval or IntervalOptions()).confidence
+    return correct(table, human, confidence=confidence, per_query=per_query)
 
 
 def _read_human_labels(
-    message: metrics_pb2.HumanLabels, query_ids: Sequence[str], results: JudgedResults
-) -> HumanLabels:
+    message: metrics_pb2.HumanLabels,
+    query_ids: Sequence[str],
+    results: JudgedResults,
+    measures: Sequence[Measure],
+    mode: Matching,
+) -> HumanValues:
     queries = _places(message.query_ids, query_ids, _LABELS, "judged.rankings")
     contexts = int((results.n_retrieved * results.n_expected)[queries].sum())
     relevant = np.array(message.relevant, np.bool_)
     inclusion = read_inclusion(message.inclusion_probabilities, len(queries), _LABELS)
     rule = f"has {len(relevant)} entries for the {contexts} contexts of the labelled rankings"
     need(len(relevant) == contexts, f"{_LABELS}.relevant", rule)
-    return HumanLabels(queries, relevant, inclusion)
+    values = values_of_labels(measures, results, queries, relevant, mode)
+    return HumanValues(queries, values, inclusion)
 
 
 def _read_human_values(
@@ -442,7 +427,7 @@ def write_table(
 ) -> metrics_pb2.MetricTable:
     """Return the message of a table; `query_ids` names the queries that were given."""
     fit = table.id_fit
-    warning = None if fit is None else fit.warning()
+    warning = None if fit is None else fit_warning(fit)
     return write_fields(
         metrics_pb2.MetricTable,
         metrics=[_write_column(column, per_query=per_query) for column in table.columns],

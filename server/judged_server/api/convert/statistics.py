@@ -35,7 +35,7 @@ from judged_server.metrics.text.metrics import (
     parse_text_metrics,
 )
 from judged_server.settings import Limits
-from judged_server.statistics.agreement import measure_agreement
+from judged_server.statistics.agreement import measure_agreement, rank_agreement
 from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,
     ScoredItems,
@@ -53,7 +53,6 @@ from judged_server.statistics.comparison import RunValues, compare
 from judged_server.statistics.intervals import check_work, mean_intervals
 from judged_server.statistics.preferences import Comparisons, rank_systems
 from judged_server.statistics.preferences import check_work as check_ranking
-from judged_server.statistics.rank_correlation import rank_agreement
 
 SYSTEMS = (2, 50)
 RANKING_RESAMPLES = 1_000
@@ -308,7 +307,7 @@ def write_text_metrics(
 def _write_text_column(
     column: TextColumn, interval: Interval | None, *, per_item: bool
 ) -> pb.TextMetricResult:
-    parts = {"values": column.values, "precision": column.precision, "recall": column.recall}
+    parts = zip(("values", "precision", "recall"), column.scores.T, strict=False)
     return write_fields(
         pb.TextMetricResult,
         column,
@@ -316,8 +315,5 @@ def _write_text_column(
         n=len(column.known),
         interval=interval,
         without_value=len(column.values) - len(column.known),
-        **{
-            name: part.tolist() if per_item and part is not None else ()
-            for name, part in parts.items()
-        },
+        **{name: part.tolist() if per_item else () for name, part in parts},
     )

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Self
 from urllib.parse import unquote
+
+from judged.values.rankings import IdFit
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", re.ASCII)
 _UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufeff]+")
@@ -64,105 +65,90 @@ _SAMPLE, _RARE = 2_000, 20_000
 """How many retrieved ids are looked at: of any queries, and of those that expect ids with escapes
 or letters outside ASCII."""
 _KEPT = 100
-"""Ids that are kept to find the nearest of, as long as nothing was found."""
+"""Ids that are kept to find the nearest of, should nothing be found."""
 _SHOWN = 80
 _MOST = 2**63
 """More than can be counted; callers send what is added up."""
 
 
-@dataclass(slots=True)
-class IdFit:
-    """How the ids of judged documents fit those that were retrieved; its queries retrieved some.
+class IdSample:
+    """Looks at the queries of a call for expected ids that were retrieved in another spelling."""
 
-    Of `expected` ids of judged documents `found` were retrieved for their query, of `retrieved` in
-    all. Of the others `compared` were looked for in another spelling; `alike` of them were there,
-    and `same` of these are the same text. `expected_id` and `retrieved_id` are an example, whose
-    `difference` is in words.
-    """
-
-    expected: int = 0
-    found: int = 0
-    retrieved: int = 0
-    compared: int = 0
-    alike: int = 0
-    same: int = 0
-    expected_id: str = ""
-    retrieved_id: str = ""
-    difference: str = ""
-    _left: int = field(default=_SAMPLE, compare=False)
-    _left_of_rare: int = field(default=_RARE, compare=False)
-    _missed: dict[str, None] = field(default_factory=dict, compare=False)
-    _others: dict[str, None] = field(default_factory=dict, compare=False)
+    def __init__(self) -> None:
+        self._looked = 0
+        self._seen = IdFit()
+        self._missed: dict[str, None] = {}
+        self._others: dict[str, None] = {}
 
     def see(self, groups: Iterable[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> None:
         """Look at some of the groups, given as for JudgedIds.of."""
         for found, relevant, grades in groups:
-            if (judged := grades or relevant) and self.wants(judged, len(found)):
+            if found and (judged := grades or relevant) and self.wants(judged):
                 self.add(judged, found)
 
-    def wants(self, expected: Iterable[str], n_retrieved: int) -> bool:
-        """Say whether to `add` a query that expects these ids and retrieved so many."""
-        if self._left > 0:
-            self._left -= n_retrieved
-            return True
-        rare = self._left_of_rare > 0 and any(not n.isascii() or "%" in n for n in expected)
-        self._left_of_rare -= n_retrieved if rare else 0
-        return rare
+    def wants(self, expected: Iterable[str]) -> bool:
+        """Say whether to `add` a query that expects these ids."""
+        rare = any(not name.isascii() or "%" in name for name in expected)
+        return self._looked < (_RARE if rare else _SAMPLE)
 
     def add(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
         """Look at a query by the ids of its judged documents, and those that it retrieved."""
+        self._looked += len(retrieved)
         there, wanted = set(retrieved), set(expected)
         missed = [name for name in expected if name not in there][:_SAMPLE]
-        self.found += len(missed) < len(expected)
-        if missed and retrieved:
-            others = [name for name in retrieved[:_SAMPLE] if name not in wanted]
-            pairs = _alike(missed, others)
-            self.compared += len(missed)
-            self.alike += len(pairs)
-            self.same += sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs)
-            if pairs and not self.difference:
-                self._show(*pairs[0])
-            if not self.found and len(self._others) < _KEPT:
-                self._missed.update(dict.fromkeys(missed[:_KEPT]))
-                self._others.update(dict.fromkeys(others[:_KEPT]))
+        others = [name for name in retrieved[:_SAMPLE] if name not in wanted]
+        pairs, seen = _alike(missed, others), self._seen
+        self._seen = replace(
+            _with_example(seen, *pairs[0]) if pairs and not seen.difference else seen,
+            compared=seen.compared + len(missed),
+            alike=seen.alike + len(pairs),
+            same=seen.same + sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs),
+        )
+        if len(self._others) < _KEPT:
+            self._missed.update(dict.fromkeys(missed[:_KEPT]))
+            self._others.update(dict.fromkeys(others[:_KEPT]))
 
-    def closed(self, expected: int, found: int, retrieved: int) -> Self:
-        """Return it with the numbers of all queries, also of those that were not looked at."""
-        self.expected, self.found, self.retrieved = expected, found, retrieved
-        if not found and not self.difference and self._missed and self._others:
-            self._show(*_nearest(self._missed, self._others))
-        return self
+    def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
+        """Return how ids fit, with the numbers of all queries that retrieved something."""
+        fit = replace(self._seen, expected=expected, found=found, retrieved=retrieved)
+        if not found and not fit.difference and self._missed and self._others:
+            return _with_example(fit, *_nearest(self._missed, self._others))
+        return fit
 
-    def _show(self, expected: str, retrieved: str) -> None:
-        self.expected_id, self.retrieved_id = expected, retrieved
-        self.difference = _difference(expected, retrieved)
 
-    def __add__(self, other: IdFit) -> IdFit:
-        """Return the fit of the queries of both."""
-        pair = other if other.difference and not self.difference else self
-        names = ("expected", "found", "retrieved", "compared", "alike", "same")
-        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return replace(pair, **{name: min(number, _MOST) for name, number in sums.items()})
+def _with_example(fit: IdFit, expected: str, retrieved: str) -> IdFit:
+    how = _difference(expected, retrieved)
+    return replace(fit, expected_id=expected, retrieved_id=retrieved, difference=how)
 
-    def warning(self) -> str:
-        """Return what the reader of the metrics should know, "" where ids fit."""
-        pair = f"for example {_shown(self.retrieved_id)} and {_shown(self.expected_id)}"
-        how = f", which differ {self.difference}" if self.difference else ""
-        if self.expected and self.retrieved and not self.found:
-            if self.expected_id and self.expected_id == self.retrieved_id:
-                pair = f"though {_shown(self.expected_id)} was retrieved for another query"
-            return (
-                f"none of the {self.retrieved} document ids that were retrieved is among the "
-                f"{self.expected} that are expected, {pair}{how}; are they ids of the same kind, "
-                "and the results of these queries?"
-            )
-        if self.same or (self.alike > 1 and 3 * self.alike >= self.compared):
-            return (
-                f"{self.alike} of {self.compared} expected document ids that were not retrieved "
-                f"were retrieved in another spelling, which counts as not found, {pair}{how}; "
-                "write both alike"
-            )
-        return ""
+
+def add_fits(fits: Sequence[IdFit]) -> IdFit | None:
+    """Return the fit of the queries of all; None of none."""
+    if not fits:
+        return None
+    names = ("expected", "found", "retrieved", "compared", "alike", "same")
+    sums = {name: min(sum(getattr(fit, name) for fit in fits), _MOST) for name in names}
+    return replace(next((fit for fit in fits if fit.difference), fits[0]), **sums)
+
+
+def fit_warning(fit: IdFit) -> str:
+    """Return what the reader of the metrics should know, "" where ids fit."""
+    pair = f"for example {_shown(fit.retrieved_id)} and {_shown(fit.expected_id)}"
+    how = f", which differ {fit.difference}" if fit.difference else ""
+    if fit.expected and fit.retrieved and not fit.found:
+        if fit.expected_id and fit.expected_id == fit.retrieved_id:
+            pair = f"though {_shown(fit.expected_id)} was retrieved for another query"
+        return (
+            f"none of the {fit.retrieved} document ids that were retrieved is among the "
+            f"{fit.expected} that are expected, {pair}{how}; are they ids of the same kind, "
+            "and the results of these queries?"
+        )
+    if fit.same or (fit.alike > 1 and 3 * fit.alike >= fit.compared):
+        return (
+            f"{fit.alike} of {fit.compared} expected document ids that were not retrieved "
+            f"were retrieved in another spelling, which counts as not found, {pair}{how}; "
+            "write both alike"
+        )
+    return ""
 
 
 def _shown(name: str) -> str:

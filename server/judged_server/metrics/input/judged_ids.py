@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from judged.values.rankings import IdFit
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.metrics.input.id_fit import IdFit
+from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.rankings import (
     Rankings,
     flatten,
@@ -84,14 +85,14 @@ class JudgedIds:
         """bool[n]: the groups that are matched by document id."""
         return np.diff(self.offsets) > 0
 
-    def fit(self, n_retrieved: IntArray, seen: IdFit) -> IdFit:
+    def fit(self, n_retrieved: IntArray, seen: IdSample) -> IdFit:
         """Return how ids fit what groups retrieved: int64[n]; `seen` has looked at them."""
         counted = self.by_id & (n_retrieved > 0)
         query = np.repeat(np.arange(len(n_retrieved)), n_retrieved)
         known = self.places >= 0
         found = np.unique(self.offsets[query[known]] + self.places[known])
         expected = int(np.diff(self.offsets)[counted].sum())
-        return seen.closed(expected, len(found), int(n_retrieved[counted].sum()))
+        return seen.fit(expected, len(found), int(n_retrieved[counted].sum()))
 
     def n_unjudged(self, rankings: Rankings, rows: IntArray) -> int:
         """Return how many results of those of the groups `rows` that have grades have none."""

@@ -14,11 +14,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from judged.values.metrics import MetricCounts
+from judged.values.rankings import IdFit
 from numpy.typing import NDArray
 
 from judged_server.domain import FloatArray, IntArray, UnsignedArray
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.id_fit import IdFit
+from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.rankings import (
     Rankings,
     flatten,
@@ -447,9 +448,9 @@ def _id_fit(
     """
     judged, some = qrels.topics.counts, counts > 0
     known = np.bincount(known_of, minlength=len(qrels))
-    seen = IdFit(found=len(known_of))
+    seen = IdSample()
     for row in np.flatnonzero(some & (known < judged)).tolist():
         names = qrels.topics.names(row)
-        if seen.wants(names, int(counts[row])):
+        if seen.wants(names):
             seen.add(names, run.names(at_of[qrels.topics.query_ids[row]]))
-    return seen.closed(int(judged[some].sum()), len(known_of), int(counts.sum()))
+    return seen.fit(int(judged[some].sum()), len(known_of), int(counts.sum()))

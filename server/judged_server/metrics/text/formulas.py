@@ -43,8 +43,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -52,61 +52,86 @@ from judged_server.domain import IntArray
 from judged_server.metrics.text.tokens import Tokens
 from judged_server.scheduling.checkpoint import checkpoint
 
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The value of one item in [0, 1], and the precision and recall behind it where there are."""
-
-    value: float
-    precision: float | None = None
-    recall: float | None = None
-
-
-def best(scores: Iterable[Score]) -> Score:
-    """Return the score with the largest value, the first of them if several have it."""
-    return max(scores, key=lambda score: score.value)
-
-
-def harmonic(precision: float, recall: float) -> Score:
-    """Return the harmonic mean of precision and recall; 0 when both are 0."""
-    total = precision + recall
-    value = 2 * precision * recall / total if total > 0 else 0.0
-    return Score(value, precision, recall)
-
+Score = tuple[float, ...]
+"""The value of one item in [0, 1], and the precision and recall behind it where there are."""
 
 LONG_TOKENS = 4096
 """Items with more tokens than this are counted by sorting the hashes of their n-grams."""
-_CHUNK = 1 << 13
+MAX_ORDER = 4
+BLOCK_BITS = 16_384
+_CHUNK, _STEP = 1 << 13, 512
+_ROUNDING = 1e-9
 
 
-def overlaps(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> list[int]:
-    """Return for each reference the size of its intersection with the hypothesis, as multisets."""
-    if _is_long(hypothesis, references):
-        ours = _hashed(hypothesis, order)
-        return [_shared_hashes(ours, [reference], order) for reference in references]
-    return [_shared(hypothesis, [reference], order) for reference in references]
+def bleu(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
+    """Return the BLEU of 13a tokens against all references together."""
+    length, smoothing, matched = len(hypothesis), 1.0, 1
+    logs: list[float] = []
+    for order in range(1, min(MAX_ORDER, length) + 1):
+        if matched:  # a longer n-gram has this one in it
+            (matched,) = _overlaps(hypothesis, [references], order)
+        if not matched and order == 1:
+            return (0.0,)
+        if not matched:
+            smoothing *= 2
+        ngrams = length - order + 1
+        logs.append(math.log(100.0 * matched / ngrams if matched else 100.0 / (smoothing * ngrams)))
+    if not logs:
+        return (0.0,)
+    nearest = min(map(len, references), key=lambda other: (abs(length - other), other))
+    brevity = math.exp(1 - nearest / length) if length < nearest else 1.0
+    value = brevity * math.exp(sum(logs) / len(logs)) / 100
+    return (1.0 if 1.0 < value < 1.0 + _ROUNDING else value,)
 
 
-def clipped_matches(hypothesis: Tokens, references: Sequence[Tokens], max_order: int) -> list[int]:
-    """Return for each order from 1 the n-grams of the hypothesis that are in the references.
+def rouge_n(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> Score:
+    """Return ROUGE-1 or ROUGE-2 of stems."""
+    shared = _overlaps(hypothesis, [[reference] for reference in references], order)
+    return _best(hypothesis, references, shared, order)
 
-    Each counts at most as often as in the reference that has it most often.
-    """
-    matches = [0] * max_order
-    is_long = _is_long(hypothesis, references)
-    for order in range(1, max_order + 1):
-        matches[order - 1] = (
-            _shared_hashes(_hashed(hypothesis, order), references, order)
-            if is_long
-            else _shared(hypothesis, references, order)
+
+def rouge_l(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
+    """Return ROUGE-L of stems."""
+    shared = [lcs_length(hypothesis, reference) for reference in references]
+    return _best(hypothesis, references, shared)
+
+
+def token_f1(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
+    """Return the harmonic mean of the shares of tokens that both sides have."""
+    if not hypothesis:
+        return (float(hypothesis in references),) * 3
+    return rouge_n(hypothesis, references, 1)
+
+
+def exact_match(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
+    """Return 1 if the tokens are those of any reference, in order; else 0."""
+    return (float(hypothesis in references),)
+
+
+def _best(
+    hypothesis: Tokens, references: Sequence[Tokens], shared: Sequence[int], order: int = 1
+) -> Score:
+    """Return the largest harmonic mean of precision and recall, the first of them, and both."""
+    scores = []
+    for both, reference in zip(shared, references, strict=True):
+        precision, recall = (
+            both / max(len(tokens) - order + 1, 1) for tokens in (hypothesis, reference)
         )
-        if not matches[order - 1]:
-            break  # a longer n-gram has this one in it
-    return matches
+        total = precision + recall
+        value = 2 * precision * recall / total if total > 0 else 0.0
+        scores.append((value, precision, recall))
+    return max(scores, key=itemgetter(0))
 
 
-def _is_long(hypothesis: Tokens, references: Sequence[Tokens]) -> bool:
-    return len(hypothesis) + sum(map(len, references)) + len(references) > LONG_TOKENS
+def _overlaps(hypothesis: Tokens, groups: Sequence[Sequence[Tokens]], order: int) -> list[int]:
+    """Return for each group of references how many n-grams of the hypothesis are in it.
+
+    Each counts at most as often as in the reference of the group that has it most often.
+    """
+    if len(hypothesis) + sum(len(each) + 1 for group in groups for each in group) > LONG_TOKENS:
+        ours = _hashed(hypothesis, order)
+        return [_shared_hashes(ours, group, order) for group in groups]
+    return [_shared(hypothesis, group, order) for group in groups]
 
 
 def _ngrams(tokens: Tokens, order: int) -> Iterable[Hashable]:
@@ -163,67 +188,6 @@ def _shared_hashes(
     return int(np.minimum(counts, most).sum())
 
 
-MAX_ORDER = 4
-_ROUNDING = 1e-9
-
-
-def bleu(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
-    """Return the BLEU of 13a tokens against all references together."""
-    matches = clipped_matches(hypothesis, references, MAX_ORDER)
-    if not matches[0]:
-        return Score(0.0)
-    length = len(hypothesis)
-    logs: list[float] = []
-    smoothing = 1.0
-    for order, matched in enumerate(matches[:length], 1):
-        ngrams = length - order + 1
-        if matched:
-            precision = 100.0 * matched / ngrams
-        else:
-            smoothing *= 2
-            precision = 100.0 / (smoothing * ngrams)
-        logs.append(math.log(precision))
-    nearest = min(map(len, references), key=lambda other: (abs(length - other), other))
-    brevity = math.exp(1 - nearest / length) if length < nearest else 1.0
-    value = brevity * math.exp(sum(logs) / len(logs)) / 100
-    return Score(1.0 if 1.0 < value < 1.0 + _ROUNDING else value)
-
-
-BLOCK_BITS = 16_384
-_STEP = 512
-
-
-def rouge_1(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
-    """Return ROUGE-1 of stems."""
-    return _rouge_n(hypothesis, references, 1)
-
-
-def rouge_2(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
-    """Return ROUGE-2 of stems."""
-    return _rouge_n(hypothesis, references, 2)
-
-
-def rouge_l(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
-    """Return ROUGE-L of stems."""
-    scores = []
-    for reference in references:
-        if hypothesis and reference:
-            length = lcs_length(hypothesis, reference)
-            scores.append(harmonic(length / len(hypothesis), length / len(reference)))
-        else:
-            scores.append(Score(0.0, 0.0, 0.0))
-    return best(scores)
-
-
-def _rouge_n(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> Score:
-    shared = overlaps(hypothesis, references, order)
-    ours = max(len(hypothesis) - order + 1, 1)
-    return best(
-        harmonic(both / ours, both / max(len(reference) - order + 1, 1))
-        for both, reference in zip(shared, references, strict=True)
-    )
-
-
 def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many tokens the longest common subsequence has."""
     # Tokens that the other side lacks are in no common subsequence.
@@ -240,34 +204,15 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
             masks[token] = masks.get(token, 0) | (1 << place)
         width = len(block)
         full = zeros = (1 << width) - 1
+        for index, token in enumerate(column):
+            if index % _STEP == 0:
+                checkpoint()
+            mask, carry = masks.get(token, 0), carries[index]
+            if mask or carry:
+                met = zeros & mask
+                total = zeros + met + carry
+                carries[index] = total >> width
+                zeros = (total & full) | (zeros - met)
         checkpoint()
-        for begin in range(0, len(column), _STEP):
-            for index in range(begin, min(begin + _STEP, len(column))):
-                mask = masks.get(column[index], 0)
-                carry = carries[index]
-                if mask or carry:
-                    met = zeros & mask
-                    total = zeros + met + carry
-                    carries[index] = total >> width
-                    zeros = (total & full) | (zeros - met)
-            checkpoint()
         length += width - zeros.bit_count()
     return length
-
-
-def token_f1(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
-    """Return the harmonic mean of the shares of tokens that both sides have."""
-    shared = overlaps(hypothesis, references, 1)
-    scores = []
-    for both, reference in zip(shared, references, strict=True):
-        if hypothesis and reference:
-            scores.append(harmonic(both / len(hypothesis), both / len(reference)))
-        else:
-            equal = float(hypothesis == reference)
-            scores.append(Score(equal, equal, equal))
-    return best(scores)
-
-
-def exact_match(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
-    """Return 1 if the tokens are those of any reference, in order; else 0."""
-    return Score(float(any(hypothesis == reference for reference in references)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -16,13 +17,13 @@ from judged_server.metrics.text.formulas import (
     Score,
     bleu,
     exact_match,
-    rouge_1,
-    rouge_2,
     rouge_l,
+    rouge_n,
     token_f1,
 )
 from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A, Form, Tokens, TokenStore
 from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.statistics.intervals import mean
 from judged_server.text_form import UNREAD_SHARE, plain_form, unread_share, unspaced_share
 
 TextMetricFunction = Callable[[Tokens, Sequence[Tokens]], Score]
@@ -33,7 +34,7 @@ class TextMetric:
     """One text metric.
 
     `function` takes the tokens of a hypothesis and of at least one reference and returns a score
-    in [0, 1], with precision and recall if `has_parts`. `settings` say how, for the signature;
+    in [0, 1], with precision and recall if it has them. `settings` say how, for the signature;
     `counts_references` puts the number of references there too, since all of them count together.
     `compares_all` marks the metric whose work is the product of both lengths. `version` goes up
     when a change of the function changes numbers. `unread` returns the share of a text's letters
@@ -46,7 +47,6 @@ class TextMetric:
     form: Form
     function: TextMetricFunction
     settings: str
-    has_parts: bool = True
     counts_references: bool = False
     compares_all: bool = False
     unread: Callable[[str], float] = lambda _: 0.0
@@ -77,7 +77,6 @@ _ALL = (
         THIRTEEN_A,
         bleu,
         "case:mixed|eff:yes|tok:13a|smooth:exp",
-        has_parts=False,
         counts_references=True,
         unread=unspaced_share,
     ),
@@ -86,7 +85,7 @@ _ALL = (
         "Harmonic mean over shared stems.",
         _LIN,
         STEMS,
-        rouge_1,
+        partial(rouge_n, order=1),
         _STEMS,
         unread=unread_share,
     ),
@@ -95,7 +94,7 @@ _ALL = (
         "Harmonic mean over shared pairs of stems.",
         _LIN,
         STEMS,
-        rouge_2,
+        partial(rouge_n, order=2),
         _STEMS,
         unread=unread_share,
     ),
@@ -125,7 +124,6 @@ _ALL = (
         ANSWER,
         exact_match,
         _ANSWERS,
-        has_parts=False,
     ),
 )
 
@@ -166,17 +164,21 @@ compare: the square of a text of 1 MiB in words of one letter, about a minute of
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """One metric over all items: float64[n] in [0, 1], and the exact mean of the values.
+    """One metric over all items: float64[n, 3] values in [0, 1], their precision and recall.
 
-    NaN is no value. `unread` counts the items of which the metric does not read a good part.
+    float64[n, 1] where there are values alone. NaN is no value. `unread` counts the items of which
+    the metric does not read a good part.
     """
 
     metric: TextMetric
-    values: FloatArray
-    precision: FloatArray | None
-    recall: FloatArray | None
+    scores: FloatArray
     signature: str
     unread: int = 0
+
+    @property
+    def values(self) -> FloatArray:
+        """float64[n]: the value of each item."""
+        return self.scores[:, 0]
 
     @property
     def known(self) -> FloatArray:
@@ -186,8 +188,8 @@ class TextColumn:
     @property
     def mean(self) -> float:
         """The mean, NaN of nothing. The sum is exact, so no order of the items changes it."""
-        known = self.known.tolist()
-        return math.fsum(known) / len(known) if known else math.nan
+        found = mean(self.known)
+        return math.nan if found is None else found
 
 
 def measure_texts(
@@ -224,40 +226,32 @@ def measure_texts(
                 blank = [lost > 0 and not some for lost, some in zip(theirs, found, strict=True)]
                 if (ours and not hypothesis) or all(blank):
                     score = _unreadable(item.hypothesis, references)
-            column.append(score or metric.function(hypothesis, found))
+            made = metric.function(hypothesis, found)
+            column.append(made if score is None else (score,) * len(made))
             checkpoint()
     counted = {len(item.references) for item in items}
     n_references = str(counted.pop()) if len(counted) == 1 else "var"
     return tuple(
-        _column(metric, column, n_references, n_unread)
+        TextColumn(metric, np.array(column), metric.signature(n_references), n_unread)
         for metric, column, n_unread in zip(metrics, scores, unread, strict=True)
     )
 
 
-def _unreadable(hypothesis: str, references: Sequence[str]) -> Score:
+def _unreadable(hypothesis: str, references: Sequence[str]) -> float:
     """Return the score where nothing of a side is in a token: none, but where texts tell.
 
     Equal texts have 1, and an empty one has 0 beside those that are not.
     """
     ours, *theirs = (plain_form(text).lower().split() for text in (hypothesis, *references))
-    value = 1.0 if ours in theirs else math.nan if ours and any(theirs) else 0.0
-    return Score(value, value, value)
+    return 1.0 if ours in theirs else math.nan if ours and any(theirs) else 0.0
 
 
 def join_columns(parts: Sequence[TextColumn]) -> TextColumn:
     """Return one metric over the items of all parts, in order."""
-    first = parts[0]
-    precision = [part.precision for part in parts if part.precision is not None]
-    recall = [part.recall for part in parts if part.recall is not None]
-    alike = all(part.signature == first.signature for part in parts)
-    return TextColumn(
-        first.metric,
-        np.concatenate([part.values for part in parts]),
-        np.concatenate(precision) if precision else None,
-        np.concatenate(recall) if recall else None,
-        first.signature if alike else first.metric.signature("var"),
-        sum(part.unread for part in parts),
-    )
+    metric, signatures = parts[0].metric, {part.signature for part in parts}
+    signature = signatures.pop() if len(signatures) == 1 else metric.signature("var")
+    scores = np.concatenate([part.scores for part in parts])
+    return TextColumn(metric, scores, signature, sum(part.unread for part in parts))
 
 
 def merge_text_values(
@@ -283,16 +277,5 @@ def merge_text_values(
         if not good.all():
             raise InvalidField(f"{path}[{int(good.argmin())}]", "must lie in [0, 1]")
         signature = f"{metric.name}|source:values|v{metric.version}"
-        merged.append(TextColumn(metric, values, None, None, signature))
+        merged.append(TextColumn(metric, values[:, None], signature))
     return tuple(merged)
-
-
-def _column(
-    metric: TextMetric, scores: Sequence[Score], n_references: str, unread: int
-) -> TextColumn:
-    precision = recall = None
-    if metric.has_parts:
-        precision = np.array([score.precision for score in scores], np.float64)
-        recall = np.array([score.recall for score in scores], np.float64)
-    values = np.array([score.value for score in scores], np.float64)
-    return TextColumn(metric, values, precision, recall, metric.signature(n_references), unread)

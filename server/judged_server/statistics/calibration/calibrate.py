@@ -17,9 +17,8 @@ from judged_server.statistics.calibration.reliability import (
     least_certain,
     reliability,
 )
-from judged_server.statistics.calibration.thresholds import choose_thresholds
 from judged_server.statistics.prediction_powered import correct_mean
-from judged_server.statistics.quality import LabelledScores, judge_quality
+from judged_server.statistics.quality import LabelledScores, choose_thresholds, judge_quality
 
 MAX_ITEMS = 1_000_000
 

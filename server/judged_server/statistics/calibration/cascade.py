@@ -37,7 +37,7 @@ from judged.values.calibrators import ItemShares
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.statistics.intervals import beta_cdf, root_between
+from judged_server.statistics.intervals import special
 from judged_server.statistics.quality import LabelledScores
 
 MAX_WALKS = 4
@@ -189,7 +189,7 @@ def upper_bound(error: float, counted: float, risk: float) -> float:
     errors, rest = error * counted, counted * (1 - error)
     if rest <= 0:
         return 1.0
-    return root_between(lambda x: beta_cdf(x, errors + 1, rest) - (1 - risk), 0.0, 1.0)
+    return float(special().betaincinv(errors + 1, rest, 1 - risk))
 
 
 def _effective(added_squares: FloatArray, correlation: float) -> FloatArray:
@@ -226,7 +226,7 @@ def _walk(side: _Side, max_error: float, risk: float) -> FloatArray:
             # at most max_error without finding it.
             errors = float(share[step] * n[step])
             rest = float(n[step]) - errors
-            if rest <= 0 or beta_cdf(max_error, errors + 1, rest) < 1 - walk_risk:
+            if rest <= 0 or special().betainc(errors + 1, rest, max_error) < 1 - walk_risk:
                 break
             passed[step] = True
     return falling[ends[passed]]
@@ -267,22 +267,15 @@ def _apart(
     A good judge may be safe to accept and to reject at the same scores. Then those bounds are taken
     with the fewest labels that are wrong or between them, the higher ones of two such pairs.
     """
-    if not len(accepting) or not len(rejecting):
-        return (
-            float(accepting.min()) if len(accepting) else None,
-            float(rejecting.max()) if len(rejecting) else None,
-        )
-    if rejecting.max() < accepting.min():
-        return float(accepting.min()), float(rejecting.max())
-    pairs = []
-    for accept in accepting.tolist():
-        checkpoint()
-        lower = rejecting[rejecting < accept]
-        if len(lower):
-            pairs.append((accept, float(lower.max())))
-    if not pairs:
-        return float(accepting.min()), None
-    accepts, rejects = np.array(pairs).T
+    highest = float(rejecting.max()) if len(rejecting) else None
+    lowest = float(accepting.min()) if len(accepting) else None
+    if highest is None or lowest is None or highest < lowest:
+        return lowest, highest
+    ascending = np.sort(rejecting)
+    places = np.searchsorted(ascending, accepting, "left")
+    accepts, rejects = accepting[places > 0], ascending[places[places > 0] - 1]
+    if not len(accepts):
+        return lowest, None
     right = np.sort(items.scores[items.labels])
     right_above = len(right) - np.searchsorted(right, accepts, "left")
     irrelevant_below = np.searchsorted(np.sort(items.scores[~items.labels]), rejects, "right")

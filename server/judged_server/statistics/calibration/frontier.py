@@ -38,8 +38,7 @@ from judged_server.statistics.calibration.cascade import (
     walks_begin,
 )
 from judged_server.statistics.calibration.reliability import Platt, fit, least_certain
-from judged_server.statistics.calibration.thresholds import cluster_folds
-from judged_server.statistics.quality import LabelledScores
+from judged_server.statistics.quality import LabelledScores, cluster_folds
 
 MAX_STAGES = 4
 MAX_LABELS = 20_000
@@ -91,21 +90,18 @@ class StagedItems:
             raise LimitExceeded("labels", "labels", MAX_LABELS, n)
         if not 1 <= len(stages) <= MAX_STAGES:
             raise InvalidField("stages", f"{len(stages)} judges; give 1 to {MAX_STAGES}")
-        if clusters and len(clusters) != n:
-            raise InvalidField("clusters", f"has {len(clusters)} entries for {n} labels")
-        if lengths and len(lengths) != n:
-            raise InvalidField("lengths", f"has {len(lengths)} entries for {n} labels")
-        for place, stage in enumerate(stages):
-            field_ = f"stages[{place}]"
-            if len(stage.scores) != n:
-                raise InvalidField(
-                    f"{field_}.scores", f"has {len(stage.scores)} entries for {n} labels"
-                )
-            wrong = np.flatnonzero((stage.scores < 0) | (stage.scores > 1))
+        given = {f"stages[{place}].scores": stage.scores for place, stage in enumerate(stages)}
+        optional = {"clusters": clusters, "lengths": lengths}
+        for field, column in (optional | given).items():
+            if len(column) != n and (field in given or len(column)):
+                raise InvalidField(field, f"has {len(column)} entries for {n} labels")
+        for field, scores in given.items():
+            wrong = np.flatnonzero((scores < 0) | (scores > 1))
             if len(wrong):
-                raise InvalidField(f"{field_}.scores[{wrong[0]}]", "must lie in 0 to 1")
+                raise InvalidField(f"{field}[{wrong[0]}]", "must lie in 0 to 1")
+        for place, stage in enumerate(stages):
             if not (math.isfinite(stage.cost) and stage.cost >= 0):
-                raise InvalidField(f"{field_}.cost", "must be a number, 0 or more")
+                raise InvalidField(f"stages[{place}].cost", "must be a number, 0 or more")
         groups = number_clusters(clusters) if clusters else np.arange(n)
         known = np.array(lengths, np.float64) if lengths else None
         return cls(tuple(stages), np.fromiter(labels, np.bool_, n), groups, known)
@@ -134,11 +130,6 @@ class FrontierStage:
     reject: float | None = None
     share: float = 1.0
 
-    @property
-    def settles_all(self) -> bool:
-        """Whether nothing goes on."""
-        return self.accept is None and self.reject is None
-
 
 Stages = tuple[FrontierStage, ...]
 
@@ -158,23 +149,17 @@ def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> l
 
     Where stages may abstain, what is not settled counts before what is paid.
     """
-    shipped = [(judge.shipped or Platt(), False) for judge in items.stages]
-    maker = _Maker(items, may_abstain, shipped)
-    scored = [rows[~np.isnan(judge.scores[rows])] for judge in items.stages]
-    maker.usual = [maker.calibration(place, own) for place, own in enumerate(scored)]
     dearest = max(judge.cost for judge in items.stages)
     found = []
-    for stages in maker.grow((), rows, len(rows)):
+    for stages in _cascades(items, rows, may_abstain=may_abstain):
         outcome = run(items, stages, rows)
         n_settled = int(outcome.settled.sum())
-        if n_settled == 0:
-            continue
-        error = float(outcome.wrong.sum()) / n_settled
-        unsettled = 1 - n_settled / len(rows)
-        price = (unsettled, outcome.cost) if may_abstain else (outcome.cost, unsettled)
-        share = max((s.share for s in stages if items.stages[s.place].cost == dearest), default=0.0)
-        proposal = Proposal(stages, outcome.cost, error, share)
-        found.append((price, error, len(stages), proposal))
+        if n_settled:
+            error = float(outcome.wrong.sum()) / n_settled
+            price = (1 - n_settled / len(rows), outcome.cost)
+            shares = [s.share for s in stages if items.stages[s.place].cost == dearest]
+            proposal = Proposal(stages, outcome.cost, error, max(shares, default=0.0))
+            found.append((price if may_abstain else price[::-1], error, len(stages), proposal))
     found.sort(key=lambda each: each[:3])
     kept: list[Proposal] = []
     for *_, proposal in found:
@@ -183,60 +168,53 @@ def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> l
     return kept
 
 
-@dataclass(slots=True)
-class _Maker:
-    """Makes cascades on the rows that propose.
+def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Iterator[Stages]:
+    """Return every cascade, calibrated on what its stages leave of the rows."""
+    judges = items.stages
+    scored = [rows[~np.isnan(judge.scores[rows])] for judge in judges]
+    usual = [
+        _calibration(items, place, each) or (judges[place].shipped or Platt(), False)
+        for place, each in enumerate(scored)
+    ]
 
-    `usual` is the calibration of each judge where too few rows are left to fit one, and whether
-    labels made it.
-    """
-
-    items: StagedItems
-    may_abstain: bool
-    usual: list[tuple[Platt, bool]]
-
-    def grow(
-        self, prefix: tuple[FrontierStage, ...], left: IntArray, n: int
-    ) -> Iterator[tuple[FrontierStage, ...]]:
-        """Yield every cascade that begins with some stages, which leave the rows `left` of n."""
+    def grow(prefix: Stages, left: IntArray) -> Iterator[Stages]:
+        """Yield every cascade that begins with some stages, which leave these rows."""
         taken = {stage.place for stage in prefix}
-        least = max((self.items.stages[place].cost for place in taken), default=0.0)
-        for place, judge in enumerate(self.items.stages):
+        least = max((judges[place].cost for place in taken), default=0.0)
+        is_last = len(taken) + 1 == len(judges)
+        for place, judge in enumerate(judges):
             if place in taken or judge.cost < least:
                 continue
             checkpoint()
-            scored = left[~np.isnan(judge.scores[left])]
-            platt, fitted = self.calibration(place, scored)
-            stage = FrontierStage(place, platt, fitted, share=len(left) / n)
-            if not self.may_abstain:
+            own = left[~np.isnan(judge.scores[left])]
+            platt, fitted = _calibration(items, place, own) or usual[place]
+            stage = FrontierStage(place, platt, fitted, share=len(left) / len(rows))
+            if not may_abstain:
                 yield (*prefix, stage)
-            if not len(scored) or (
-                len(taken) + 1 == len(self.items.stages) and not self.may_abstain
-            ):
-                continue
-            for share in SHARES:
-                accept, reject = least_certain(platt, judge.scores[scored], share)
-                bounded = replace(stage, accept=accept, reject=reject)
-                if bounded.settles_all:
+            for share in SHARES if len(own) and (may_abstain or not is_last) else ():
+                accept, reject = least_certain(platt, judge.scores[own], share)
+                if accept is None and reject is None:
                     continue
-                if self.may_abstain:
-                    yield (*prefix, bounded)
+                cascade = (*prefix, replace(stage, accept=accept, reject=reject))
+                if may_abstain:
+                    yield cascade
                 settled = settled_by(judge.scores[left], accept, reject)
                 if not settled.all():
-                    yield from self.grow((*prefix, bounded), left[~settled], n)
+                    yield from grow(cascade, left[~settled])
 
-    def calibration(self, place: int, rows: IntArray) -> tuple[Platt, bool]:
-        """Return a calibration of a judge on these rows, where they are enough, else its usual."""
-        labels = self.items.labels[rows]
-        n_yes = int(labels.sum())
-        found = None
-        if (
-            len(rows) >= MIN_LABELS
-            and min(n_yes, len(rows) - n_yes) >= MIN_OF_A_KIND
-            and len(np.unique(self.items.clusters[rows])) >= MIN_CLUSTERS
-        ):
-            found = fit(self.items.stages[place].scores[rows], labels)
-        return self.usual[place] if found is None else (found, True)
+    return grow((), rows)
+
+
+def _calibration(items: StagedItems, place: int, rows: IntArray) -> tuple[Platt, bool] | None:
+    """Return a calibration of a judge on these rows, marked as fitted, where they are enough."""
+    labels = items.labels[rows]
+    enough = (
+        len(rows) >= MIN_LABELS
+        and min(labels.sum(), (~labels).sum()) >= MIN_OF_A_KIND
+        and len(np.unique(items.clusters[rows])) >= MIN_CLUSTERS
+    )
+    found = fit(items.stages[place].scores[rows], labels) if enough else None
+    return None if found is None else (found, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +287,7 @@ class FrontierPoint:
     others would bound it as well. `certified` says that the walk reached it.
     """
 
-    stages: tuple[FrontierStage, ...]
+    stages: Stages
     cost: float
     settled: float
     n_settled: int
@@ -342,9 +320,8 @@ class Frontier:
 
 def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
     """Return the cascades worth having by the first half of the labels, tested on the other."""
-    half, halves = cluster_folds(
-        LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters), 2, options.seed
-    )
+    labelled = LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters)
+    half, halves = cluster_folds(labelled, 2, options.seed)
     n_clusters = len(np.unique(items.clusters))
     if halves < 2 or n_clusters < 2 * _MIN_HALF:
         raise InvalidField(
@@ -352,35 +329,6 @@ def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
         )
     proposing, certifying = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
     made = best_cascades(items, proposing, may_abstain=options.may_abstain)
-    kept, wanted = _thinned(made, options)
-    points = [_tested(items, certifying, stages, options) for stages in kept]
-    points = _certified(points, items, certifying, options)
-    if options.max_share is None and options.max_cost is None:
-        wanted = next((place for place, point in enumerate(points) if point.certified), None)
-    fine = (
-        place
-        for place, point in enumerate(points)
-        if point.error is not None and point.error <= options.max_error
-    )
-    return Frontier(
-        tuple(points),
-        wanted,
-        next(fine, None),
-        len(proposing),
-        len(certifying),
-        n_clusters,
-        options.signature,
-        tuple(_warnings(items, points, wanted, options)),
-    )
-
-
-def _thinned(
-    made: Sequence[Proposal], options: FrontierOptions
-) -> tuple[list[tuple[FrontierStage, ...]], int | None]:
-    """Return MAX_POINTS cascades at most, and the place of the best that keeps share and price."""
-    places = set(range(len(made)))
-    if len(made) > MAX_POINTS:
-        places = set(np.linspace(0, len(made) - 1, MAX_POINTS).round().astype(int).tolist())
     keep = [
         place
         for place, one in enumerate(made)
@@ -388,18 +336,32 @@ def _thinned(
         and (options.max_cost is None or one.cost <= options.max_cost)
     ]
     wanted = min(keep, key=lambda place: made[place].error, default=None)
-    if wanted is not None:
-        places.add(wanted)
-    ordered = sorted(places)
-    chosen = None if wanted is None else ordered.index(wanted)
-    return [made[place].stages for place in ordered], chosen
+    evenly = np.linspace(0, len(made) - 1, min(len(made), MAX_POINTS)).round()
+    places = sorted({*evenly.astype(int).tolist(), *([] if wanted is None else [wanted])})
+    points = [_tested(items, certifying, made[place].stages, options) for place in places]
+    points = _certified(points, items, certifying, options)
+    proposed = None if wanted is None else places.index(wanted)
+    if options.max_share is None and options.max_cost is None:
+        proposed = next((place for place, point in enumerate(points) if point.certified), None)
+    fine = (
+        place
+        for place, point in enumerate(points)
+        if point.error is not None and point.error <= options.max_error
+    )
+    return Frontier(
+        tuple(points),
+        proposed,
+        next(fine, None),
+        len(proposing),
+        len(certifying),
+        n_clusters,
+        options.signature,
+        tuple(_warnings(items, points, proposed, options)),
+    )
 
 
 def _tested(
-    items: StagedItems,
-    certifying: IntArray,
-    stages: tuple[FrontierStage, ...],
-    options: FrontierOptions,
+    items: StagedItems, certifying: IntArray, stages: Stages, options: FrontierOptions
 ) -> FrontierPoint:
     """Return a cascade with what the labels say of it that did not make it.
 
@@ -409,11 +371,12 @@ def _tested(
     outcome = run(items, stages, certifying)
     wrong = outcome.wrong[outcome.settled]
     n, n_wrong = len(wrong), int(wrong.sum())
-    counted, upper = 0.0, 1.0
     clusters = items.clusters[certifying][outcome.settled]
+    counted, upper, needed = 0.0, 1.0, 0
     if n:
         counted = count_labels(clusters, wrong)
         upper = upper_bound(n_wrong / n, counted, 1 - options.confidence)
+        needed = _labels_needed(n_wrong, n, counted, upper, options)
     first = items.stages[stages[0].place]
     flags = np.full(len(items.labels), PLAIN) if first.flags is None else first.flags
     reached = zip(stages, everything.reached, strict=True)
@@ -428,7 +391,7 @@ def _tested(
         len(np.unique(clusters)),
         counted,
         describe(items.clusters, first.scores, flags, items.lengths),
-        _labels_needed(n_wrong, n, counted, upper, options),
+        needed,
     )
 
 
@@ -436,12 +399,10 @@ def _labels_needed(
     n_wrong: int, n: int, counted: float, upper: float, options: FrontierOptions
 ) -> int:
     """Return how many labels, half of them to make a cascade, would test one as good as this."""
-    if not n or upper >= 1:
+    if upper >= 1:
         return 0
-    error, risk = n_wrong / n, 1 - options.confidence
-    target = max(options.max_error, upper)
-    enough = 1.0
-    while upper_bound(error, enough, risk) > target and enough < counted:
+    enough, target = 1.0, max(options.max_error, upper)
+    while upper_bound(n_wrong / n, enough, 1 - options.confidence) > target and enough < counted:
         enough *= 1.1
     return math.ceil(2 * min(enough, counted) * n / counted)
 
@@ -456,22 +417,18 @@ def _certified(
 
     Where walks begin hangs on how many labels there are, and not on what they say.
     """
-    if not points:
-        return []
-    marked = list(points)[::-1]
-    risk = 1 - options.confidence
-    begins = [0]
-    if options.may_abstain:
+    risk, begins = 1 - options.confidence, [0]
+    if options.may_abstain and points:
         counts = []
-        for point in marked:
+        for point in points[::-1]:
             settled = run(items, point.stages, certifying).settled
             clusters = items.clusters[certifying][settled]
             none_wrong = np.zeros(len(clusters), np.bool_)
             counts.append(count_labels(clusters, none_wrong) if len(clusters) else 0.0)
         begins, _ = walks_begin(np.array(counts), options.max_error, risk)
+    marked = list(points)[::-1]
     for begin in begins:
-        for place in range(begin, len(marked)):
-            point = marked[place]
+        for place, point in enumerate(marked[begin:], begin):
             if point.error is None or (
                 upper_bound(point.error, point.labels_counted, risk / len(begins))
                 > options.max_error

@@ -21,17 +21,19 @@ from judged.values.calibration import Reliability, ReliabilityBin
 from judged.values.calibrators import Calibrator
 from judged.values.intervals import Estimate, IntervalOptions
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
-from judged_server.statistics.calibration.thresholds import cluster_folds
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray
+from judged_server.statistics.intervals import estimate_sums
 from judged_server.statistics.quality import (
     BINS,
     LabelledScores,
+    accuracy,
     bin_columns,
-    bin_gaps,
+    bins_of,
+    calibration_error,
+    cluster_folds,
     cohen_kappa,
     confusion_columns,
 )
-from judged_server.statistics.resampling import estimate, ratio, sum_by_unit, units_of
 
 MIN_LABELS = 30
 """Labels without which nothing is fitted."""
@@ -240,36 +242,30 @@ def _estimates(
     items: LabelledScores, probabilities: FloatArray, options: IntervalOptions
 ) -> tuple[Estimate, ...]:
     """Return Brier score, calibration error, kappa and accuracy, each with its interval."""
-    judged = LabelledScores(probabilities, items.labels, items.clusters)
-    unit_of, units = units_of(items.clusters, len(items.labels), options.seed)
+    judged = LabelledScores(probabilities, items.labels)
     columns = [
-        np.ones(len(probabilities)),
         (probabilities - items.labels) ** 2,
         *confusion_columns(judged.relevant(0.5), items.labels),
         *bin_columns(judged),
     ]
-    sums = sum_by_unit(unit_of, len(units.counts), columns)
 
-    def statistics(weights: FloatArray) -> FloatArray:
-        drawn = weights @ sums
-        n = drawn[:, 0]
+    def statistics(drawn: FloatArray) -> FloatArray:
+        counts = drawn[:, 1:5]
         return np.stack(
             [
-                ratio(drawn[:, 1], n),
-                ratio(bin_gaps(drawn[:, 6:]), n),
-                cohen_kappa(drawn[:, 2:6]),
-                ratio(drawn[:, 2] + drawn[:, 4], n),
+                drawn[:, 0] / counts.sum(axis=1),
+                calibration_error(counts, drawn[:, 5:]),
+                cohen_kappa(counts),
+                accuracy(counts),
             ],
             axis=1,
         )
 
-    return estimate(statistics, units, options)[0]
+    return estimate_sums(columns, items.clusters, statistics, options)
 
 
 def _bins(probabilities: FloatArray, labels: BoolArray) -> tuple[ReliabilityBin, ...]:
-    place: IntArray = np.minimum(np.floor(probabilities * BINS + TIE_TOLERANCE), BINS - 1).astype(
-        np.int64
-    )
+    place = bins_of(probabilities)
     n = np.bincount(place, minlength=BINS).tolist()
     mean = np.bincount(place, probabilities, BINS).tolist()
     relevant = np.bincount(place, labels, BINS).tolist()

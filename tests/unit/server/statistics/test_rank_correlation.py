@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from judged.values.agreement import SystemScores
 from judged.values.intervals import IntervalMethod, IntervalOptions
-from judged_server.statistics.rank_correlation import rank_agreement
+from judged_server.statistics.agreement import rank_agreement
 
 FEW = IntervalOptions(resamples=100)
 

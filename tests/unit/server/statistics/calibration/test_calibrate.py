@@ -11,9 +11,8 @@ from judged_server.statistics.calibration.calibrate import (
     calibrate,
 )
 from judged_server.statistics.calibration.cascade import cascade_bounds
-from judged_server.statistics.calibration.thresholds import choose_thresholds
 from judged_server.statistics.prediction_powered import correct_mean
-from judged_server.statistics.quality import judge_quality
+from judged_server.statistics.quality import choose_thresholds, judge_quality
 
 FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))
 

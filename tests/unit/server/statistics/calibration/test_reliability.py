@@ -11,8 +11,7 @@ from judged_server.statistics.calibration.reliability import (
     fit,
     reliability,
 )
-from judged_server.statistics.calibration.thresholds import cluster_folds
-from judged_server.statistics.quality import LabelledScores
+from judged_server.statistics.quality import LabelledScores, cluster_folds
 from sklearn.linear_model import LogisticRegression
 
 OPTIONS = IntervalOptions(resamples=200)

@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from judged.values.calibration import ThresholdCriterion as Criterion
 from judged.values.intervals import IntervalOptions
 from judged_server.domain import TIE_TOLERANCE
-from judged_server.statistics.calibration.thresholds import (
-    best_threshold,
-    choose_thresholds,
-)
 from judged_server.statistics.quality import (
     LabelledScores,
     balanced_accuracy,
+    best_threshold,
+    choose_thresholds,
     cohen_kappa,
     confusion_columns,
     precision,

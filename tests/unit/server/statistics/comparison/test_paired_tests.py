@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
-from judged_server.statistics.paired_tests import (
+from judged_server.statistics.comparison import (
     LARGEST_EXACT,
     NO_EVIDENCE,
     mcnemar,

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
-from judged_server.statistics.paired_tests import paired_t_power
+from judged_server.statistics.comparison import paired_t_power
 from statsmodels.stats.power import TTestPower
 
 ORACLE = TTestPower()

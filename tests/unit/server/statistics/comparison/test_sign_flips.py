@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from judged_server.statistics import paired_tests as sign_flips
-from judged_server.statistics.paired_tests import sign_flip_p_values
+from judged_server.statistics import comparison as sign_flips
+from judged_server.statistics.comparison import sign_flip_p_values
 
 small = some.lists(some.integers(-20, 20), min_size=1, max_size=9)
 
