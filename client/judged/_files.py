@@ -321,6 +321,7 @@ class Record:
         if not isinstance(value, Mapping):
             raise self.error("must be an object, with braces")
         self.fields: Mapping[str, object] = value
+        self.left_out: dict[str, str] = {}
 
     @classmethod
     def parse(cls, raw: bytes, name: str, line: int | None) -> Record:
@@ -452,27 +453,21 @@ class Record:
         return Record(value, self.name, self.line, f"{self._what}.{name}".lstrip("."))
 
     def labels(self, name: str) -> dict[str, str]:
-        """Return an object of single values as texts; lists, objects and null are passed over."""
-        inner = self.record(name)
-        return {
-            key: value if isinstance(value, str) else json.dumps(value)
-            for key, value in ({} if inner is None else inner.fields).items()
-            if isinstance(value, _FLAT)
-        }
+        """Return an object of single values as texts.
 
-    def unlabelled(self, name: str) -> dict[str, str]:
-        """Return by key what of an object `labels` passes over, null aside, as texts for people."""
-        inner = self.record(name)
-        return {
-            key: str(
-                self.error(
+        Lists and objects are passed over; `left_out` tells of them by key, in words for people.
+        """
+        inner, found = self.record(name), dict[str, str]()
+        for key, value in ({} if inner is None else inner.fields).items():
+            if isinstance(value, _FLAT):
+                found[key] = value if isinstance(value, str) else json.dumps(value)
+            elif value is not None:
+                told = self.error(
                     f"has {_kind(value)} under {key!r} in its {name}, which is left out, as are "
                     f"others of that name: {name} hold single values; write it as one text"
                 )
-            )
-            for key, value in ({} if inner is None else inner.fields).items()
-            if value is not None and not isinstance(value, _FLAT)
-        }
+                self.left_out[key] = str(told)
+        return found
 
     def read(self, kind: type[Value], /, **others: object) -> Value:
         """Return a value of a dataclass, whose fields stand here under their names.

@@ -55,7 +55,7 @@ def as_id(value: Any) -> Any:  # noqa: ANN401 - see as_list
 def as_ids(values: Any) -> Any:  # noqa: ANN401 - see as_list
     """Return a list of ids as texts; what is no id in it stays as it is."""
     values = as_list(values)
-    if type(values) not in (list, tuple) or set(map(type, values)) <= _TEXT:
+    if type(values) not in (list, tuple) or all_texts(values):
         return values
     kinds = set(map(type, values))
     if kinds == {int}:
@@ -79,11 +79,18 @@ def join_ids(ids: Collection[Any]) -> tuple[Collection[str], str | None]:
         return texts, None  # whoever knows its place says what is wrong with which
 
 
-def by_ids(values: Any, field: str) -> Any:  # noqa: ANN401 - see as_list
-    """Return a mapping with its keys as texts. Raises InvalidArgument for one that comes twice."""
-    if not isinstance(values, Mapping) or set(map(type, values)) <= _TEXT:
+def need_by_ids(
+    values: Mapping[str, Value], field: str, what: str = "query ids to what there is of them"
+) -> Mapping[str, Value]:
+    """Return a mapping with its keys as texts. Raises WrongType for what is none.
+
+    Raises InvalidArgument for a key that comes twice; `what` says in the message what maps to what.
+    """
+    if not isinstance(values, Mapping):
+        raise WrongType.of_field(field, f"must map {what}, not be {kind_of(values)}")
+    if all_texts(values):
         return values
-    found: dict[object, object] = {}
+    found: dict[Any, Value] = {}
     for key, value in values.items():
         name = as_id(key)
         if name in found:
@@ -91,14 +98,6 @@ def by_ids(values: Any, field: str) -> Any:  # noqa: ANN401 - see as_list
             raise InvalidArgument.of_field(field, rule)
         found[name] = value
     return found
-
-
-def need_by_ids(values: Mapping[str, Value], field: str) -> Mapping[str, Value]:
-    """Return a mapping with its keys as texts. Raises WrongType for what is none."""
-    if not isinstance(values, Mapping):
-        rule = f"must map query ids to what there is of them, not be a {type(values).__name__}"
-        raise WrongType.of_field(field, rule)
-    return cast("Mapping[str, Value]", by_ids(values, field))
 
 
 def need_id(value: object, field: str) -> str:
@@ -119,20 +118,18 @@ def need_ids(values: object, field: str) -> Sequence[str]:
     return cast("Sequence[str]", names)
 
 
-def need_grades(relevant: Sequence[str], grades: object) -> tuple[Sequence[str], Mapping[str, int]]:
+def need_grades(
+    relevant: Sequence[str], grades: Mapping[str, object]
+) -> tuple[Sequence[str], Mapping[str, int]]:
     """Return the ids of relevant documents, and the grades of all that were judged, by their ids.
 
     Ids that are named relevant have the grade 1 where they have no other; where all grades are 1,
     there are none. Raises WrongType and InvalidArgument for what is no grade, or contradicts.
     """
-    if not isinstance(grades, Mapping):
-        raise WrongType.of_field(
-            "grades", f"must map document ids to grades, not be {kind_of(grades)}"
-        )
-    if not grades:
+    if not (given := need_by_ids(grades, "grades", "document ids to grades")):
         return relevant, {}
     found: dict[str, int] = {}
-    for name, grade in by_ids(grades, "grades").items():
+    for name, grade in given.items():
         where = f"grades[{need_id(name, 'grades')!r}]"
         if isinstance(grade, bool) or not isinstance(grade, Integral):
             raise WrongType.of_field(where, f"must be a whole number, not {kind_of(grade)}")
@@ -165,7 +162,7 @@ def refuse_set(values: object, field: str) -> None:
 def need_texts(values: object, field: str) -> Sequence[str]:
     """Return a list of texts, read once. Raises WrongType that names the field and the place."""
     texts = need_list(values, field, "texts")
-    if not set(map(type, texts)) <= _TEXT:
+    if not all_texts(texts):
         for place, text in enumerate(texts):
             need_text(text, f"{field}[{place}]")
     return cast("Sequence[str]", texts)
@@ -175,14 +172,6 @@ def need_kind(value: object, field: str, kinds: type | tuple[type, ...], what: s
     """Raise WrongType for a value that is of none of the kinds; `what` names them."""
     if not isinstance(value, kinds):
         raise WrongType.of_field(field, f"must be {what}, not {kind_of(value)}")
-
-
-def need_numbers(options: object, *names: str) -> None:
-    """Raise WrongType for the first of these fields that is neither a number nor None."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not hasattr(type(value), "__float__"):
-            raise WrongType.of_field(name, f"must be a number, not {type(value).__name__}")
 
 
 def need_column(values: object, field: str) -> Any:  # noqa: ANN401 - any kind of column

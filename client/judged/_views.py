@@ -6,7 +6,6 @@ Which rows a result has is up to its class.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
@@ -204,29 +203,3 @@ class Booleans(Listed[bool]):
     def extend(self, values: Iterable[bool]) -> None:
         """Add values at the end."""
         self._bytes.extend(values)
-
-
-class Texts(Listed[str]):
-    """Texts that take their UTF-8 and eight bytes each."""
-
-    __slots__ = ("_bytes", "_ends")
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._bytes = bytearray()
-        self._ends = array("Q", [0])
-        self.extend(texts)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self._item, range(len(self)))
-
-    def _item(self, index: int) -> str:
-        return self._bytes[self._ends[index] : self._ends[index + 1]].decode()
-
-    def extend(self, texts: Iterable[str]) -> None:
-        """Add texts at the end."""
-        for text in texts:
-            self._bytes += text.encode()
-            self._ends.append(len(self._bytes))

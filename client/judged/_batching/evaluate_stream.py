@@ -29,7 +29,7 @@ from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics
 from judged._transport.call import Deadline, RetryBudget, Stream
-from judged._views import Listed, Texts
+from judged._views import Listed
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.groups import QueryGroup
 from judged.values.judges import Asking, Judge, JudgeIdentity
@@ -54,7 +54,7 @@ class _Try:
     on_negatives: dict[int, Verdicts] = field(default_factory=dict)
     matches: dict[int, Sequence[NegativeMatch]] = field(default_factory=dict)
     continued: list[bool] = field(default_factory=list)
-    query_ids: list[str] | Texts = field(default_factory=list)
+    query_ids: list[str] = field(default_factory=list)
     columns: list[list[float] | array[float]] = field(default_factory=list)
     spent: float = 0.0
     result: pb.EvaluateResponse | None = None
@@ -155,8 +155,8 @@ class EvaluateStream(Stream[None]):
         elif kind == "values":
             columns = reply.values.columns
             if not self._checked and not this.columns:
-                # Of groups that are not all there, what comes back is kept in few bytes too.
-                this.query_ids, this.columns = Texts(), [array("d") for _ in columns]
+                # Of groups that are not all there, values are kept in few bytes too.
+                this.columns = [array("d") for _ in columns]
             this.query_ids.extend(reply.values.query_ids)
             this.columns = this.columns or [[] for _ in columns]
             for values, more in zip(this.columns, columns, strict=True):

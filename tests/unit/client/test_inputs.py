@@ -33,7 +33,7 @@ from judged import (
 from judged._batching.chunks import fold
 from judged._convert.groups import write_group
 from judged._convert.metrics import write_metrics
-from judged._inputs import by_ids
+from judged._inputs import need_by_ids
 from judged.errors import WrongType
 from judged.evaluation import (
     Dataset,
@@ -132,7 +132,7 @@ class TestIds:
 
     def test_a_number_beside_its_text_is_refused(self):
         with pytest.raises(InvalidArgument, match="'3' twice"):
-            by_ids({3: {}, "3": {}}, "qrels")
+            need_by_ids({3: {}, "3": {}}, "qrels")
 
 
 class TestOnce:

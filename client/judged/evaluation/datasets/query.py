@@ -123,7 +123,7 @@ class Content:
         if self.queries.setdefault(item.query_id, item) is not item:
             raise record.error(f"has the query_id {item.query_id!r} of an earlier query")
         self.places[item.query_id] = record.place
-        for key, text in record.unlabelled("metadata").items():
+        for key, text in record.left_out.items():
             self.left_out.setdefault(key, text)
 
     def refuse(self, error: FileError) -> None:

@@ -28,13 +28,12 @@ from judged._inputs import (
     need_by_ids,
     need_each,
     need_id,
-    need_numbers,
     need_text,
     set_fields,
 )
 from judged._views import short_repr
 from judged._writing import replace_text, replacing_text
-from judged.errors import InvalidArgument
+from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.trec import TrecRun, check_ids, single
 from judged.values import Span
 
@@ -59,7 +58,9 @@ class Retrieved:
         if self.text is not None:
             need_text(self.text, "text")
         if self.score is not None:
-            need_numbers(self, "score")
+            if not hasattr(type(self.score), "__float__"):
+                rule = f"must be a number, not {type(self.score).__name__}"
+                raise WrongType.of_field("score", rule)
             score = float(self.score)
             if not isfinite(score):
                 rule = "must be a finite number, or None where there is none"

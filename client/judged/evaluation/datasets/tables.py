@@ -309,7 +309,7 @@ def _take_row(content: Content, row: Record, index: int) -> None:
         known = {name: value for name, value in values.items() if value is not None and value != ""}
         if "" in known:
             told = "has a cell in a column without a name, whose cells are left out; name it"
-            content.left_out.setdefault("", str(row.error(told)))
+            row.left_out[""] = str(row.error(told))
         filled = any(value != [] for value in known.values())
         others = {name: known.pop(name) for name in [*known] if name not in QUERY_FIELDS}
         # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
