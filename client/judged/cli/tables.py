@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from judged import Flag, MetricTable, Verdicts
-from judged._views import of_all, plural, word
+from judged._views import of_all, plain, plural, word
 from judged.cli.output import UNANSWERED, Output, Table, say
 from judged.evaluation.warnings import (
     balance_of_lengths,
@@ -33,7 +33,6 @@ from judged.values import (
     NegativeReport,
     Usage,
     VerdictCounts,
-    VerdictDetail,
     VerdictError,
 )
 from judged.values.intervals import ends_of, names_by_warning
@@ -110,14 +109,7 @@ def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]
 
 def fields_but(value: Any, *left_out: str) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
     """Return the fields of a value as JSON has them, but for some."""
-    return {name: each for name, each in asdict(value).items() if name not in left_out}
-
-
-def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
-    """Return the JSON object of numbers with their intervals; null for what is undefined."""
-    return {
-        name: None if estimate is None else asdict(estimate) for name, estimate in estimates.items()
-    }
+    return {name: each for name, each in plain(value).items() if name not in left_out}
 
 
 def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
@@ -275,21 +267,10 @@ def usage_document(usage: Usage | None) -> dict[str, Any]:
     """Return the entry of a JSON document that tells what asking took, if anybody was asked."""
     if usage is None:
         return {}
-    document = asdict(usage.reported)
+    document = plain(usage.reported)
     if usage.cascade is not None:
-        del document["cascade"]["counts"]
-        shift = usage.cascade.shift
-        document["cascade"]["shift"] = None if shift is None else asdict(shift)
+        document["cascade"]["shift"] = plain(usage.cascade.shift)
     return {"usage": document}
-
-
-def detail_document(detail: VerdictDetail) -> dict[str, Any]:
-    """Return how one verdict came about, for a JSON document."""
-    fields = asdict(detail)
-    samples: Sequence[dict[str, Any]] = fields["samples"]
-    for document, sample in zip(samples, detail.samples, strict=True):
-        document["status"] = sample.status.name
-    return fields
 
 
 def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:

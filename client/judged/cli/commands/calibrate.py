@@ -13,7 +13,7 @@ from judged import (
     Status,
     Verdicts,
 )
-from judged._views import plural
+from judged._views import plain, plural
 from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
 from judged.cli.diagrams import reliability_diagram
 from judged.cli.frame import Document, arg, flag, opt
@@ -46,7 +46,6 @@ from judged.cli.tables import (
     cells,
     describe_usage,
     estimate_warnings,
-    estimates_document,
     estimates_table,
     fields_but,
     more_labels,
@@ -275,7 +274,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                 judge=scored.signature,
                 n_labels=believed.n_labels,
                 n_queries=believed.n_clusters,
-                **estimates_document(estimates_of(believed)),
+                **plain(estimates_of(believed)),
             )
 
 

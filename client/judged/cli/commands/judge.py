@@ -24,7 +24,7 @@ from judged import (
 from judged._batching.judging import PASSING, failed_verdicts
 from judged._files import json_line
 from judged._inputs import as_id
-from judged._views import plural
+from judged._views import plain, plural
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
     GateOptions,
@@ -77,7 +77,6 @@ from judged.cli.tables import (
     corrected_table,
     describe_counts,
     describe_verdicts,
-    detail_document,
     means_table,
     more_labels,
     negative_warnings,
@@ -257,7 +256,7 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
     if verdict.error is not None:
         fields["error"] = {"reason": verdict.error.reason, "message": verdict.error.message}
     if verdict.detail is not None:
-        fields["detail"] = detail_document(verdict.detail)
+        fields["detail"] = plain(verdict.detail)
     return fields
 
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 from judged import RatingLevel, RatingTable
 from judged._files import FileError, Record
-from judged._views import of_all, plural, word
+from judged._views import of_all, plain, plural, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import MethodOption
 from judged.cli.inputs import input_records, name_of
@@ -23,7 +23,6 @@ from judged.cli.server import ResultCommand
 from judged.cli.tables import (
     corrected_table,
     estimate_warnings,
-    estimates_document,
     estimates_table,
     more_labels,
 )
@@ -92,7 +91,7 @@ class AgreeCommand(ResultCommand, MethodOption):
             "level": self.level.name.lower(),
             "n_items": found.n_items,
             "confusion": [list(row) for row in found.confusion_rows()],
-            "agreement": estimates_document(estimates),
+            "agreement": plain(estimates),
         }
 
 
