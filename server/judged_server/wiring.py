@@ -14,7 +14,6 @@ from judged_server.address import Address, AddressError
 from judged_server.api.authentication import Authenticator, FailedCalls
 from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.listeners import Listener
-from judged_server.domain import nano_within
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import RuntimeConfig, choose
 from judged_server.judges.calibrated import load_calibrations
@@ -23,12 +22,11 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.llm.budgets import BudgetAccount, Budgets, TenantBudgets, default_ledger
+from judged_server.llm.budgets import Budgets, default_ledger
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
 from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows
 from judged_server.store.ledger import Ledger
@@ -200,13 +198,7 @@ def budgets_of(models: ChatModels | None, ledger: Ledger | None) -> Budgets:
     if models is None:
         return Budgets()
     budget, currency = models.configuration.budget, models.configuration.currency
-    if ledger is None:
-        return Budgets(currency, budget.per_request)
-    day = None
-    if budget.per_day is not None:
-        day = BudgetAccount(ledger, currency, nano_within(budget.per_day), Clock())
-    own = TenantBudgets(ledger, currency, Clock())
-    return Budgets(currency, budget.per_request, day, own, ledger)
+    return Budgets(currency, budget.per_request, budget.per_day, ledger)
 
 
 def reply_cache(settings: Settings) -> ReplyCache | None:

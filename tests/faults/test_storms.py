@@ -21,7 +21,7 @@ from judged_server.domain import CostTracker, JudgeSpec, QueryGroup
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmKind
-from judged_server.llm.budgets import BudgetAccount, Budgets
+from judged_server.llm.budgets import Budgets
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
@@ -164,8 +164,9 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
     tasks_before = asyncio.all_tasks()
     sockets_before = open_sockets()
     file = Ledger(tmp_path / "day.db")
-    ledger = BudgetAccount(file, "USD", 10**15, Clock())
-    budgets = Budgets("USD", None, ledger, ledger=file)
+    budgets = Budgets("USD", per_day=1e6, ledger=file)
+    ledger = budgets.day
+    assert ledger is not None
     model_caller = ModelCaller(budgets, ReplyCache(1 << 18))
     async with provider(Pulse, counts) as (url, opened):
         models = configured(url)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -55,12 +55,7 @@ class Period(Enum):
 
     def name_at(self, time: datetime) -> str:
         """Return the name of the day or month that a time is in."""
-        return _name_of_day(self.value, time.toordinal())
-
-
-@lru_cache(maxsize=16)
-def _name_of_day(form: str, day: int) -> str:
-    return date.fromordinal(day).strftime(form)
+        return time.strftime(self.value)
 
 
 def default_ledger(environ: Mapping[str, str]) -> Path:
@@ -212,36 +207,8 @@ def _look_at(drawing: asyncio.Task[None]) -> None:
         drawing.exception()
 
 
-class TenantBudgets:
-    """Returns the budgets of the tenant of the call in work. Used on one event loop."""
-
-    def __init__(self, ledger: Ledger, currency: str, clock: Clock) -> None:
-        self._ledger = ledger
-        self._currency = currency
-        self._clock = clock
-        self._begun: dict[tuple[str, Period], BudgetAccount] = {}
-
-    def __call__(self) -> Sequence[BudgetAccount]:
-        """Return none, one or two of them, those of a month first."""
-        tenant = TENANT.get()
-        found = []
-        limits = ((Period.MONTH, tenant.per_month), (Period.DAY, tenant.per_day))
-        for period, limit in limits:
-            if limit is not None:
-                account = self._begun.get((tenant.name, period)) or self._begin(tenant.name, period)
-                account.limit = nano_within(limit)
-                found.append(account)
-        return found
-
-    def _begin(self, name: str, period: Period) -> BudgetAccount:
-        account = BudgetAccount(self._ledger, self._currency, 0, self._clock, name, period)
-        self._begun[name, period] = account
-        return account
-
-
 WRITTEN_WITHIN_S = 0.05
 """How long an answer waits for what it cost to be written down, even where its time is over."""
-
 
 Accounts = Sequence[BudgetAccount]
 
@@ -249,27 +216,43 @@ Accounts = Sequence[BudgetAccount]
 class Budgets:
     """The budgets of a server. Used on one event loop.
 
-    `per_request` is for all that one request asks, in the server's currency, None for no limit;
-    `day` is the server's budget of the day, if there is one, and `own` returns those of the tenant
-    of the call in work. `ledger` is told who asked for what.
+    `per_request` is for all that one request asks, `per_day` for all that a day asks, in the
+    server's currency, None for no limit. The `ledger` keeps what a day, and each tenant, has spent,
+    and is told who asked for what.
     """
 
     def __init__(
         self,
         currency: str = "",
         per_request: float | None = None,
-        day: BudgetAccount | None = None,
-        own: Callable[[], Accounts] = tuple,
+        per_day: float | None = None,
         ledger: Ledger | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.currency = currency
         self.per_request = None if per_request is None else nano_within(per_request)
-        self._day = day
-        self._own = own
         self._ledger = ledger
         self._clock = clock or Clock()
+        self._begun: dict[tuple[str, Period], BudgetAccount] = {}
+        self.day = self._account("", Period.DAY, per_day)
         self.settled = asyncio.Event()
+
+    def own(self) -> list[BudgetAccount]:
+        """Return none, one or two budgets of the tenant of the call in work, the month's first."""
+        tenant = TENANT.get()
+        month = self._account(tenant.name, Period.MONTH, tenant.per_month)
+        day = self._account(tenant.name, Period.DAY, tenant.per_day)
+        return [account for account in (month, day) if account is not None]
+
+    def _account(self, owner: str, period: Period, limit: float | None) -> BudgetAccount | None:
+        if limit is None or self._ledger is None:
+            return None
+        account = self._begun.get((owner, period))
+        if account is None:
+            account = BudgetAccount(self._ledger, self.currency, 0, self._clock, owner, period)
+            self._begun[owner, period] = account
+        account.limit = nano_within(limit)  # which may have changed
+        return account
 
     async def complete(
         self,
@@ -289,14 +272,14 @@ class Budgets:
         charged, so it counts with all that it may cost.
         """
         prices = prices_of(model)
-        own = self._own()
+        own = self.own()
         if not prices:
             if own:
                 raise _unpriced_fault(model)
             done = _counted(await model.complete(request, timeout_s), request)
             self._note(model, judge, rubric, done, 0)
             return done
-        accounts = (*own, *(() if self._day is None else (self._day,)))
+        accounts = (*own, *([] if self.day is None else [self.day]))
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
@@ -365,7 +348,7 @@ class Budgets:
                 self.currency,
                 each.renewed_at(),
             )
-            for each in reversed(self._own())
+            for each in reversed(self.own())
         ]
 
     async def used_by_tenant(self, since: str) -> list[Used] | None:
@@ -379,7 +362,7 @@ class Budgets:
 
     def day_left(self) -> int | None:
         """Return what is left of the day's budget as last seen, in nano-units; None without one."""
-        return None if self._day is None else self._day.left()
+        return None if self.day is None else self.day.left()
 
 
 class Purse:
@@ -622,7 +605,8 @@ def request_tokens(request: ChatRequest) -> int:
     """Return how many input tokens a request has at most; its schema is counted as a text."""
     tokens = 3 * MESSAGE_TOKENS + tokens_at_most(request.system) + tokens_at_most(request.user)
     if request.schema is not None:
-        tokens += _schema_tokens(request.schema.name, orjson.dumps(request.schema.schema))
+        schema = orjson.dumps(request.schema.schema).decode()
+        tokens += tokens_at_most(request.schema.name) + tokens_at_most(schema)
     return tokens
 
 
@@ -630,11 +614,6 @@ def cost_of(prices: Prices, input_tokens: int, output_tokens: int) -> int:
     """Return what so many tokens cost, in nano-units, rounded up."""
     input_price, output_price = _exact(prices)
     return nano_covering(input_price * input_tokens + output_price * output_tokens)
-
-
-@lru_cache(maxsize=256)
-def _schema_tokens(name: str, schema: bytes) -> int:
-    return tokens_at_most(name) + tokens_at_most(schema.decode())
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from judged_server.llm.budgets import BudgetAccount, Period, TenantBudgets
+from judged_server.llm.budgets import BudgetAccount, Budgets, Period
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
 from judged_server.tenant import TENANT, Tenant
@@ -161,11 +161,11 @@ async def test_a_new_day_begins_anew_and_a_clock_put_back_finds_the_old_one(proc
 
 
 async def test_tenants_and_their_days_and_months_are_apart(ledgers, calendar):
-    own = TenantBudgets(ledgers(), "USD", calendar)
+    budgets = Budgets("USD", ledger=ledgers(), clock=calendar)
 
     async def accounts(name: str, **limits: float):
         TENANT.set(Tenant(name, **limits))
-        return list(own())
+        return budgets.own()
 
     month, day = await asyncio.create_task(accounts("a", per_day=1e-7, per_month=2e-7))
     assert (month.period, day.period) == (Period.MONTH, Period.DAY)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import CostTracker
+from judged_server.domain import NANO, CostTracker
 from judged_server.llm.budgets import BudgetAccount, Budgets, Purse
 from judged_server.llm.chat import (
     ChatModelCard,
@@ -90,8 +90,8 @@ async def test_a_thousand_at_a_cents_worth_never_overrun_it():
 
 async def test_a_day_is_held_to_by_all_calls_together(tmp_path: Path):
     ledger = Ledger(tmp_path / "day.sqlite")
-    day = BudgetAccount(ledger, "USD", 5 * MOST, Clock())
-    budgets, model = Budgets("USD", day=day, ledger=ledger), Model(TokenUsage(50, 100))
+    budgets = Budgets("USD", per_day=5 * MOST / NANO, ledger=ledger)
+    model = Model(TokenUsage(50, 100))
     cost_trackers = [CostTracker() for _ in range(1000)]
     model.go.set()
     results = await asyncio.gather(
@@ -101,7 +101,8 @@ async def test_a_day_is_held_to_by_all_calls_together(tmp_path: Path):
     assert sum(isinstance(result, Completed) for result in results) == 5
     assert sum(cost_tracker.spent for cost_tracker in cost_trackers) == 5 * MOST
     assert model.most_under_way <= 5
-    assert day.held == 0
+    assert budgets.day is not None
+    assert budgets.day.held == 0
     ledger.close()
 
 
