@@ -45,7 +45,7 @@ from judged.traces import (
     Trace,
     TraceFile,
 )
-from judged.traces.recording import NOT_CACHED
+from judged.traces.trace import NOT_CACHED
 from judged.values import Scalar, ServerInfo, load_cascade
 
 LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"

@@ -50,8 +50,8 @@ class Breakdown:
     def of(cls, score: AnswerScore) -> Breakdown | None:
         """Return the parts of a score, None when it has none."""
         parts = alike(cls, score)
-        empty = not (parts.dimensions or parts.claims or parts.warnings)
-        return None if empty and parts.reported_overall is None else parts
+        lists = parts.dimensions, parts.claims, parts.warnings
+        return parts if any(lists) or parts.reported_overall is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,11 @@ def read_judgement(record: Record, name: str) -> Judgement:
     for key in ("scoring_key", "fingerprint"):
         check_sha256(record, key, getattr(judge, key))
     # What has a default in memory and none in a file: without `samples` a vote would pass for none.
-    for key in ("source", "samples", *(("passed", "score") if _is_ok(judgement) else ())):
+    for key in (
+        "source",
+        "samples",
+        *(["passed", "score"] if judgement.status is Status.OK else []),
+    ):
         if record.get(key) is None:
             raise record.missing((key,))
     if len(judgement.votes) not in {0, judgement.samples}:
@@ -201,12 +205,8 @@ def check_sha256(record: Record, key: str, value: str) -> None:
         raise record.error(f"has {key!r} that is not a SHA-256 in hex")
 
 
-def _is_ok(judgement: Judgement) -> bool:
-    return judgement.status is Status.OK
-
-
 def _check_verdict(record: Record, judgement: Judgement) -> None:
-    if not _is_ok(judgement):
+    if judgement.status is not Status.OK:
         for key in _OF_VERDICTS:
             if getattr(judgement, key) is not None:
                 raise record.error(f"has {key!r}, but its status is {judgement.status.name}")

@@ -21,8 +21,7 @@ from judged.traces.judgement import (
     judgement_name,
     rubric_of,
 )
-from judged.traces.recording import NOT_CACHED, answer_of, contexts_of
-from judged.traces.trace import Hashes, Item, Trace
+from judged.traces.trace import NOT_CACHED, Item, Trace, answer_of, contexts_of
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -57,16 +56,6 @@ class Place(NamedTuple):
     group: int
     retrieved: int
     expected: int
-
-    @classmethod
-    def of(cls, groups: Sequence[QueryGroup], index: int) -> Place:
-        """Return the place of a verdict by its index among those of the groups."""
-        for number, group in enumerate(groups):
-            size = 0 if group.by_id else group.n_expected * group.n_retrieved
-            if index < size:
-                return cls(number, *divmod(index, group.n_expected))
-            index -= size
-        raise IndexError(index)
 
 
 class ReplayError(Exception):
@@ -127,7 +116,7 @@ class OtherRubric(ReplayError):
 class _Traced:
     """What a trace has under a name: a judgement or None for each item, and who judged.
 
-    `threshold` is the one to apply, None without a judgement.
+    `threshold` is the one that is applied, None without a judgement.
     """
 
     name: str
@@ -149,7 +138,8 @@ class _Traced:
         `rubrics` are those of the server. Raises OtherRubric, and ReplayError for those of several
         judges or thresholds, or whose votes are not known.
         """
-        found = [None if trace is None else trace.get(item.key, name) for item in items]
+        kept = {} if trace is None else trace.items
+        found = [kept[i.key].judgements.get(name) if i.key in kept else None for i in items]
         known = [one.judge for one in found if one is not None]
         judges = list({judge.scoring_key: judge for judge in known}.values())
         for judge in judges:
@@ -167,7 +157,16 @@ class _Traced:
                 "min_score",
             )
         threshold = own[0] if threshold is None and own else threshold
-        return cls(name, found, judges[0] if judges else None, threshold)
+        moved = []
+        for one in found:
+            at = None if one is None or threshold is None else one.at_threshold(threshold)
+            if one is not None and at is None:
+                raise ReplayError(
+                    f"the votes behind a judgement by {name} are not in the trace, so that no "
+                    f"other threshold than {one.judge.min_score:g} can be applied"
+                )
+            moved.append(at)
+        return cls(name, moved, judges[0] if judges else None, threshold)
 
     def same_judge(self, cached: JudgeIdentity) -> JudgeIdentity:
         """Return the judge that the cache was asked for too. Raises ReplayError for another."""
@@ -177,19 +176,6 @@ class _Traced:
                 f"{cached.signature}"
             )
         return self.judge or cached
-
-    def judgements(self) -> list[Judgement | None]:
-        """Return the judgements under the threshold. Raises ReplayError where votes are missing."""
-        moved = []
-        for one in self.found:
-            at = None if one is None or self.threshold is None else one.at_threshold(self.threshold)
-            if one is not None and at is None:
-                raise ReplayError(
-                    f"the votes behind a judgement by {self.name} are not in the trace, so that "
-                    f"no other threshold than {one.judge.min_score:g} can be applied"
-                )
-            moved.append(at)
-        return moved
 
 
 def _merged(
@@ -245,7 +231,7 @@ class Replay:
         one, Missing, and ReplayError where judgements don't fit together.
         """
         name = self._name()
-        items = list(contexts_of(groups, Hashes() if self.trace is None else self.trace.hashes))
+        items = list(contexts_of(groups, (self.trace or Trace()).hashes))
         if not items:
             return None
         traced = _Traced.of(self.trace, items, name, rubrics, self.min_score)
@@ -255,18 +241,22 @@ class Replay:
             asked = [QueryGroup() if group.by_id else group for group in groups]
             cached = self.cached(asked, traced.threshold)
             others, judge = list(cached), traced.same_judge(cached.judge)
-        ours = [None if one is None else self._verdict(one) for one in traced.judgements()]
+        ours = [None if one is None else self._verdict(one) for one in traced.found]
         found, missing, self.disagreements = _merged(ours, others, "relevant")
         if missing or judge is None:
-            place = Place.of(groups, missing[0])
-            group = groups[place.group]
+            places = [
+                Place(number, retrieved, expected)
+                for number, group in enumerate(groups)
+                if not group.by_id
+                for retrieved in range(group.n_retrieved)
+                for expected in range(group.n_expected)
+            ]
+            place = places[missing[0]]
             if judge is not None and self.trace is None:
                 name = judgement_name(judge)
-            first = (
-                f"groups[{place.group}] (query {group.query_id or group.query!r:.80}), "
-                f"retrieved[{place.retrieved}], expected[{place.expected}]"
-            )
-            raise Missing(len(missing), len(items), name, judge, first, place, group)
+            first = "groups[{}], retrieved[{}], expected[{}]".format(*place)
+            counts = len(missing), len(items)
+            raise Missing(*counts, name, judge, first, place, groups[place.group])
         if traced.threshold is not None:
             judge = identity_at(judge, traced.threshold)
         sizes = (0 if group.by_id else group.n_expected * group.n_retrieved for group in groups)
@@ -289,10 +279,8 @@ class Replay:
             scores = ", only scores of answers" if trace.names() else ""
             raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")
         if len(names) > 1:
-            all_names = ", ".join(names)
-            raise ReplayError(
-                f"{trace.name} has judgements by {all_names}; say whose to take", "judgements"
-            )
+            what = f"{trace.name} has judgements by {', '.join(names)}; say whose to take"
+            raise ReplayError(what, "judgements")
         return names[0]
 
     def _verdict(self, judgement: Judgement) -> Verdict:
@@ -327,15 +315,16 @@ class ScoreReplay:
         are the rubrics of the server. Raises OtherRubric when the trace has another version of one,
         Missing, and ReplayError where judgements don't fit together.
         """
-        hashes = Hashes() if self.trace is None else self.trace.hashes
+        hashes = (self.trace or Trace()).hashes
         answers = [answer_of(item, hashes) for item in items]
         columns = []
         for rubric in rubrics:
             _check_version(rubric, known)
             name = f"{KIND}/{rubric.id}"
-            columns.append(_Traced.of(self.trace, answers, name, known, rubric.min_score))
-            if self.cached is None and columns[-1].judge is not None:  # the cache knows better
-                _check_asked(rubric, columns[-1].judge)
+            column = _Traced.of(self.trace, answers, name, known, rubric.min_score)
+            if self.cached is None and column.judge is not None:  # the cache knows better
+                _check_asked(rubric, column.judge)
+            columns.append(column)
         judges = [column.judge for column in columns]
         others: Sequence[AnswerScore] = ()
         if self.cached is not None:
@@ -346,7 +335,7 @@ class ScoreReplay:
             cached = self.cached(items, asked)
             others, judges = cached.scores, [_judge_of(column, cached) for column in columns]
         names = [rubric.id for rubric in rubrics]
-        rows = zip(*(column.judgements() for column in columns), strict=True)
+        rows = zip(*(column.found for column in columns), strict=True)
         ours = [
             None if one is None else _score(item.item_id, name, one)
             for item, row in zip(items, rows, strict=True)
@@ -422,23 +411,19 @@ def _check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
     if used is None:
         return
     rubric, version, sha256 = used
-    known = next((info for info in rubrics if info.rubric == rubric), None)
+    known = {info.rubric: info for info in rubrics}.get(rubric)
     if known is None:
         raise OtherRubric(f"rubric {rubric}@{version}, which this server lacks", rubric)
-    if known.version != version:
+    if known.version != version or not known.sha256.startswith(sha256):
+        has = f"{rubric}@{known.version} with the hash {known.sha256[:8]}"
         raise OtherRubric(
-            f"rubric {rubric}@{version}, and this server has {rubric}@{known.version}"
-        )
-    if not known.sha256.startswith(sha256):
-        raise OtherRubric(
-            f"rubric {rubric}@{version} with the hash {sha256}, and that of this server is "
-            f"{known.sha256[:8]}: its text was changed under the same version"
+            f"rubric {rubric}@{version} with the hash {sha256}, and this server has {has}"
         )
 
 
 def _check_version(rubric: Rubric, known: Sequence[RubricInfo]) -> None:
     """Raise OtherRubric where a version is asked for that is not the server's."""
     _, pinned, version = rubric.rubric.partition("@")
-    has = next((info.version for info in known if info.rubric == rubric.id), version)
+    has = {info.rubric: info.version for info in known}.get(rubric.id, version)
     if pinned and version != has:
         raise OtherRubric(f"rubric {rubric.id}@{has}, not {rubric.rubric}, which was asked for")

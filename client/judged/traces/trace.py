@@ -1,12 +1,12 @@
-"""A trace: items with their judgements, in a file of JSON lines.
+"""A trace: items with their judgements, in a file of JSON lines, and what is put into it.
 
-Where judgements come from is in `recording`, what is made of them in `replay`.
+What is made of it is in `replay`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,16 +16,37 @@ from judged._files import (
     FileError,
     Record,
     json_line,
-    parse_json,
     read_lines,
     writing,
 )
 from judged._writing import replacing_text
-from judged.traces.judgement import Judgement, check_sha256, read_judgement, write_judgement
-from judged.values import Status
+from judged.errors import InvalidArgument
+from judged.traces.judgement import (
+    SLACK,
+    Breakdown,
+    Judgement,
+    alike,
+    check_sha256,
+    read_judgement,
+    write_judgement,
+)
+from judged.values import (
+    AnswerItem,
+    AnswerScore,
+    QueryGroup,
+    RubricInfo,
+    Source,
+    Status,
+    Verdict,
+    VerdictError,
+    Verdicts,
+)
 
 FORMAT = "judged-trace"
 VERSION = 1
+NOT_CACHED = "NOT_CACHED"
+_VOTING = "llm"
+"""The judge whose samples vote whatever the threshold; members of a panel have their own."""
 _JUDGEMENTS = "judgements"
 _SUFFIX = "_sha256"
 _NEXT = "mend it, or delete the line and have its item judged again with --trace"
@@ -107,38 +128,41 @@ class Trace:
         line_of: dict[Key, int] = {}
         has_header = False
         for number, raw in read_lines(path):
-            if number > 1 and not raw.endswith(b"\n") and not _is_json(raw):
-                left_out = "the last line was cut off; what it held is left out"
-                trace.warnings.append(f"{trace.name}:{number}: {left_out}")
-                break
-            if not has_header:
-                _check_header(Record.parse(raw, trace.name, number))
-                has_header = True
-                continue
             try:
-                item = trace._read_line(number, raw)
-            except FileError as error:
-                raise FileError(trace.name, number, f"{error.problem}; {_NEXT}") from None
+                line = Record.parse(raw, trace.name, number)
+                if not has_header:
+                    _check_header(line)
+                    has_header = True
+                    continue
+            except FileError:
+                if number == 1 or raw.endswith(b"\n"):
+                    raise
+                trace.warnings.append(
+                    f"{trace.name}:{number}: the last line was cut off; what it held is left out"
+                )
+                break
+            item = trace._read_item(line)
             first = line_of.setdefault(item.key, number)
             if first != number:
-                problem = f"has the item of line {first} again; delete one of the lines"
-                raise FileError(trace.name, number, problem)
+                raise line.error(f"has the item of line {first} again; delete one of the lines")
             trace.items[item.key] = item
         if not has_header:
             raise FileError(trace.name, None, "is empty; a trace begins with a header")
         return trace
 
-    def _read_line(self, number: int, raw: bytes) -> Item:
-        line = Record.parse(raw, self.name, number)
-        if line.get("format") is not None:
-            raise line.error("is a second header; put the files together by judging into one")
-        item = Item.of(_read_fields(line), self.hashes)
-        judgements = line.record(_JUDGEMENTS)
-        if judgements is None:
-            raise line.error(f"has no {_JUDGEMENTS!r}")
-        for name, value in judgements.fields.items():
-            record = Record(value, self.name, number, f"{_JUDGEMENTS}[{name!r}]")
-            item.judgements[name] = read_judgement(record, name)
+    def _read_item(self, line: Record) -> Item:
+        try:
+            if line.get("format") is not None:
+                raise line.error("is a second header; put the files together by judging into one")
+            item = Item.of(_read_fields(line), self.hashes)
+            judgements = line.record(_JUDGEMENTS)
+            if judgements is None:
+                raise line.error(f"has no {_JUDGEMENTS!r}")
+            for name, value in judgements.fields.items():
+                record = line.inner(value, f"{_JUDGEMENTS}[{name!r}]")
+                item.judgements[name] = read_judgement(record, name)
+        except FileError as error:
+            raise FileError(error.name, error.line, f"{error.problem}; {_NEXT}") from None
         return item
 
     def __len__(self) -> int:
@@ -167,11 +191,6 @@ class Trace:
             or earlier.judge.scoring_key != judgement.judge.scoring_key
         ):
             found.judgements[judgement.name] = judgement
-
-    def get(self, key: Key, name: str) -> Judgement | None:
-        """Return the judgement that an item has under a name; None without one."""
-        found = self.items.get(key)
-        return None if found is None else found.judgements.get(name)
 
     def write(self, path: Path | str, *, hashed: bool = False) -> None:
         """Write the trace to a file, whole or not at all; `hashed` keeps no texts.
@@ -202,23 +221,17 @@ def _read_fields(record: Record) -> dict[str, Any]:
         if name not in (*_ONE, *_MANY):
             continue
         key = name + _SUFFIX if record.get(name + _SUFFIX) is not None else name
-        if key != name and record.get(name) is not None:
-            raise record.error(f"has {name!r} and its hash; one of them is enough")
-        found[key] = record.text(key) if name in _ONE else record.texts(key)
-        for hashed in () if key == name else (found[key] if name in _MANY else [found[key]]):
-            check_sha256(record, key, hashed)
+        texts = record.texts(key) if name in _MANY else [record.text(key)]
+        if key != name:
+            if record.get(name) is not None:
+                raise record.error(f"has {name!r} and its hash; one of them is enough")
+            for text in texts:
+                check_sha256(record, key, text)
+        found[key] = texts if name in _MANY else texts[0]
     if known is _CONTEXT:
         return {**found, "query_id": record.optional_identifier("query_id")}
     item_id, confidence = record.identifier("item_id"), record.optional_number("confidence")
     return {"item_id": item_id, **found, "confidence": confidence}
-
-
-def _is_json(raw: bytes) -> bool:
-    try:
-        parse_json(raw, "", None)
-    except FileError:
-        return False
-    return True
 
 
 def _check_header(header: Record) -> None:
@@ -234,3 +247,144 @@ def _check_header(header: Record) -> None:
             f"wrote it ({header.optional_text('created_by') or 'unknown'}), or judge anew"
         )
     header.refuse_unknown({"format", "version", "created_by"})
+
+
+def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Item]:
+    """Yield the contexts of groups in the order of their verdicts.
+
+    Groups that are matched by document id have none. Raises InvalidArgument for groups that bring
+    spans or embeddings, which a trace can't hold.
+    """
+    for index, group in enumerate(groups):
+        if group.by_id:
+            continue
+        brings = "spans" if group.spans is not None else "embeddings"
+        if group.spans is not None or group.embeddings is not None:
+            raise InvalidArgument.of_field(
+                f"groups[{index}].{brings}",
+                "can't be kept in a trace, which holds judgements of texts; leave the trace out",
+            )
+        for retrieved in group.retrieved:
+            for expected in group.expected:
+                texts = (group.query, expected, retrieved, group.query_id)
+                yield Item.of(dict(zip(_CONTEXT, texts, strict=True)), hashes)
+
+
+def answer_of(item: AnswerItem, hashes: Hashes) -> Item:
+    """Return an answer as an item of a trace."""
+    fields = {name: getattr(item, name, None) for name in _ANSWER}
+    fields["other_answers"] = [item.other_answer] if item.other_answer else []
+    return Item.of({n: list(v) if n in _MANY else v for n, v in fields.items()}, hashes)
+
+
+def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
+    """Put the verdicts of groups into a trace; details of verdicts, where there are, go along.
+
+    What nobody judged, since it was to come from the verdict cache and was not there, is left out.
+    """
+    contexts = contexts_of(groups, trace.hashes)
+    for context, verdict in zip(contexts, verdicts, strict=True):
+        if not _is_gap(verdict.error):
+            trace.put(context, _of_verdict(verdict, verdicts))
+
+
+def record_scores(
+    trace: Trace,
+    items: Sequence[AnswerItem],
+    scores: Sequence[AnswerScore],
+    rubrics: Sequence[RubricInfo],
+) -> None:
+    """Put the scores of items into a trace; those that no judge gave are left out.
+
+    `rubrics` are those of the server that gave them.
+    """
+    known = {item.item_id: answer_of(item, trace.hashes) for item in items}
+    forms = {info.rubric: info.form for info in rubrics}
+    for score in scores:
+        if score.judge is not None and not _is_gap(score.error):
+            trace.put(known[score.item_id], _of_score(score, forms.get(score.rubric, "")))
+
+
+def _is_gap(error: VerdictError | None) -> bool:
+    return error is not None and error.reason == NOT_CACHED
+
+
+def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
+    detail, judge = verdict.detail, verdicts.judge
+    asked = () if detail is None else detail.samples
+    samples = len(asked) if verdicts.agreement else 0
+    votes = [bool(each.relevant) if each.status is Status.OK else None for each in asked]
+    majority = None
+    if verdict.agreement is not None and judge.kind == _VOTING:
+        valid = [vote for vote in votes if vote is not None]
+        if valid:
+            majority = 2 * sum(valid) > len(valid)
+        elif verdict.relevant:
+            majority = True
+        elif verdict.score is not None and verdict.score + SLACK >= judge.min_score:
+            majority = False  # what else kept it from being relevant
+    return alike(
+        Judgement,
+        verdict,
+        judge=judge,
+        passed=verdict.relevant,
+        samples=samples,
+        majority=majority,
+        rationale="" if detail is None else detail.rationale,
+        model="" if detail is None else detail.model,
+        votes=tuple(votes) if samples > 1 else (),
+    )
+
+
+def _of_score(score: AnswerScore, form: str) -> Judgement:
+    majority = None
+    if score.score is not None and form == "verdict":
+        majority = score.score > 0.5  # the share of those who said yes; a tie has no score
+    elif score.score is not None and form == "claims":
+        majority = True  # claims were voted on, the whole was not
+    return alike(
+        Judgement,
+        score,
+        source=score.source or Source.COMPUTED,
+        majority=majority,
+        rationale=score.reasoning,
+        breakdown=Breakdown.of(score),
+        probability=None,  # which is that of a calibration, and no part of the judge
+    )
+
+
+class TraceFile:
+    """A file of judgements that grows: what is kept stands beside what it has, as `--trace` does.
+
+    `trace` is what the file holds. Pass it to `evaluate_answers`, or keep verdicts by yourself.
+    """
+
+    def __init__(self, path: Path | str, *, hashed: bool = False) -> None:
+        """Read the file, if there is one; `hashed` writes no texts, only what finds them again.
+
+        Raises FileError for a file that is no trace.
+        """
+        self._path = Path(path)
+        self._hashed = hashed
+        self.trace = Trace.read(path) if self._path.exists() else Trace(str(path))
+
+    def keep_verdicts(self, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
+        """Put the verdicts of groups into the file; ask for details to keep rationales too.
+
+        Raises FileError when it can't be written.
+        """
+        record_verdicts(self.trace, groups, verdicts)
+        self.trace.write(self._path, hashed=self._hashed)
+
+    def keep_scores(
+        self,
+        items: Sequence[AnswerItem],
+        scores: Sequence[AnswerScore],
+        rubrics: Sequence[RubricInfo],
+    ) -> None:
+        """Put the scores of items into the file; `rubrics` are those of the server.
+
+        Raises FileError when it can't be written.
+        """
+        record_scores(self.trace, items, scores, rubrics)
+        self.trace.write(self._path, hashed=self._hashed)

@@ -63,9 +63,10 @@ class TestProblems:
             .replace(f'"{rubric}", "rubric_version": "1"', f'"{rubric}", "rubric_version": "9"')
         )
         message = world.fails(*command, "--judge", "none", "--trace", "t.jsonl")
-        assert message.startswith(
-            f"--judge none: the judgements were made by rubric {rubric}@9, and this server has "
-            f"{rubric}@1; {ANEW}"
+        assert re.match(
+            rf"--judge none: the judgements were made by rubric {rubric}@9 with the hash \w+, and "
+            rf"this server has {rubric}@1 with the hash \w+; {ANEW}",
+            message,
         )
         world.fine(*command, *llm, "--trace", "t.jsonl")
         world.fine(*command, "--judge", "none", "--trace", "t.jsonl")

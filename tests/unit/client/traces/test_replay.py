@@ -1,20 +1,37 @@
-"""Verdicts from a trace and a cache: which one counts, and what is said where both lack one."""
+"""Verdicts and scores from a trace and a cache: which counts, under which threshold, and whose."""
 
 from dataclasses import replace
 
 import pytest
-from judged import (
-    Flag,
-    QueryGroup,
-    Source,
-    Status,
-    Verdicts,
+from hypothesis import given
+from hypothesis import strategies as st
+from judged import AnswerItem, QueryGroup, Rubric, ScoredAnswers, Source, Status, Verdicts
+from judged.traces import (
+    Judgement,
+    Missing,
+    Replay,
+    ReplayError,
+    ScoreReplay,
+    Trace,
+    record_scores,
+    record_verdicts,
 )
-from judged.traces import Missing, Replay, ReplayError, Trace, record_verdicts
-from judged.values import JudgeIdentity, RubricInfo, VerdictError
+from judged.values import (
+    AnswerScore,
+    JudgeIdentity,
+    RubricInfo,
+    RubricSummary,
+    ScoreCounts,
+    Usage,
+    VerdictDetail,
+    VerdictError,
+    VerdictSample,
+)
 
 SIGNATURE = "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"
 JUDGE = JudgeIdentity("llm", "", 0.5, SIGNATURE, "a" * 64, "b" * 64)
+OVERLAP = replace(JUDGE, kind="token_overlap", min_score=0.6, signature="token_overlap|v1")
+PANEL = replace(JUDGE, kind="panel", profile="mean", signature="panel|profile:mean|v1")
 RUBRICS = [RubricInfo("retrieval_match", "1", "", 0.5, "3b70145c" + "0" * 56)]
 GROUPS = [
     QueryGroup("q", ["e1", "e2"], ["r1", "r2"], "one"),
@@ -22,87 +39,54 @@ GROUPS = [
     QueryGroup("q", ["e3"], ["r3"], "two"),
 ]
 SCORES = [1.0, 0.0, 0.0, 1.0, 1.0]
+NO_OTHER = r"no other threshold than 0\.5 can be applied"
 
 
-def verdicts(scores=SCORES, judge=JUDGE, status=(), errors=None, source=Source.CACHE):
-    n = len(scores)
-    return Verdicts(
-        [score >= 0.5 for score in scores],
-        list(scores),
-        list(status) or [1] * n,
-        [int(source)] * n,
-        [int(Flag.NONE)] * n,
-        [0, 4, 4, 5],
-        errors or {},
-        judge,
-        [1.0] * n,
-    )
+def verdicts(scores=SCORES, judge=JUDGE, failed=None, reason="TIMEOUT"):
+    status = [int(Status.ERROR if i == failed else Status.OK) for i in range(len(scores))]
+    errors = {} if failed is None else {failed: VerdictError(9, reason, "why", False)}
+    columns = [score >= 0.5 for score in scores], list(scores), status
+    rest = [int(Source.CACHE)] * len(scores), [0] * len(scores), [0, 4, 4, 5]
+    return Verdicts(*columns, *rest, errors, judge, [1.0] * len(scores))
 
 
-def traced(found=None, groups=GROUPS):
+def traced(found=None, without=None):
     trace = Trace("t.jsonl")
-    record_verdicts(trace, groups, found or verdicts())
+    record_verdicts(trace, GROUPS, found or verdicts())
+    if without is not None:
+        del trace.items[list(trace.items)[without]]
     return trace
 
 
-def without(trace, place):
-    key = list(trace.items)[place]
-    del trace.items[key]
-    return trace
+def cache(found):
+    return lambda groups, threshold: found
 
 
-def failed(place, reason):
-    status = [int(Status.OK)] * 5
-    status[place] = int(Status.ERROR)
-    scores = [0.0 if index == place else score for index, score in enumerate(SCORES)]
-    error = VerdictError(9, reason, "why", False)
-    return verdicts(scores, status=status, errors={place: error})
-
-
-class TestTrace:
-    def test_gives_what_was_recorded_group_by_group(self):
+class TestVerdicts:
+    def test_of_a_trace_are_those_that_were_recorded_group_by_group(self):
         found = Replay(traced()).verdicts(GROUPS, RUBRICS)
         assert found.relevant == [True, False, False, True, True]
-        assert found.score == SCORES
-        assert found.offsets == [0, 4, 4, 5]
+        assert (found.score, found.offsets) == (SCORES, [0, 4, 4, 5])
         assert found.source == [Source.REPLAY] * 5
         assert found.agreement == [1.0] * 5
-        assert found.judge == JUDGE
-        assert found.usage is None
+        assert (found.judge, found.usage) == (JUDGE, None)
 
-    def test_failures_are_replayed_as_failures(self):
-        found = Replay(traced(failed(1, "TIMEOUT"))).verdicts(GROUPS, RUBRICS)
-        assert found[1].status is Status.ERROR
-        assert found[1].error.reason == "TIMEOUT"
+    def test_that_failed_are_replayed_as_failures_and_gaps_are_not_recorded(self):
+        found = Replay(traced(verdicts(failed=1))).verdicts(GROUPS, RUBRICS)
+        assert (found[1].status, found[1].error.reason) == (Status.ERROR, "TIMEOUT")
         assert found[1].relevant is None
+        assert len(traced(verdicts(failed=1, reason="NOT_CACHED"))) == 4
 
-    def test_what_was_not_cached_is_not_recorded(self):
-        assert len(traced(failed(1, "NOT_CACHED"))) == 4
-
-
-class TestMissing:
-    @pytest.mark.parametrize(
-        ("place", "group", "retrieved", "expected"), [(0, 0, 0, 0), (3, 0, 1, 1), (4, 2, 0, 0)]
-    )
-    def test_says_which_and_how_many(self, place, group, retrieved, expected):
+    @pytest.mark.parametrize(("index", "place"), [(0, (0, 0, 0)), (3, (0, 1, 1)), (4, (2, 0, 0))])
+    def test_that_are_missing_are_named(self, index, place):
         with pytest.raises(Missing) as caught:
-            Replay(without(traced(), place)).verdicts(GROUPS, RUBRICS)
-        assert caught.value.place == (group, retrieved, expected)
-        assert (caught.value.missing, caught.value.total) == (1, 5)
-        assert caught.value.group is GROUPS[group]
-        assert caught.value.name == "llm/retrieval_match"
-        assert caught.value.judge == JUDGE
+            Replay(traced(without=index)).verdicts(GROUPS, RUBRICS)
+        missing = caught.value
+        assert (missing.place, missing.missing, missing.total) == (place, 1, 5)
+        assert missing.group is GROUPS[place[0]]
+        assert (missing.name, missing.judge) == ("llm/retrieval_match", JUDGE)
 
-
-class TestFit:
-    def test_votes_that_are_not_known(self):
-        judged = replace(verdicts([0.4] * 5), agreement=[2 / 3] * 5)
-        with pytest.raises(ReplayError, match=r"no other threshold than 0\.5 can be applied"):
-            Replay(traced(judged), min_score=0.3).verdicts(GROUPS, RUBRICS)
-
-
-class TestCache:
-    def test_is_asked_for_all_under_the_bar_of_the_trace(self):
+    def test_of_the_cache_are_asked_for_under_the_threshold_of_the_trace(self):
         asked = []
 
         def cached(groups, threshold):
@@ -112,28 +96,195 @@ class TestCache:
         Replay(traced(), cached=cached).verdicts(GROUPS, RUBRICS)
         assert asked == [([GROUPS[0], QueryGroup(), GROUPS[2]], 0.5)]
 
-    def test_fills_gaps_and_takes_the_place_of_failures(self):
-        trace = without(traced(failed(1, "TIMEOUT")), 3)
-        replay = Replay(trace, cached=lambda groups, threshold: verdicts())
+    def test_of_the_cache_fill_gaps_and_take_the_place_of_failures(self):
+        replay = Replay(traced(verdicts(failed=1), without=3), cached=cache(verdicts()))
         found = replay.verdicts(GROUPS, RUBRICS)
-        replayed, cache = int(Source.REPLAY), int(Source.CACHE)
-        assert found.source == [replayed, cache, replayed, cache, replayed]
+        ours, theirs = int(Source.REPLAY), int(Source.CACHE)
+        assert found.source == [ours, theirs, ours, theirs, ours]
         assert found.relevant == [True, False, False, True, True]
         assert replay.disagreements == []
+        alone = Replay(None, cached=cache(verdicts())).verdicts(GROUPS, RUBRICS)
+        assert (alone.source, alone.judge) == ([Source.CACHE] * 5, JUDGE)
 
-    def test_stands_alone(self):
-        found = Replay(None, cached=lambda groups, threshold: verdicts()).verdicts(GROUPS, RUBRICS)
-        assert found.source == [Source.CACHE] * 5
-        assert found.judge == JUDGE
-
-    def test_disagreement_is_told_and_the_trace_counts(self):
-        replay = Replay(traced(), cached=lambda groups, threshold: verdicts([0.0, *SCORES[1:]]))
-        found = replay.verdicts(GROUPS, RUBRICS)
-        assert found.relevant[0] is True
+    def test_of_the_trace_count_where_the_cache_has_others(self):
+        replay = Replay(traced(), cached=cache(verdicts([0.0, *SCORES[1:]])))
+        assert replay.verdicts(GROUPS, RUBRICS).relevant[0] is True
         assert replay.disagreements == [0]
 
-    def test_of_another_judge_is_refused(self):
-        other = replace(JUDGE, scoring_key="c" * 64)
-        replay = Replay(traced(), cached=lambda groups, threshold: verdicts(judge=other))
+    def test_of_another_judge_in_the_cache_are_refused(self):
+        other = cache(verdicts(judge=replace(JUDGE, scoring_key="c" * 64)))
         with pytest.raises(ReplayError, match="but the cache was asked for"):
-            replay.verdicts(GROUPS, RUBRICS)
+            Replay(traced(), cached=other).verdicts(GROUPS, RUBRICS)
+
+
+class TestThreshold:
+    def test_a_judge_without_votes_needs_the_score_only(self):
+        judgement = Judgement(OVERLAP, Status.OK, False, 0.55)
+        lower = judgement.at_threshold(0.55)
+        assert (lower.passed, lower.score, lower.judge.min_score) == (True, 0.55, 0.55)
+        assert judgement.at_threshold(0.55 + 1e-10).passed
+        assert not judgement.at_threshold(0.56).passed
+
+    @given(st.lists(st.booleans(), min_size=1, max_size=7), st.floats(0, 1))
+    def test_votes_need_the_score_and_a_majority(self, votes, threshold):
+        share, majority = sum(votes) / len(votes), 2 * sum(votes) > len(votes)
+        agreement = max(share, 1 - share)
+        judgement = Judgement(
+            *(JUDGE, Status.OK, majority and share >= 0.5, share),
+            samples=len(votes),
+            majority=majority,
+            agreement=agreement,
+        )
+        moved = judgement.at_threshold(threshold)
+        assert moved.passed == (majority and share + 1e-9 >= threshold)
+
+    def test_unknown_votes_give_no_decision_unless_the_score_does(self):
+        judgement = Judgement(JUDGE, Status.OK, False, 0.4, samples=3, agreement=2 / 3)
+        assert judgement.at_threshold(0.3) is None
+        assert judgement.at_threshold(0.45).passed is False
+        judged = replace(verdicts([0.4] * 5), agreement=[2 / 3] * 5)
+        with pytest.raises(ReplayError, match=NO_OTHER):
+            Replay(traced(judged), min_score=0.3).verdicts(GROUPS, RUBRICS)
+
+
+class TestRecorded:
+    """What is kept of one verdict, with or without its details."""
+
+    def sample(self, yes, status=Status.OK):
+        return VerdictSample(status, yes, 1.0 if yes else 0.0, "", "", "")
+
+    def trace(self, judge, *votes, relevant=True, score=0.6):
+        samples = [self.sample(v, Status.ERROR if v is None else Status.OK) for v in votes]
+        detail = VerdictDetail("why", samples, Usage(), "small-1", "fp")
+        columns = [relevant], [score], [1], [1], [0], [0, 1], {}, judge, [2 / 3]
+        trace = Trace()
+        record_verdicts(trace, GROUPS[2:], Verdicts(*columns, {0: detail} if samples else {}))
+        return trace
+
+    def judgement(self, *given, **named):
+        trace = self.trace(JUDGE, *given, **named)
+        return next(iter(trace.items.values())).judgements[trace.names()[0]]
+
+    def test_votes_rationale_and_model_come_from_the_details(self):
+        judgement = self.judgement(True, True, False, None)
+        assert judgement.votes == (True, True, False, None)
+        assert (judgement.samples, judgement.majority, judgement.agreement) == (4, True, 2 / 3)
+        assert (judgement.rationale, judgement.model) == ("why", "small-1")
+
+    @pytest.mark.parametrize(
+        ("relevant", "score", "majority"),
+        [(True, 0.6, True), (False, 0.6, False), (False, 0.4, None)],
+    )
+    def test_without_details_the_votes_follow_from_the_outcome(self, relevant, score, majority):
+        judgement = self.judgement(relevant=relevant, score=score)
+        assert (judgement.majority, judgement.samples) == (majority, 0)
+
+    def test_a_panel_is_read_under_its_own_threshold_only(self, tmp_path):
+        self.trace(PANEL, True, False, False).write(tmp_path / "t.jsonl")
+        trace = Trace.read(tmp_path / "t.jsonl")
+        assert Replay(trace).verdicts(GROUPS[2:], []).relevant == [True]
+        with pytest.raises(ReplayError, match=NO_OTHER):
+            Replay(trace, min_score=0.3).verdicts(GROUPS[2:], [])
+
+
+ITEMS = [AnswerItem("a", "q", "x"), AnswerItem("b", "q", "y")]
+ANSWERS = replace(JUDGE, kind="answers", signature="answers|rubric:r@1|sha:3b70145c|v1")
+GAP = VerdictError(9, "NOT_CACHED", "the cache has no reply", False)
+
+
+def info(form="score"):
+    return [RubricInfo("r", "1", "", 0.5, "3b70145c" + "0" * 56, form)]
+
+
+def both(samples=1, judge=ANSWERS):
+    values = {"a": (0.25, False), "b": (0.75, True)}
+    more = {"min_score": 0.5, "samples": samples, "agreement": 1.0, "judge": judge}
+    return [AnswerScore(name, "r", Status.OK, *value, **more) for name, value in values.items()]
+
+
+def score_replay(scores, form="score", cached=None):
+    trace = Trace("t.jsonl")
+    record_scores(trace, ITEMS, scores, info(form))
+    return ScoreReplay(trace, cached)
+
+
+def score_cache(scores, by):
+    """A cache that was asked for a judge, and has these scores."""
+    summary = RubricSummary("r", None, ScoreCounts(), by)
+    return lambda items, rubrics: ScoredAnswers(scores, [summary], Usage())
+
+
+def passed(replay, rubric="r", form="score", **more):
+    found = replay.scores(ITEMS, [Rubric(rubric, **more)], info(form))
+    return [score.passed for score in found]
+
+
+class TestScores:
+    @pytest.mark.parametrize(
+        ("form", "samples", "threshold", "outcome"),
+        [
+            ("score", 1, 0.2, [True, True]),
+            ("score", 1, 0.8, [False, False]),
+            ("score", 3, 0.8, [False, False]),
+            ("score", 3, 0.2, None),
+            ("score", 3, 0.5, [False, True]),
+            ("verdict", 3, 0.2, [False, True]),
+            ("claims", 3, 0.2, [True, True]),
+        ],
+    )
+    def test_can_be_read_where_the_votes_do_not_depend_on_the_threshold(
+        self, form, samples, threshold, outcome
+    ):
+        replay = score_replay(both(samples), form)
+        if outcome is None:
+            with pytest.raises(ReplayError, match=NO_OTHER):
+                passed(replay, form=form, min_score=threshold)
+        else:
+            assert passed(replay, form=form, min_score=threshold) == outcome
+
+    def test_that_no_judge_gave_are_not_recorded(self):
+        gap = AnswerScore("a", "r", Status.ERROR, error=GAP, judge=ANSWERS)
+        never = AnswerScore("b", "r", Status.ERROR, error=GAP)
+        assert len(score_replay([gap, never]).trace) == 0
+
+    def test_are_those_of_the_judge_that_the_cache_knows_also_without_a_score(self):
+        for judge in (ANSWERS, replace(ANSWERS, min_score=0.9), None):  # thresholds aside
+            by = judge or replace(ANSWERS, scoring_key="c" * 64, signature="answers|model:other")
+            gaps = [AnswerScore(i, "r", Status.ERROR, error=GAP, judge=by) for i in "ab"]
+            replay = score_replay(both(), cached=score_cache(gaps, by))
+            if judge is not None:
+                assert passed(replay) == [False, True]
+                continue
+            with pytest.raises(ReplayError, match=r"but the cache was asked for .*model:other"):
+                passed(replay)
+
+    @pytest.mark.parametrize(
+        ("asked", "refused"),
+        [
+            ({"parameters": {"model": "small", "samples": 3, "temperature": 0.5}}, None),
+            ({"parameters": {"model": "careful"}}, "model careful was"),
+            ({"parameters": {"temperature": 0.0}}, "temperature 0.0 was"),
+            ({"weights": {"x": 3, "y": 1}}, None),
+            ({"weights": {"x": 1.5, "y": 0.5, "z": 0}}, None),
+            ({"weights": {"x": 1}}, "other weights were"),
+        ],
+    )
+    def test_without_a_cache_are_those_of_the_parameters_and_weights_of_the_trace(
+        self, asked, refused
+    ):
+        made = "model:small|samples:3|temperature:0.5|weights:x=0.75,y=0.25,z=0|v1"
+        judge = replace(ANSWERS, signature=f"answers|rubric:r@1|sha:3b70145c|{made}")
+        replay = score_replay(both(judge=judge))
+        if refused is None:
+            assert passed(replay, **asked) == [False, True]
+            return
+        with pytest.raises(ReplayError, match=f"but {refused} asked for"):
+            passed(replay, **asked)
+
+    def test_of_the_cache_bring_what_they_took(self):
+        took = Usage(cached=3, cost=None)
+        known = [replace(one, source=Source.CACHE, usage=took) for one in both()]
+        replay = score_replay(both()[:1], cached=score_cache(known, ANSWERS))
+        found = replay.scores(ITEMS, [Rubric("r")], info())
+        assert [one.source for one in found] == [Source.REPLAY, Source.CACHE]
+        assert (found.usage.cached, found.usage.cost) == (3, None)

@@ -92,17 +92,17 @@ class TestMerging:
         trace.put(context(), YES)
         no = replace(YES, passed=False, score=0.0)
         trace.put(context(query_id="another"), no)
-        assert trace.get(context().key, NAME) == no
+        assert trace.items[context().key].judgements[NAME] == no
 
     def test_a_failure_does_not_take_the_place_of_what_the_same_judge_said(self):
         failed = Judgement(JUDGE, Status.ERROR, error=VerdictError(14, "TIMEOUT", "", True))
         trace = Trace()
         trace.put(context(), YES)
         trace.put(context(), failed)
-        assert trace.get(context().key, NAME) == YES
+        assert trace.items[context().key].judgements[NAME] == YES
         other = replace(failed, judge=replace(JUDGE, scoring_key="c" * 64))
         trace.put(context(), other)
-        assert trace.get(context().key, NAME) == other
+        assert trace.items[context().key].judgements[NAME] == other
 
     def test_answers_with_the_same_texts_keep_their_ids(self):
         trace = Trace()
