@@ -178,7 +178,7 @@ def read_judgement(record: Record, name: str) -> Judgement:
     if judgement.name != name:
         raise record.error(f"has the signature of {judgement.name!r}")
     named = rubric_of(judge) or (None, None)
-    for key, value in (("rubric", named[0]), ("rubric_version", named[1])):
+    for key, value in zip(("rubric", "rubric_version"), named, strict=False):
         if record.optional_text(key) != value:
             raise record.error(f"has another {key!r} than its 'signature', which says {value!r}")
     return judgement

@@ -272,9 +272,9 @@ def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Item]:
 
 def answer_of(item: AnswerItem, hashes: Hashes) -> Item:
     """Return an answer as an item of a trace."""
-    fields = {name: getattr(item, name, None) for name in _ANSWER}
-    fields["other_answers"] = [item.other_answer] if item.other_answer else []
-    return Item.of({n: list(v) if n in _MANY else v for n, v in fields.items()}, hashes)
+    others = [item.other_answer] if item.other_answer else []  # a list in the file alone
+    given = ((name, getattr(item, name, others)) for name in _ANSWER)
+    return Item.of({n: list(v) if n in _MANY else v for n, v in given}, hashes)
 
 
 def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
