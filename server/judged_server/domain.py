@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from judged.values.calibrators import Calibrator, ErrorGuarantee
@@ -239,9 +239,6 @@ TIE_TOLERANCE = 1e-9
 """Added to a score before it is compared, so that one printed equal to the threshold passes."""
 
 
-_Column = TypeVar("_Column", FloatArray, ByteArray, BoolArray)
-
-
 @dataclass(frozen=True, slots=True)
 class VerdictFault:
     """Why one verdict is missing: a reason of ErrorReason, and a message."""
@@ -369,28 +366,30 @@ class Verdicts:
         """
         first, last = self.offsets[begin], self.offsets[end]
         columns, part = self.columns, slice(first, last)
-        faults = (fault for fault in columns.faults if first <= fault.index < last)
-        details = (detail for detail in columns.details if first <= detail.index < last)
+
+        def cut(column: Any) -> Any:  # noqa: ANN401 - an array, or None
+            return None if column is None else column[part]
+
+        def moved(some: Sequence[Any]) -> tuple[Any, ...]:
+            here = (each for each in some if first <= each.index < last)
+            return tuple(replace(each, index=each.index - first) for each in here)
+
         return Verdicts(
             self.relevant[part],
             ScoreColumns(
                 columns.scores[part],
-                _part(columns.statuses, part),
-                _part(columns.flags, part),
-                tuple(replace(fault, index=fault.index - first) for fault in faults),
-                _part(columns.majorities, part),
-                _part(columns.agreements, part),
-                tuple(replace(detail, index=detail.index - first) for detail in details),
-                probabilities=_part(columns.probabilities, part),
-                stages=_part(columns.stages, part),
+                cut(columns.statuses),
+                cut(columns.flags),
+                moved(columns.faults),
+                cut(columns.majorities),
+                cut(columns.agreements),
+                moved(columns.details),
+                probabilities=cut(columns.probabilities),
+                stages=cut(columns.stages),
             ),
             [offset - first for offset in self.offsets[begin : end + 1]],
-            _part(self.sources, part),
+            cut(self.sources),
         )
-
-
-def _part(column: _Column | None, part: slice) -> _Column | None:
-    return None if column is None else column[part]
 
 
 _COUNTED_FLAGS = (

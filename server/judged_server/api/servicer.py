@@ -44,7 +44,7 @@ from judged_server.api.convert.statistics import (
     ranking,
     text_metrics,
 )
-from judged_server.api.convert.values import need, read
+from judged_server.api.convert.values import read
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.requests import Admission, Call, Received
 from judged_server.api.streams import (
@@ -56,6 +56,7 @@ from judged_server.api.streams import (
     judge_stream,
 )
 from judged_server.domain import AnswerScore, QueryGroup, ScoreSummary
+from judged_server.errors import need
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced

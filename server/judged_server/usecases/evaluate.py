@@ -28,6 +28,7 @@ from judged_server.domain import (
     Verdicts,
     counts_of,
 )
+from judged_server.errors import need
 from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
@@ -136,34 +137,28 @@ class DistinctGroups:
         return Part(self._n_parts - 1, first, distinct, ranks)
 
     def _begin(self, group: QueryGroup, path: str) -> None:
-        if not group.query_id:
-            raise errors.InvalidField(f"{path}.query_id", "must be set")
+        need(group.query_id != "", f"{path}.query_id", "must be set")
         place = len(self.places)
         first = self.places.setdefault(group.query_id, place)
-        if first != place:
-            rule = f"is that of groups[{first}].query_id again"
-            raise errors.InvalidField(f"{path}.query_id", rule)
+        rule = f"is that of groups[{first}].query_id again"
+        need(first == place, f"{path}.query_id", rule)
         self._seen, self._n_received = {}, 0
 
     def _check_continued(self, group: QueryGroup, path: str) -> None:
         last = self._last
         if last is None:
             raise errors.InvalidField("chunk.continues", "is set, and there is no group before")
-        if group.spans is not None:
-            raise errors.InvalidField(f"{path}.spans", "a group of spans must be sent whole")
-        names = ("query_id", "query", "expected", "relevant_document_ids", "negatives")
-        for name in names:
-            if list(getattr(group, name)) != list(getattr(last, name)):
-                rule = "must be that of the group that it continues"
-                raise errors.InvalidField(f"{path}.{name}", rule)
-        if group.grades != last.grades:
-            rule = "must be those of the group that it continues"
-            raise errors.InvalidField(f"{path}.grades", rule)
+        need(group.spans is None, f"{path}.spans", "a group of spans must be sent whole")
+        for name in ("query_id", "query", "expected", "relevant_document_ids", "negatives"):
+            alike = list(getattr(group, name)) == list(getattr(last, name))
+            need(alike, f"{path}.{name}", "must be that of the group that it continues")
+        rule = "must be those of the group that it continues"
+        need(group.grades == last.grades, f"{path}.grades", rule)
+        retrieve = group.n_retrieved and last.n_retrieved
         for name in ("document_ids", "embeddings"):
             alike = bool(getattr(group, name)) == bool(getattr(last, name))
-            if group.n_retrieved and last.n_retrieved and not alike:
-                rule = "must be there in all parts of a group, or in none"
-                raise errors.InvalidField(f"{path}.{name}", rule)
+            rule = "must be there in all parts of a group, or in none"
+            need(alike or not retrieve, f"{path}.{name}", rule)
 
     def _kept(self, group: QueryGroup, path: str) -> list[int] | None:
         """Return the places to keep of a group's results, None when nothing repeats.
@@ -378,10 +373,10 @@ class PartedEvaluation:
             if not judge.needs_expected and any(group.open_ended for group in part.groups):
                 part.open_ended = [group.open_ended for group in part.groups]
                 check_open_ended(self._measures, judge.identity.max_grade)
+        takes_texts = not (judge.wants_embeddings or judge.wants_spans)
+        rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
         for index, group in enumerate(part.groups, part.first):
-            if group.negatives and (judge.wants_embeddings or judge.wants_spans):
-                rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
-                raise errors.InvalidField(f"groups[{index}].negatives", rule)
+            need(takes_texts or not group.negatives, f"groups[{index}].negatives", rule)
         part.negatives = [
             QueryGroup("", group.query, group.negatives, group.retrieved)
             for group in part.groups
@@ -450,8 +445,7 @@ class PartedEvaluation:
         Raises InvalidField when there is none, the first failure when nothing at all could be
         judged, and as the metrics do.
         """
-        if not self._judged:
-            raise errors.InvalidField("groups", "must hold at least one group")
+        need(bool(self._judged), "groups", "must hold at least one group")
         if self._failure is not None and not self._answered:
             raise self._failure
         if self._judge is None:

@@ -29,6 +29,7 @@ from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors, tracing
 from judged_server.domain import AnswerScore, ScoreSummary, VerdictFault
+from judged_server.errors import need
 from judged_server.judges.base import Caller
 from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle
@@ -98,9 +99,8 @@ class Scoring:
         places: dict[str, int] = {}
         for index, spec in enumerate(specs):
             first = places.setdefault(spec.rubric.partition("@")[0], index)
-            if first != index:
-                rule = f"is that of {field}[{first}] again; ask for each rubric once"
-                raise errors.InvalidField(f"{field}[{index}].rubric", rule)
+            rule = f"is that of {field}[{first}] again; ask for each rubric once"
+            need(first == index, f"{field}[{index}].rubric", rule)
         keys = [_key(spec) for spec in specs]
         if all(key in self._built for key in keys):
             return [self._built[key] for key in keys]
@@ -118,10 +118,8 @@ class Scoring:
     def _settle(self, spec: RubricSpec, field: str) -> SettledRubric:
         rubrics = self._kind.rubrics
         scoring = tuple(name for name, rubric in rubrics.items() if rubric.scores_answers)
-        if not spec.rubric:
-            raise errors.InvalidField(
-                f"{field}.rubric", f"must be set: answers are scored by {', '.join(scoring)}"
-            )
+        rule = f"must be set: answers are scored by {', '.join(scoring)}"
+        need(spec.rubric != "", f"{field}.rubric", rule)
         name, pinned, version = spec.rubric.partition("@")
         rubric = rubrics.get(name)
         if rubric is None:
@@ -129,12 +127,11 @@ class Scoring:
         if pinned and version != str(rubric.version):
             has = f"{rubric.id}@{rubric.version}"
             raise errors.UnknownRubric(spec.rubric, scoring, has)
-        if not rubric.scores_answers:
-            raise errors.InvalidField(
-                f"{field}.rubric",
-                f"{rubric.id} compares texts and reads no answer; give it to the judge llm of "
-                f"BatchJudge, or score by {', '.join(scoring)}",
-            )
+        rule = (
+            f"{rubric.id} compares texts and reads no answer; give it to the judge llm of "
+            f"BatchJudge, or score by {', '.join(scoring)}"
+        )
+        need(rubric.scores_answers, f"{field}.rubric", rule)
         calibrator = None
         if spec.calibration is not None:
             calibrator = find_calibrator(
@@ -143,8 +140,7 @@ class Scoring:
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
         if spec.min_score is None and calibrator is not None and calibrator.min_score is not None:
             min_score = calibrator.min_score
-        if not 0 <= min_score <= 1:
-            raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
+        need(0 <= min_score <= 1, f"{field}.min_score", "must be a number from 0 to 1")
         return SettledRubric(
             rubric,
             float(min_score),
@@ -296,16 +292,13 @@ def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str
     known = dict(rubric.dimensions)
     if not given:
         return known
-    if not known:
-        raise errors.InvalidField(field, f"{rubric.id} has no dimensions to weigh; leave them out")
+    need(bool(known), field, f"{rubric.id} has no dimensions to weigh; leave them out")
     for name, weight in given.items():
         path = f'{field}["{name[:80]}"]'
         if name not in known:
             hint = errors.did_you_mean(name, known)
             rule = f"no such dimension; {rubric.id} has {', '.join(known)}"
             raise errors.InvalidField(path, f"{rule}; {hint}" if hint else rule)
-        if not (math.isfinite(weight) and weight >= 0):
-            raise errors.InvalidField(path, "must be a finite number, 0 or more")
-    if not any(given.values()):
-        raise errors.InvalidField(field, "must not be 0 for every dimension")
+        need(0 <= weight < math.inf, path, "must be a finite number, 0 or more")
+    need(any(given.values()), field, "must not be 0 for every dimension")
     return {name: given.get(name, 0.0) for name in known}

@@ -19,7 +19,7 @@ from judged.values.scores import AnswerItem, Rubric
 from numpy.typing import NDArray
 
 from judged_server import errors
-from judged_server.api.convert.values import check_texts, need, need_all, read
+from judged_server.api.convert.values import check_texts, need_all, read
 from judged_server.api.status import fault_code
 from judged_server.domain import (
     AnswerScore,
@@ -37,6 +37,7 @@ from judged_server.domain import (
     check_unique,
     counts_of,
 )
+from judged_server.errors import need
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
 
@@ -77,15 +78,11 @@ def read_groups(
 def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> None:
     """Refuse what asks for more than verdicts, in calls that only judge."""
     for index, group in enumerate(groups):
-        if group.by_id:
-            name = "grades" if group.grades else "relevant_document_ids"
-            rule = "only Evaluate matches by document id"
-            raise errors.InvalidField(f"{field}[{index}].{name}", rule)
-        if group.negatives:
-            raise errors.InvalidField(
-                f"{field}[{index}].negatives",
-                "only Evaluate reports on negatives; judge them as expected texts of another group",
-            )
+        name = "grades" if group.grades else "relevant_document_ids"
+        rule = "only Evaluate matches by document id"
+        need(not group.by_id, f"{field}[{index}].{name}", rule)
+        rule = "only Evaluate reports on negatives; judge them as expected texts of another group"
+        need(not group.negatives, f"{field}[{index}].negatives", rule)
 
 
 def _read_group(
@@ -160,9 +157,8 @@ def read_grades(
     grades: Mapping[str, int], relevant: Sequence[str], path: str
 ) -> tuple[dict[str, int], Sequence[str]]:
     """Return grades of documents, and the ids of the relevant ones; `relevant` are those named."""
-    if relevant:
-        rule = "must be empty when grades is set, which says which documents are relevant"
-        raise errors.InvalidField(f"{path}.relevant_document_ids", rule)
+    rule = "must be empty when grades is set, which says which documents are relevant"
+    need(not relevant, f"{path}.relevant_document_ids", rule)
     return dict(grades), [name for name, grade in grades.items() if grade > 0]
 
 

@@ -25,7 +25,7 @@ from judged_server.api.convert.judging import (
     read_verdicts,
     write_identity,
 )
-from judged_server.api.convert.values import MAX_INT32, need, read, read_inclusion
+from judged_server.api.convert.values import MAX_INT32, read, read_inclusion
 from judged_server.domain import (
     IntArray,
     QueryGroup,
@@ -33,6 +33,7 @@ from judged_server.domain import (
     check_unique,
     counts_of,
 )
+from judged_server.errors import need
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import (
     Judging,

@@ -21,7 +21,7 @@ from judged.values.judges import Asking
 from judged.values.scores import AnswerItem, Rubric
 
 from judged_server.domain import BoolArray, FloatArray, JudgeSpec, PanelMember
-from judged_server.errors import InvalidField
+from judged_server.errors import InvalidField, need
 from judged_server.metrics.table import MetricOptions
 from judged_server.settings import Limits
 from judged_server.statistics.calibration.calibrate import CalibrationOptions
@@ -150,16 +150,10 @@ def check(value: object, path: str) -> None:
             check(part, at)
 
 
-def need(given: bool, field: str, rule: str) -> None:
-    """Raise InvalidField where something is not given."""
-    if not given:
-        raise InvalidField(field, rule)
-
-
 def need_all(good: BoolArray, field: str, rule: str) -> None:
     """Raise InvalidField at the first entry of a column that is not good."""
     if not good.all():
-        raise InvalidField(f"{field}[{int(good.argmin())}]", rule)
+        need(False, f"{field}[{int(good.argmin())}]", rule)
 
 
 def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 - a dataclass
