@@ -21,7 +21,7 @@ from judged_server.api.authentication import FailedCalls
 from judged_server.api.health_service import Health
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.listeners import CONTRACT, Listeners, Services, connection_options
+from judged_server.api.listeners import CONTRACT, Services, connection_options
 from judged_server.api.requests import Admission, Receiver
 from judged_server.api.servicer import Servicer
 from judged_server.audit import AuditLog
@@ -92,7 +92,7 @@ class App:
         self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
         self._health = Health(tuple(service.full_name for service in CONTRACT))
-        self._listeners: Listeners | None = None
+        self._services: Services | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.address = Address.parse(settings.listen)
         self._http_address = None
@@ -128,11 +128,10 @@ class App:
         callers = (self._directory, self._certificates, self._failed_calls)
         listeners = wiring.listeners_of(settings, self.address, *callers)
         await self._load_model()
-        services = self._services()
+        services = self._services = self._made()
         with batch_scheduling():
             options = connection_options(settings.max_message_bytes, settings.max_connection_age_s)
-            self._listeners = Listeners(services, options)
-            await self._listeners.open(listeners)
+            await services.open(listeners, options)
         if self._http_address is not None:
             # Imported here: aiohttp costs start-up time.
             from judged_server.http_api.port import HttpPort  # noqa: PLC0415
@@ -145,7 +144,7 @@ class App:
             await self._http_port.open()
         if self._monitoring_port is not None:
             await self._monitoring_port.open()
-        self.address = self._listeners.addresses[0]
+        self.address = services.addresses[0]
         # What start-up made lives as long as the process; a collection need not walk it each time.
         settle_heap()
         sys.setswitchinterval(SWITCH_S)
@@ -246,9 +245,9 @@ class App:
         for wait in waits:
             wait.cancel()
         await self._interceptor.cut_short(CUT_SHORT_S)
-        if self._listeners is not None:
+        if self._services is not None:
             # Watchers of health are left, which never finish by themselves.
-            await self._listeners.close(DRAIN_TIMEOUT_S)
+            await self._services.close(DRAIN_TIMEOUT_S)
         if self._http_port is not None:
             await self._http_port.close()
         await self._free()
@@ -276,8 +275,8 @@ class App:
         """Remove the port file and the sockets, which say that a server is here."""
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
-        if self._listeners is not None:
-            self._listeners.remove_sockets()
+        if self._services is not None:
+            self._services.remove_sockets()
         if self._http_port is not None:
             self._http_port.remove_socket()
 
@@ -328,7 +327,7 @@ class App:
                 raise
             _log.warning("semantic judge unavailable", reason=error.message)
 
-    def _services(self) -> Services:
+    def _made(self) -> Services:
         servicer = Servicer(
             self._offerings,
             Estimator(self._model_caller, self._budgets.currency),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -79,13 +79,30 @@ def connection_options(
 
 
 @dataclass(frozen=True, slots=True)
+class Listener:
+    """An address, who may open its socket, and who calls by it: everybody, without `callers`."""
+
+    address: Address
+    socket_mode: str = "0660"
+    socket_owner: str = ""
+    socket_group: str = ""
+    callers: Authenticator | None = None
+    certificates: Certificates | None = None
+
+
+@dataclass(slots=True)
 class Services:
-    """What answers calls, all through one interceptor."""
+    """What answers calls, all through one interceptor, on the gRPC servers of some listeners.
+
+    Used on one event loop. `addresses` has those of the listeners with their ports.
+    """
 
     servicer: Servicer
     health: Health
     interceptor: CallInterceptor
     reflects: bool = False
+    addresses: list[Address] = field(default_factory=list)
+    servers: list[grpc.aio.Server] = field(default_factory=list)
 
     def contract(
         self, callers: Authenticator | None
@@ -95,15 +112,6 @@ class Services:
             service.full_name: dict(self.interceptor.handlers(service, self.servicer, callers))
             for service in CONTRACT
         }
-
-    def register(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:
-        """Add all services to a server of gRPC, whose callers have to show who they are."""
-        for service, handlers in self.contract(callers).items():
-            finder = grpc.method_handlers_generic_handler(service, handlers)
-            server.add_generic_rpc_handlers((finder,))
-        self.register_health(server)
-        if self.reflects:
-            self._register_reflection(server, callers)
 
     def register_health(self, server: grpc.aio.Server) -> None:
         """Add the health service, which serves everybody: that a server runs is no secret.
@@ -131,46 +139,24 @@ class Services:
         finder = grpc.method_handlers_generic_handler(service.full_name, dict(handlers))
         server.add_generic_rpc_handlers((finder,))
 
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """An address, who may open its socket, and who calls by it: everybody, without `callers`."""
-
-    address: Address
-    socket_mode: str = "0660"
-    socket_owner: str = ""
-    socket_group: str = ""
-    callers: Authenticator | None = None
-    certificates: Certificates | None = None
-
-
-class Listeners:
-    """The gRPC servers of some listeners. Used on one event loop."""
-
-    def __init__(
-        self,
-        services: Services,
-        options: tuple[tuple[str, int], ...],
-    ) -> None:
-        """Serve the services on each address, with gRPC's options."""
-        self._services = services
-        self._options = options
-        self._servers: list[grpc.aio.Server] = []
-        self.addresses: list[Address] = []
-
-    async def open(self, listeners: list[Listener]) -> None:
-        """Listen on every address; raises AddressError. `addresses` has them with their ports."""
+    async def open(self, listeners: list[Listener], options: tuple[tuple[str, int], ...]) -> None:
+        """Listen on every address, with gRPC's options; raises AddressError."""
         for listener in listeners:
-            server = grpc.aio.server(options=self._options)
-            self._services.register(server, listener.callers)
-            self._servers.append(server)
+            server = grpc.aio.server(options=options)
+            self.servers.append(server)
+            for service, handlers in self.contract(listener.callers).items():
+                finder = grpc.method_handlers_generic_handler(service, handlers)
+                server.add_generic_rpc_handlers((finder,))
+            self.register_health(server)
+            if self.reflects:
+                self._register_reflection(server, listener.callers)
             self.addresses.append(_bind(server, listener))
-        for server in self._servers:
+        for server in self.servers:
             await server.start()
 
     async def close(self, grace_s: float) -> None:
         """Take no more calls; end those that are left after some seconds."""
-        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
+        await asyncio.gather(*(server.stop(grace_s) for server in self.servers))
         self.remove_sockets()
 
     def remove_sockets(self) -> None:

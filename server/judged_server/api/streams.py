@@ -201,10 +201,10 @@ async def evaluate_stream(
 ) -> AsyncIterator[pb.StreamEvaluateResponse]:
     """Yield the answer to each chunk when it is judged, then the metrics of all."""
     start: pb.StreamEvaluateStart = await chunks.start(requests)
-    details = start.include_details and start.include_verdicts
-    caller = chunks.call.caller(start.asking, wants_details=details)
     options = read_options(start.options)
     refuse_unused(start.options, "groups")
+    details = start.include_details and start.include_verdicts
+    caller = chunks.call.caller(start.asking, wants_details=details)
     run = PartedEvaluation(
         chunks.catalog,
         read_spec(start.judge),
@@ -214,102 +214,21 @@ async def evaluate_stream(
         keep_verdicts=start.include_verdicts,
     )
     chunks.shared_as(start, "request_id")
-    stream = _EvaluateStream(chunks, start, caller, run)
-    window = chunks.settings.max_chunks_in_flight
-    with stream.kept, stream.kept_of_group:
-        async with aclosing(work_in_window(stream.begun(requests), window)) as answers:
-            async for answer in answers:
-                yield pb.StreamEvaluateResponse(chunk=answer)
-        done = await run.measure()
-        if start.options.per_query:
-            for values in _values(done):
-                yield pb.StreamEvaluateResponse(values=values)
-        yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
+    kept, told_judge = _Kept(chunks, start.options.slice_by), False
 
-
-class _EvaluateStream:
-    """The chunks of one StreamEvaluate."""
-
-    def __init__(
-        self, chunks: Chunks, start: pb.StreamEvaluateStart, caller: Caller, run: PartedEvaluation
-    ) -> None:
-        self._chunks = chunks
-        self._start = start
-        self._caller = caller
-        self._run = run
-        self._groups = 0
-        self._results_of_last = 0
-        self._told_judge = False
-        self.kept = ExitStack()
-        """The memory of what is kept until the end, which is named in the values of queries,"""
-        self.kept_of_group = ExitStack()
-        """and of the results of the last group, which may go on, and repeat them."""
-
-    async def begun(
-        self, requests: AsyncIterator[Received]
-    ) -> AsyncIterator[Begun[pb.EvaluatedChunk]]:
-        """Yield the work on each message. Raises InvalidField for what is no new chunk."""
-        async for request in requests:
-            yield await self._begin(request)
-
-    async def _begin(self, request: Received) -> Begun[pb.EvaluatedChunk]:
-        chunks, chunk = self._chunks, self._chunks.chunk_of(request.message)
-        call, settings = chunks.call, chunks.settings
-        # The stream is not read until there is room.
-        admitted = await chunks.admission.wait_for_room(request.memory, call.sender, call.kept)
-        try:
-            first = self._groups - chunk.continues
-            result = self._results_of_last if chunk.continues else 0
-            of_stream = ("groups", max(0, first), result)
-            groups = await take_groups(chunk.groups, request.size, settings, *of_stream)
-            self._groups = first + len(groups)
-            begun = result if len(groups) == 1 else 0
-            self._results_of_last = begun + groups[-1].n_retrieved
-            contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
-            chunks.received += contexts
-            # A group without a context is kept too.
-            settings.check_evaluated(chunks.received + self._groups, "groups")
-            self._keep(groups, request.size, continues=chunk.continues)
-            part = await self._run.receive(groups, continues=chunk.continues)
-        except BaseException:
-            admitted.close()
-            raise
-        return Begun(self._answer(chunk, part, contexts), admitted.close)
-
-    def _keep(self, groups: Sequence[QueryGroup], size: int, *, continues: bool) -> None:
-        """Count what is kept of a chunk of some bytes. Raises Overloaded."""
-        admission, call = self._chunks.admission, self._chunks.call
-        keys = self._start.options.slice_by
-        named = [
-            len(group.query_id) + sum(len(group.metadata.get(key, "")) for key in keys)
-            for group in groups[continues:]
-        ]
-        of_groups = sum(named) + GROUP_BYTES * (1 + len(keys)) * len(named)
-        self.kept.enter_context(admission.admit(of_groups, call.sender))
-        call.kept += of_groups
-        if len(groups) > continues:
-            self.kept_of_group.close()
-        if groups[-1].document_ids:
-            of_results = size + FIELD_BYTES * groups[-1].n_retrieved
-            self.kept_of_group.enter_context(admission.admit(of_results, call.sender))
-
-    async def _answer(
-        self, chunk: pb.EvaluateChunk, part: Part, contexts: int
-    ) -> pb.EvaluatedChunk:
-        start, chunks, run = self._start, self._chunks, self._run
-        kept = (start.include_verdicts, start.include_details, start.asking.cache)
-        facts = (start.judge, kept, tuple(start.metrics))
-        once = partial(chunks.verdicts, facts, chunk, self._caller)
-        judged = await run.judge(part, once, fault_of)
+    async def answer(chunk: pb.EvaluateChunk, part: Part, contexts: int) -> pb.EvaluatedChunk:
+        nonlocal told_judge
+        how = (start.include_verdicts, start.include_details, start.asking.cache)
+        facts = (start.judge, how, tuple(start.metrics))
+        judged = await run.judge(part, partial(chunks.verdicts, facts, chunk, caller), fault_of)
         chunks.done += contexts
         columns: dict[str, object] = {}
-        if start.include_verdicts and judged.verdicts is not None:
-            columns["verdicts"] = write_verdicts(judged.verdicts)
-            if judged.on_negatives is not None:
-                columns["negative_verdicts"] = write_verdicts(judged.on_negatives)
-        if not self._told_judge and run.identity is not None:
+        if start.include_verdicts:
+            found = {"verdicts": judged.verdicts, "negative_verdicts": judged.on_negatives}
+            columns = {name: write_verdicts(each) for name, each in found.items() if each}
+        if not told_judge and run.identity is not None:
             columns["judge"] = write_identity(run.identity)
-            self._told_judge = True
+            told_judge = True
         return write_fields(
             pb.EvaluatedChunk,
             chunk_id=chunk.chunk_id,
@@ -318,6 +237,73 @@ class _EvaluateStream:
             progress=chunks.progress(),
             **columns,
         )
+
+    async def begun() -> AsyncIterator[Begun[pb.EvaluatedChunk]]:
+        async for request in requests:
+            chunk = chunks.chunk_of(request.message)
+            # The stream is not read until there is room.
+            room = chunks.admission.wait_for_room
+            admitted = await room(request.memory, chunks.call.sender, chunks.call.kept)
+            try:
+                groups, contexts = await kept.groups(chunk, request.size)
+                part = await run.receive(groups, continues=chunk.continues)
+            except BaseException:
+                admitted.close()
+                raise
+            yield Begun(answer(chunk, part, contexts), admitted.close)
+
+    with kept.of_stream, kept.of_group:
+        window = chunks.settings.max_chunks_in_flight
+        async with aclosing(work_in_window(begun(), window)) as answers:
+            async for each in answers:
+                yield pb.StreamEvaluateResponse(chunk=each)
+        done = await run.measure()
+        for values in _values(done) if start.options.per_query else ():
+            yield pb.StreamEvaluateResponse(values=values)
+        yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
+
+
+class _Kept:
+    """Reads the groups of a StreamEvaluate, and counts the memory of what is kept of them."""
+
+    def __init__(self, chunks: Chunks, keys: Sequence[str]) -> None:
+        self._chunks = chunks
+        self._keys = keys
+        self._groups = 0
+        self._results_of_last = 0
+        self.of_stream = ExitStack()
+        """The memory of what is kept until the end, which is named in the values of queries,"""
+        self.of_group = ExitStack()
+        """and of the results of the last group, which may go on, and repeat them."""
+
+    async def groups(self, chunk: pb.EvaluateChunk, size: int) -> tuple[list[QueryGroup], int]:
+        """Return the groups of a chunk of some bytes, and how many contexts they have.
+
+        Raises InvalidField, LimitExceeded, and Overloaded.
+        """
+        chunks, continues = self._chunks, chunk.continues
+        admission, call, settings = chunks.admission, chunks.call, chunks.settings
+        first, result = self._groups - continues, self._results_of_last if continues else 0
+        place = ("groups", max(0, first), result)
+        groups = await take_groups(chunk.groups, size, settings, *place)
+        self._groups = first + len(groups)
+        self._results_of_last = groups[-1].n_retrieved + (result if len(groups) == 1 else 0)
+        contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
+        chunks.received += contexts
+        # A group without a context is kept too.
+        settings.check_evaluated(chunks.received + self._groups, "groups")
+        begun = groups[continues:]
+        named = sum(len(group.query_id) for group in begun)
+        named += sum(len(group.metadata.get(key, "")) for group in begun for key in self._keys)
+        of_groups = named + GROUP_BYTES * (1 + len(self._keys)) * len(begun)
+        self.of_stream.enter_context(admission.admit(of_groups, call.sender))
+        call.kept += of_groups
+        if begun:
+            self.of_group.close()
+        if groups[-1].document_ids:
+            of_results = size + FIELD_BYTES * groups[-1].n_retrieved
+            self.of_group.enter_context(admission.admit(of_results, call.sender))
+        return groups, contexts
 
 
 def _values(done: Evaluation) -> Sequence[metrics_pb2.PerQueryValues]:

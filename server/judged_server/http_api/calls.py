@@ -73,38 +73,28 @@ class HttpCall:
 
     async def answer(self, handler: Any) -> web.StreamResponse:  # noqa: ANN401 - gRPC's
         """Let gRPC's handler work, and write its reply, or its error."""
-        body = b""
+        body, handle = b"", handler.stream_stream or handler.stream_unary
         try:
             if (asked := _seconds(self._request.headers.get(_TIMEOUT))) is not None:
                 self._ends = asyncio.get_running_loop().time() + asked
-            body = await self._reply(handler.stream_stream or handler.stream_unary)
-        except errors.JudgedError as error:
-            self.set_trailing_metadata(to_wire(error).trailers)
+            async with asyncio.timeout(self.time_remaining()):
+                reply = await handle(None, self)
+                if not (self._method.server_streaming or STATUS_TRAILER in self._trailers):
+                    if isinstance(reply, bytes):  # written already, for the wire of gRPC
+                        reply = GetMessageClass(self._method.output_type).FromString(reply)
+                    body = await run_by_size(reply.ByteSize(), to_json, reply)
+        except (TimeoutError, errors.JudgedError) as error:
+            late = errors.DeadlineExceeded(
+                "the time of grpc-timeout is over; allow more, or send less"
+            )
+            told = error if isinstance(error, errors.JudgedError) else late
+            self.set_trailing_metadata(to_wire(told).trailers)
             if (theirs := callers_id(self.invocation_metadata())) is not None:
                 self._trailers[REQUEST_ID] = theirs
         finally:
             if self._alive is not None:
                 self._alive.cancel()
         return await self._end(body)
-
-    async def _reply(self, handle: Any) -> bytes:  # noqa: ANN401 - gRPC's
-        """Return the reply of a unary call as JSON; b"" once all of a stream is written.
-
-        And where the handler ended the call with a status. Raises DeadlineExceeded where the
-        caller's deadline did, which gRPC itself would see to.
-        """
-        try:
-            async with asyncio.timeout(self.time_remaining()):
-                reply = await handle(None, self)
-        except TimeoutError:
-            raise errors.DeadlineExceeded(
-                "the time of grpc-timeout is over; allow more, or send less"
-            ) from None
-        if self._method.server_streaming or STATUS_TRAILER in self._trailers:
-            return b""
-        if isinstance(reply, bytes):  # written already, for the wire of gRPC
-            reply = GetMessageClass(self._method.output_type).FromString(reply)
-        return await run_by_size(reply.ByteSize(), to_json, reply)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the headers as metadata. Bytes that are no UTF-8 stand as if they were Latin-1."""
@@ -151,9 +141,6 @@ class HttpCall:
         if self._is_read:
             return grpc.aio.EOF
         self._is_read = True
-        return await self._body()
-
-    async def _body(self) -> bytes:
         request, most = self._request, self._max_bytes
         if not request.body_exists:
             return b""
