@@ -31,6 +31,12 @@ UnsignedArray = NDArray[np.uint64]
 ByteArray = NDArray[np.uint8]
 
 
+def need(given: bool, field: str, rule: str) -> None:
+    """Raise InvalidField where something is not given."""
+    if not given:
+        raise InvalidField(field, rule)
+
+
 def check_unique(names: Sequence[str], field: str) -> None:
     """Raise InvalidField at `field.format(i)` when name i was there before."""
     places: dict[str, int] = {}

@@ -91,12 +91,6 @@ class InvalidField(JudgedError):
         self.rule = rule
 
 
-def need(given: bool, field: str, rule: str) -> None:
-    """Raise InvalidField where something is not given."""
-    if not given:
-        raise InvalidField(field, rule)
-
-
 class LimitExceeded(InvalidField):
     """A request is larger than a limit."""
 

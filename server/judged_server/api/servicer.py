@@ -55,8 +55,7 @@ from judged_server.api.streams import (
     evaluate_stream,
     judge_stream,
 )
-from judged_server.domain import AnswerScore, QueryGroup, ScoreSummary
-from judged_server.errors import need
+from judged_server.domain import AnswerScore, QueryGroup, ScoreSummary, need
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced

@@ -42,8 +42,7 @@ from judged_server.api.convert.statistics import read_items, read_measurement, w
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
 from judged_server.api.status import fault_of
-from judged_server.domain import QueryGroup, Verdicts, check_unique
-from judged_server.errors import need
+from judged_server.domain import QueryGroup, Verdicts, check_unique, need
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced

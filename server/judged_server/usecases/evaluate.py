@@ -27,8 +27,8 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
     counts_of,
+    need,
 )
-from judged_server.errors import need
 from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced

@@ -28,8 +28,7 @@ from judged.values.scores import AnswerItem, RubricSummary, ScoreCounts
 from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors, tracing
-from judged_server.domain import AnswerScore, ScoreSummary, VerdictFault
-from judged_server.errors import need
+from judged_server.domain import AnswerScore, ScoreSummary, VerdictFault, need
 from judged_server.judges.base import Caller
 from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle

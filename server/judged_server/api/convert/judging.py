@@ -36,8 +36,8 @@ from judged_server.domain import (
     Verdicts,
     check_unique,
     counts_of,
+    need,
 )
-from judged_server.errors import need
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
 

@@ -32,8 +32,8 @@ from judged_server.domain import (
     Verdicts,
     check_unique,
     counts_of,
+    need,
 )
-from judged_server.errors import need
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import (
     Judging,

@@ -22,8 +22,8 @@ from judged_server.api.convert.metrics import (
     write_table,
 )
 from judged_server.api.convert.values import check_texts, need_all, read, read_inclusion
-from judged_server.domain import check_names
-from judged_server.errors import LimitExceeded, need
+from judged_server.domain import check_names, need
+from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import with_intervals_and_slices

@@ -20,8 +20,8 @@ from judged.values.intervals import IntervalOptions
 from judged.values.judges import Asking
 from judged.values.scores import AnswerItem, Rubric
 
-from judged_server.domain import BoolArray, FloatArray, JudgeSpec, PanelMember
-from judged_server.errors import InvalidField, need
+from judged_server.domain import BoolArray, FloatArray, JudgeSpec, PanelMember, need
+from judged_server.errors import InvalidField
 from judged_server.metrics.table import MetricOptions
 from judged_server.settings import Limits
 from judged_server.statistics.calibration.calibrate import CalibrationOptions
