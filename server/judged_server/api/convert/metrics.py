@@ -100,12 +100,12 @@ def refuse_unused(
     if given_as not in _INPUTS:
         return
     given, used = message.WhichOneof("input"), _INPUTS[given_as]
-    instead = "leave it out" if used is None else f"leave it out, or set {used}"
-    rule = f"does nothing for {given_as}; {instead}"
-    need(given in {None, used}, f"{field}.{given}", rule)
     rule = f"does nothing for {given_as}; leave it out"
-    unused = message.verdicts.strict_duplicates and given_as != "groups"
-    need(not unused, f"{field}.verdicts.strict_duplicates", rule)
+    if given not in {None, used}:
+        instead = "" if used is None else f", or set {used}"
+        raise errors.InvalidField(f"{field}.{given}", rule + instead)
+    if message.verdicts.strict_duplicates and given_as != "groups":
+        raise errors.InvalidField(f"{field}.verdicts.strict_duplicates", rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,10 @@ def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetr
     measures = parse_metrics(request.metrics, of_values=which == "values")
     options = read_options(request.options)
     refuse_unused(request.options, which)
-    rule = "set one of judged, trec, gains, values or embedded"
-    need(which is not None, "relevance", rule)
-    done = Rankings(measures, options, limits).measure(str(which), request)
+    if which is None:
+        rule = "set one of judged, trec, gains, values or embedded"
+        raise errors.InvalidField("relevance", rule)
+    done = Rankings(measures, options, limits).measure(which, request)
     return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))
 
 
@@ -328,7 +329,8 @@ def read_qrels(
         whole = np.clip(np.trunc(grades), -MAX_INT32 - 1, MAX_INT32) == grades
         rule = f"must be a whole number from {-MAX_INT32 - 1} to {MAX_INT32}"
         refuse_first(~whole, topics.offsets, f"{path}qrels", "grades", rule)
-    need(may_be_empty or len(topics) > 0, f"{path}qrels", "must hold at least one topic")
+    if not len(topics) and not may_be_empty:
+        raise errors.InvalidField(f"{path}qrels", "must hold at least one topic")
     return Qrels.of(topics)
 
 
@@ -341,11 +343,13 @@ def read_topics(message: Any, path: str, rows: str, columns: str, values: str) -
     if not message.HasField(columns):
         each = [(topic.query_id, topic.document_ids, getattr(topic, values)) for topic in given]
         return Topics.of_rows(each, field, values)
-    need(not given, of_columns, f"must be left unset where {rows} is given")
+    if given:
+        raise errors.InvalidField(of_columns, f"must be left unset where {rows} is given")
     packed = getattr(message, columns)
     raw = packed.values
-    rule = f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}"
-    need(len(raw) % _DOUBLE_BYTES == 0, f"{of_columns}.values", rule)
+    if len(raw) % _DOUBLE_BYTES:
+        rule = f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}"
+        raise errors.InvalidField(f"{of_columns}.values", rule)
     numbers = np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
     return Topics.of_columns(
         packed.query_ids[:],

@@ -141,8 +141,8 @@ def check(value: object, path: str) -> None:
         need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
     for name, (holds, rule) in RULES.get(type(value), {}).items():
         part, at = getattr(value, name), f"{path}.{name}".lstrip(".")
-        if part is not None:
-            need(holds(part, value), at, rule)
+        if part is not None and not holds(part, value):
+            raise InvalidField(at, rule)
         if isinstance(part, tuple):
             for place, each in enumerate(part):
                 check(each, f"{at}[{place}]")
