@@ -109,7 +109,7 @@ def test_long_texts_are_counted_as_short_ones_are(monkeypatch):
     monkeypatch.setattr(formulas, "_CHUNK", 7)
     monkeypatch.setattr(formulas, "BLOCK_BITS", 5)
     monkeypatch.setattr(formulas, "_STEP", 3)
-    monkeypatch.setattr(tokens, "PIECE_CHARACTERS", 6)
+    monkeypatch.setattr(tokens, "_WORDS_AT_ONCE", 2)
     long = columns(texts, names)
     for ours, same in zip(short, long, strict=True):
         np.testing.assert_array_equal(ours.values, same.values, ours.metric.name)

@@ -126,14 +126,13 @@ class Ids:
             earlier, later = ((marks[at] & low).astype(np.int64) for at in (pairs, pairs + 1))
             return earlier, later
 
-        short = self.lengths.max(initial=0) <= MAX_ID_BYTES
         pairs = None
-        if short:
-            marks = self.hashes(topic_of)
-            marks &= ~low
-            pairs = alike(marks)
-            del marks
-        if pairs is None or not self._same(topic_of, *pairs):
+        if self.lengths.max(initial=0) <= MAX_ID_BYTES:
+            pairs = alike(self.hashes(topic_of) & ~low)
+        if pairs is None or not (
+            np.array_equal(*(topic_of[at] for at in pairs))
+            and self.names(pairs[0]) == self.names(pairs[1])
+        ):
             numbers: dict[tuple[int, bytes], int] = {}
             named = zip(topic_of.tolist(), self.names(slice(None)), strict=True)
             exact = [numbers.setdefault(each, len(numbers)) for each in named]
@@ -144,19 +143,6 @@ class Ids:
         while not np.array_equal(nearer := first[first], first):
             first = nearer
         return first
-
-    def _same(self, topic_of: IntArray, first: IntArray, second: IntArray) -> bool:
-        """Return whether each id of one is that of the other, and of the same topic."""
-        lengths = self.lengths[first]
-        if not np.array_equal(lengths, self.lengths[second]):
-            return False
-        if not np.array_equal(topic_of[first], topic_of[second]):
-            return False
-        for at in range(0, int(lengths.max(initial=0)), _WORD):
-            longer = np.flatnonzero(lengths > at)
-            if not np.array_equal(self.word(first[longer], at), self.word(second[longer], at)):
-                return False
-        return True
 
 
 def _mix(hashes: UnsignedArray, words: UnsignedArray) -> None:

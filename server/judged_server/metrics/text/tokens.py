@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from judged_server.metrics.text.porter_stemmer import stem
@@ -113,12 +113,9 @@ ANSWER = Form("answer", str.lower, split_answer)
 
 Tokens = list[str]
 
-PIECE_CHARACTERS = 1 << 14
-"""A longer text is split piece by piece. One word is never cut."""
+_WORDS_AT_ONCE = 1 << 12
 MAX_KEPT_WORDS = 100_000
 """Words are forgotten beyond this number, so that odd texts can't fill the memory."""
-
-_SPACE = re.compile(r"\s")
 
 
 class TokenStore(dict[str, tuple[str, ...]]):
@@ -137,19 +134,8 @@ class TokenStore(dict[str, tuple[str, ...]]):
     def of(self, text: str) -> Tokens:
         """Return the tokens of a text."""
         tokens: Tokens = []
-        for piece in _pieces(self._form.prepare(plain_form(text))):
-            tokens += [token for word in piece.split() for token in self[word]]
+        words = self._form.prepare(plain_form(text)).split()
+        for begin in range(0, len(words), _WORDS_AT_ONCE):
+            tokens += [t for word in words[begin : begin + _WORDS_AT_ONCE] for t in self[word]]
             checkpoint()
         return tokens
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces of PIECE_CHARACTERS or more that begin at white space."""
-    start = 0
-    while len(text) - start > PIECE_CHARACTERS:
-        space = _SPACE.search(text, start + PIECE_CHARACTERS)
-        if space is None:
-            break
-        yield text[start : space.start()]
-        start = space.start()
-    yield text[start:]

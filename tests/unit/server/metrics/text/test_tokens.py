@@ -33,7 +33,7 @@ def test_forms(form, text, expected):
 def test_cutting_a_text_changes_nothing(form, text):
     whole = split(text, form)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE_CHARACTERS", 4)
+        patch.setattr(tokens, "_WORDS_AT_ONCE", 2)
         patch.setattr(tokens, "MAX_KEPT_WORDS", 2)
         assert split(text, form) == whole
 
