@@ -1,3 +1,5 @@
+"""Text metrics by their rules: values, bounds of work, tokens and stems."""
+
 from __future__ import annotations
 
 import math
@@ -7,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.metrics import TextItem
 from judged_server import errors
+from judged_server.metrics.text import formulas, tokens
 from judged_server.metrics.text.metrics import (
     TEXT_METRICS,
     measure_texts,
     merge_text_values,
     parse_text_metrics,
 )
+from judged_server.metrics.text.porter_stemmer import stem
+from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A
 from judged_server.scheduling.checkpoint import Abandoned, watched
 from judged_server.text_form import plain_form, unread_share
 
@@ -131,3 +136,82 @@ def test_what_a_metric_does_not_read_has_no_value(hypothesis, references, values
     got = [found[name].values[0] for name in names]
     assert got == pytest.approx(expected, abs=1e-4, nan_ok=True)
     assert {name for name in names if found[name].unread} == unread
+
+
+SEQUENCES = st.integers(1, 5).flatmap(
+    lambda n: st.lists(st.sampled_from([str(i) for i in range(n)]), max_size=40)
+)
+
+
+def by_table(first: list[str], second: list[str]) -> int:
+    above = [0] * (len(second) + 1)
+    for one in first:
+        row = [0]
+        for j, other in enumerate(second):
+            row.append(above[j] + 1 if one == other else max(above[j + 1], row[j]))
+        above = row
+    return above[-1]
+
+
+@pytest.mark.parametrize("bits", [16_384, 1, 5, 64])
+@given(first=SEQUENCES, second=SEQUENCES)
+def test_lengths_are_those_of_the_table(bits, first, second):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formulas, "BLOCK_BITS", bits)
+        assert formulas.lcs_length(first, second) == by_table(first, second)
+
+
+def test_long_texts_end_when_nobody_waits():
+    first = [str(i % 7 * (i % 3)) for i in range(20_000)]
+    second = [str(i % 5 * (i % 4)) for i in range(20_000)]
+    looks = iter([False] * 5)
+    with pytest.raises(Abandoned):
+        watched(lambda: next(looks, True), formulas.lcs_length, first, second)
+    assert formulas.lcs_length(first, first[::2]) == 10_000
+
+
+ODD_TEXTS = st.text(alphabet="aBthe 1.,-'\u2019\t\n\u00a0é<&;!", max_size=60)
+
+
+def split(text, form):
+    return tokens.TokenStore(form).of(text)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        (THIRTEEN_A, "It's 3.5%, (U.S.)", ["It's", "3.5", "%", ",", "(", "U", ".", "S", ".", ")"]),
+        (THIRTEEN_A, "1...5 a..5 2-3 x-y", [*"1..", ".5", *"a.", ".5", *"2-3", "x-y"]),
+        (THIRTEEN_A, "co-\noperate &amp; <skipped>go", ["cooperate", "&", "go"]),
+        (STEMS, "Cats' relational 2.5 the flies", ["cat", "relat", "2", "5", "the", "fli"]),
+        (ANSWER, "The U.S. an-x l\u2019a!", ["us", "anx", "l\u2019"]),
+    ],
+)
+def test_forms(form, text, expected):
+    assert split(text, form) == expected
+
+
+@pytest.mark.parametrize("form", [THIRTEEN_A, STEMS, ANSWER], ids=lambda form: form.name)
+@given(text=ODD_TEXTS)
+def test_cutting_a_text_changes_nothing(form, text):
+    whole = split(text, form)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_WORDS_AT_ONCE", 2)
+        patch.setattr(tokens, "MAX_KEPT_WORDS", 2)
+        assert split(text, form) == whole
+
+
+PAIRS = """caresses caress  ponies poni  ties tie  cats cat  feed feed  agreed agre
+    plastered plaster
+    motoring motor  sing sing  conflated conflat  troubled troubl  sized size  hopping hop
+    falling fall  hissing hiss  failing fail  filing file  happy happi  sky sky  enjoy enjoy
+    relational relat  conditional condit  digitizer digit  conformabli conform
+    vietnamization vietnam  triplicate triplic  formative form  electrical electr
+    hopeful hope  goodness good  revival reviv  adjustment adjust  adoption adopt
+    probate probat  rate rate  cease ceas  controll control  roll roll  dying die  news news
+    geologi geolog  by by  is is"""
+CASES = PAIRS.split()
+
+
+def test_the_papers_examples():
+    assert [stem(word) for word in CASES[::2]] == CASES[1::2]
