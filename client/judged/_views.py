@@ -107,19 +107,19 @@ def named_mean(name: str, mean: float | None) -> str:
     return f"{name}={'-' if mean is None else format(mean, '.4f')}"
 
 
-def plural(n: int, one: str, many: str) -> str:
-    """Return a number with its noun."""
+def plural(n: int, one: str, many: str = "") -> str:
+    """Return a number with its noun, whose plural ends in s where `many` does not say it."""
     return f"{n} {word(n, one, many)}"
 
 
-def of_all(n: int, total: int, one: str, many: str) -> str:
+def of_all(n: int, total: int, one: str, many: str = "") -> str:
     """Return how many of all there are, with their noun."""
     return f"{n} of {plural(total, one, many)}"
 
 
-def word(n: int, one: str, many: str) -> str:
+def word(n: int, one: str, many: str = "") -> str:
     """Return the form of a word that goes with a number."""
-    return one if n == 1 else many
+    return one if n == 1 else many or f"{one}s"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:

@@ -26,6 +26,12 @@ MEANT: dict[str, str] = {
     r"numbers from 0 to 1, one more than edges": "Rules stand in one table, with their words.",
     r"in a script (that|without)": "A warning for each metric.",
     r"judged doctor|extra (server|cli)": "A private server names the extras it lacks.",
+    r"judged agree .*stdout": "The table of two raters has no sums.",
+    r"judged calibrate .*stdout": "Estimates of a judge stand in one table.",
+    r"--judge(-model \w+)?: (no judge|language model)|answers scores answers": "The server's words "
+    "name the judge or model that is not there.",
+    r"--confidence 2|--days 400": "The server says what a number must be.",
+    r"the alarm began with": "The check is told by its time, whichever it is.",
     r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""

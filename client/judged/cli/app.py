@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 import click
 
-from judged.cli.commands.calibrate import CalibrateCommand
-from judged.cli.commands.canary import CheckCommand, RecordCommand
-from judged.cli.commands.ci import CiCommand
-from judged.cli.commands.compare import CompareCommand, ReportCommand
-from judged.cli.commands.data import ConvertCommand, ValidateCommand
-from judged.cli.commands.frontier import FrontierCommand
-from judged.cli.commands.judge import EvaluateCommand, JudgeCommand
-from judged.cli.commands.labels import AgreeCommand, LabelCommand
-from judged.cli.commands.metrics import MetricsCommand, TextsCommand
-from judged.cli.commands.score import RankCommand, ScoreCommand
-from judged.cli.commands.servers import DemoCommand, DoctorCommand, JudgesCommand, UsageCommand
-from judged.cli.frame import Command, click_command, config_option, misspelt_variables
+from judged.cli.commands import (
+    calibrate,
+    canary,
+    ci,
+    data,
+    judge,
+    labels,
+    metrics,
+    score,
+    servers,
+)
+from judged.cli.frame import click_command, config_option, misspelt_variables
 from judged.cli.output import Exit, Problem, explain, say
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -35,28 +35,9 @@ INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
-_CANARIES = (RecordCommand, CheckCommand)
-_COMMANDS = (
-    JudgeCommand,
-    EvaluateCommand,
-    ScoreCommand,
-    MetricsCommand,
-    TextsCommand,
-    CompareCommand,
-    ReportCommand,
-    CiCommand,
-    RankCommand,
-    AgreeCommand,
-    CalibrateCommand,
-    LabelCommand,
-    FrontierCommand,
-    JudgesCommand,
-    UsageCommand,
-    DoctorCommand,
-    DemoCommand,
-    ConvertCommand,
-    ValidateCommand,
-)
+_COMMANDS = (judge, score, metrics, ci, labels, calibrate, servers, data)
+_END = "Command"
+"""What the classes of commands are called, behind the name of the command."""
 
 
 class _InOrder(click.Group):
@@ -65,10 +46,11 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-def _add(group: click.Group, commands: Sequence[type[Command]]) -> click.Group:
-    for kind in commands:
-        group.add_command(click_command(kind.__name__.removesuffix("Command").lower(), kind))
-    return group
+def _add(group: click.Group, module: ModuleType) -> None:
+    """Add the commands of a module, in the order in which they stand there."""
+    for name, kind in vars(module).items():
+        if name.endswith(_END) and kind.__module__ == module.__name__:
+            group.add_command(click_command(name.removesuffix(_END).lower(), kind))
 
 
 GROUP = _InOrder(
@@ -77,10 +59,11 @@ GROUP = _InOrder(
     params=[config_option(of_command=False)],
 )
 click.version_option(metadata.version("judged"), message="judged %(version)s")(GROUP)
-_add(GROUP, _COMMANDS)
-GROUP.add_command(
-    _add(_InOrder("canary", help="Tell when a judge is no longer the one it was."), _CANARIES)
-)
+for _module in _COMMANDS:
+    _add(GROUP, _module)
+_CANARY = _InOrder("canary", help="Tell when a judge is no longer the one it was.")
+_add(_CANARY, canary)
+GROUP.add_command(_CANARY)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -174,7 +174,7 @@ def measured_runs(
         if lacking and not report.per_query:
             raise Problem(f"{report.name}: no item has a score by {', '.join(metrics)}")
         if lacking:
-            some = of_all(lacking, len(whole.per_query), "item", "items")
+            some = of_all(lacking, len(whole.per_query), "item")
             out.warn(f"{name}: {some} left out, without a score by {' and '.join(metrics)}")
         if not report.per_query:
             raise Problem(

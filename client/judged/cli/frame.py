@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, dataclass_transform, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -27,6 +27,7 @@ PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"
 """Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
 Document = dict[str, Any]
+_SHORT = {"metric": ["-m"], "number": ["-n"], "output": ["-o"]}
 _EXAMPLES = "Examples:\n"
 
 
@@ -34,20 +35,17 @@ def opt(
     metavar: str | None,
     text: str,
     default: object = None,
-    *flags: str,
+    *,
     low: float | None = None,
     high: float | None = None,
-    reads: bool = False,
-    writes: bool = False,
-    required: bool = False,
+    **how: bool,
 ) -> Any:  # noqa: ANN401 - a field of any type
     """Return a field that is an option; `reads` and `writes` say what it does to the file it names.
 
-    Its flag is its name, unless there are `flags`; its type says what it takes.
+    Its flag is its name; its type says what it takes.
     """
-    how = {"metavar": metavar, "help": text, "flags": flags, "low": low, "high": high}
-    how["required"] = required
-    return field(default=default, metadata={"how": how, "reads": reads, "writes": writes})
+    told = {"metavar": metavar, "help": text, "low": low, "high": high, **how}
+    return field(default=default, metadata=told)
 
 
 def flag(text: str) -> Any:  # noqa: ANN401 - a bool
@@ -55,19 +53,25 @@ def flag(text: str) -> Any:  # noqa: ANN401 - a bool
     return opt(None, text, False)
 
 
-def many(metavar: str, text: str, *flags: str, **how: Any) -> Any:  # noqa: ANN401 - a list of any type
+def many(metavar: str, text: str, **how: bool) -> Any:  # noqa: ANN401 - a list of any type
     """Return a field that is an option which may be repeated."""
-    return opt(metavar, text, (), *flags, **how)
+    return opt(metavar, text, (), **how)
 
 
 def arg(metavar: str, text: str, *, reads: bool = True) -> Any:  # noqa: ANN401 - a text, or some
     """Return a field that is an argument, which must be given: a file that is read, by default."""
-    how = {"metavar": metavar, "help": text}
-    return field(metadata={"how": how, "reads": reads, "writes": False})
+    return field(metadata={"metavar": metavar, "help": text, "reads": reads})
 
 
-@dataclass(kw_only=True)
-class Command:
+@dataclass_transform(kw_only_default=True)
+class Dataclass:
+    """What inherits from this is a dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True)(cls)
+
+
+class Command(Dataclass):
     """One run of a command. `typed` are the options that were on the command line.
 
     `elsewhere` has what the environment or the file say of these.
@@ -96,7 +100,7 @@ class Command:
         """
         defaults = {each.name: each.default for each in fields(self)}
         for name in names.split():
-            if not _is_set(getattr(self, name, None)):
+            if getattr(self, name, None) in (None, False, ()):
                 continue
             if name not in self.typed:
                 setattr(self, name, defaults[name])
@@ -112,33 +116,23 @@ class Command:
         """Raise Problem where a file can't be written, or is to be that of another option too."""
         reads: dict[str, str] = {}
         writes: list[tuple[str, str]] = []
-        for each in (part for part in fields(self) if part.metadata):
-            value = getattr(self, each.name)
-            listed = value if isinstance(value, tuple) else (value,) if value else ()
-            is_read = each.metadata["reads"] or (each.name == "trace" and self.replays)
-            name = flag_of(each.name) if "flags" in each.metadata["how"] else ""
-            for number, path in enumerate(listed, 1):
-                what = each.metadata["how"]["metavar"]
-                if isinstance(value, tuple):
-                    what = f"{what.partition('.')[0]} {number}"
-                if is_read:
-                    reads[name or what] = path
-                elif each.metadata["writes"]:
+        for each in fields(self):
+            how, value = each.metadata, getattr(self, each.name)
+            name = flag_of(each.name) if "low" in how else how.get("metavar", "")
+            for path in filter(None, value if isinstance(value, tuple) else [value]):
+                if how.get("reads") or (each.name == "trace" and self.replays):
+                    reads[path] = name
+                elif how.get("writes"):
                     writes.append((name, path))
         check_apart(reads, writes)
         for name, path in writes:
             check_writable(path, name)
 
 
-@dataclass(kw_only=True)
 class Strict(Command):
     """A command whose result may come with warnings."""
 
     strict: bool = flag("Exit with 1 when there is a warning.")
-
-
-def _is_set(value: object) -> bool:
-    return value is not None and value is not False and value != ()
 
 
 def flag_of(name: str) -> str:
@@ -164,7 +158,6 @@ def click_command(name: str, kind: type[Command]) -> click.Command:
         params=[*_parameters(kind), config_option(of_command=True)],
         help="\n\n".join(" ".join(part.split()) for part in text.split("\n\n")),
         epilog="\n".join(["\b", "Examples:", *lines]),
-        context_settings={"auto_envvar_prefix": PREFIX},
     )
 
 
@@ -172,20 +165,19 @@ class _Click(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options; refuse one of one value that is there twice."""
         *_, order = self.make_parser(ctx).parse_args(args=list(args))
-        single = [each for each in order if isinstance(each, click.Option) and not each.multiple]
-        if twice := [each for each in single if single.count(each) > 1]:
-            name = max(twice[0].opts, key=len)
-            ctx.fail(f"{name} is there twice, and takes one value; leave one of them out")
+        for each in order:
+            if isinstance(each, click.Option) and not each.multiple and order.count(each) > 1:
+                name = max(each.opts, key=len)
+                ctx.fail(f"{name} is there twice, and takes one value; leave one of them out")
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as wrong:
-            name = (wrong.param and wrong.param.name) or ""
-            sources: dict[ParameterSource | None, str | None] = {
-                ParameterSource.ENVIRONMENT: f"{PREFIX}_{name.upper()}",
-                ParameterSource.DEFAULT_MAP: ctx.meta.get(FILE_VARIABLE),
-            }
-            if source := sources.get(ctx.get_parameter_source(name)):
-                raise Problem(f"{source}: {wrong.format_message()}") from None
+            named = wrong.param or click.Option(["--config"])
+            source = ctx.get_parameter_source(named.name or "")
+            if source is ParameterSource.ENVIRONMENT:
+                raise Problem(f"{named.envvar}: {wrong.format_message()}") from None
+            if source is ParameterSource.DEFAULT_MAP:
+                raise Problem(f"{ctx.meta[FILE_VARIABLE]}: {wrong.format_message()}") from None
             raise
 
 
@@ -194,19 +186,18 @@ def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
 
     Raises Problem.
     """
-    named = {each.name.rstrip("_"): each.name for each in fields(kind) if each.init}
-    command = kind(**{named[name]: value for name, value in given.items()})
+    command = kind(**given)
     typed = [
         each
         for each in context.command.params
         if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
-    command.typed = frozenset(named[each.name] for each in typed if each.name in named)
     of_file = context.default_map or {}
     command.elsewhere = {
         each.name or "": each.resolve_envvar_value(context) or of_file.get(each.name or "")
         for each in typed
     }
+    command.typed = frozenset(command.elsewhere)
     command.settle()
     return command
 
@@ -227,15 +218,13 @@ def _run(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
 @contextmanager
 def _telling(out: Output) -> Iterator[None]:
     """Tell warnings about files as those of the command, each once: a file may be read twice."""
-    told: set[str] = set()
     with warnings.catch_warnings():
         show = warnings.showwarning
 
         def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:  # noqa: ANN401
             if not issubclass(category, FileWarning):
                 show(message, category, *place)
-            elif str(message) not in told:
-                told.add(str(message))
+            elif str(message) not in out.warnings:
                 out.warn(str(message))
 
         warnings.simplefilter("always", FileWarning)
@@ -250,14 +239,14 @@ def _parameters(kind: type[Command]) -> Iterator[click.Parameter]:
     for base in kind.__mro__:
         for name in vars(base).get("__annotations__", {}):
             if (found := known.pop(name, None)) is not None:
-                yield _parameter(name, types[name], found.metadata["how"], found.default)
+                yield _parameter(name, types[name], found.metadata, found.default)
 
 
 def _parameter(name: str, of: Any, how: Mapping[str, Any], default: object) -> click.Parameter:  # noqa: ANN401 - a type
     inner = [each for each in get_args(of) if each is not NoneType]
     several, taken = get_origin(of) is Sequence, inner[0] if inner else of
     common: dict[str, Any] = {"metavar": how["metavar"], "help": how["help"]}
-    if "flags" not in how:
+    if "low" not in how:
         return click.Argument([name], nargs=-1 if several else 1, required=True, **common)
     if issubclass(taken, Enum):
         default = default.name.lower() if isinstance(default, Enum) else default
@@ -265,33 +254,33 @@ def _parameter(name: str, of: Any, how: Mapping[str, Any], default: object) -> c
     elif how["low"] is not None or how["high"] is not None:
         ranges = {int: click.IntRange, float: click.FloatRange}
         taken = ranges[taken](how["low"], how["high"])
+    if how.get("required"):
+        common["required"] = True
+    else:
+        common |= {"default": default, "show_default": default not in (None, False, ())}
     return click.Option(
-        how["flags"] or [flag_of(name)],
+        [name, flag_of(name), *_SHORT.get(name, ())],
         type=taken,
         multiple=several,
         is_flag=taken is bool,
-        **({} if how["required"] else {"default": default}),  # type: ignore[arg-type]
-        show_default=_is_set(default),
-        required=how["required"],
+        envvar=f"{PREFIX}_{name.rstrip('_').upper()}",
         **common,
     )
 
 
-def commands_of(group: click.Group) -> dict[str, click.Command]:
+def commands_of(group: click.Group, before: str = "") -> dict[str, click.Command]:
     """Return all commands by the words that are typed, as in "canary check"."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            found |= {f"{name} {inner}": each for inner, each in commands_of(command).items()}
-        else:
-            found[name] = command
+        inner = commands_of(command, f"{name} ") if isinstance(command, click.Group) else None
+        found |= {f"{before}{name}": command} if inner is None else inner
     return found
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """Return the options of a command by their names."""
     options = (each for each in command.params if isinstance(each, click.Option))
-    return {each.name or "": each for each in options if each.expose_value}
+    return {(each.name or "").rstrip("_"): each for each in options if each.expose_value}
 
 
 def misspelt_variables(group: click.Group, names: Iterable[str]) -> Iterator[str]:
@@ -300,15 +289,12 @@ def misspelt_variables(group: click.Group, names: Iterable[str]) -> Iterator[str
     And for each VERDICT_* variable that would be one's under the right prefix. The others may be
     settings of a server, or of programs that have this prefix too.
     """
-    known = {
-        f"{PREFIX}_{name.upper()}" for c in commands_of(group).values() for name in options_of(c)
-    }
-    for name in sorted(set(names) - known - {FILE_VARIABLE}):
+    options = {name for command in commands_of(group).values() for name in options_of(command)}
+    known = {f"{PREFIX}_{name.upper()}" for name in options} | {FILE_VARIABLE}
+    for name in sorted(set(names) - known):
         meant = name.replace("VERDICT_", f"{PREFIX}_", 1)
-        if name.startswith("VERDICT_") and meant in known:
-            yield f"{name} is not read; did you mean {meant}?"
-        near = get_close_matches(name, [*known, FILE_VARIABLE], n=1, cutoff=0.9)
-        if name.startswith(f"{PREFIX}_") and near:
+        near = get_close_matches(meant, known, n=1, cutoff=0.9)
+        if near and (name.startswith(f"{PREFIX}_") or meant in known):
             yield f"{name} is no option, and is not read; did you mean {near[0]}?"
 
 
@@ -322,7 +308,6 @@ def config_option(*, of_command: bool) -> click.Option:
         hidden=of_command,
         expose_value=not of_command,
         is_eager=True,
-        allow_from_autoenv=False,  # JUDGED_CONFIG names the settings of a server
         envvar=FILE_VARIABLE if of_command else None,
         callback=_read_config if of_command else None,
     )
@@ -345,18 +330,16 @@ def _of_file(path: str, context: click.Context) -> Iterator[tuple[str, object]]:
         content = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
         raise Problem(f"--config {path}: can't be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise Problem(f"--config {path}: is not UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Problem(f"--config {path}: is not TOML: {error}") from None
     root = context.find_root().command
     commands = commands_of(root) if isinstance(root, click.Group) else {}
     known = {name: options_of(each) for name, each in commands.items()}
+    everywhere = {name: each for options in known.values() for name, each in options.items()}
     mine = context.command_path.partition(" ")[2]
-    for table, values in _tables(content, known):
+    for table, values in _tables(content):
         if table and table not in known:
             raise Problem(f"{path}: [{table}] is no command; {_near(table, known)}")
-        everywhere = {name: each for options in known.values() for name, each in options.items()}
         options, place = known.get(table, everywhere), f"{path}: [{table}]" if table else path
         for key, value in values.items():
             name = key.replace("-", "_")
@@ -364,34 +347,28 @@ def _of_file(path: str, context: click.Context) -> Iterator[tuple[str, object]]:
                 raise Problem(f"{place}: {key} is no option; {_near(name, options)}")
             read = _of_toml(options[name], value, f"{place}: {key}")
             if table in ("", mine) and name in known[mine]:
-                yield name, read
+                yield options[name].name or "", read
 
 
-def _tables(
-    content: Mapping[str, Any], known: Container[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(content: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the tables of a file by command, what is outside first, [canary.check] by two words."""
-    yield "", {name: value for name, value in content.items() if not isinstance(value, dict)}
-    for name, table in content.items():
-        if isinstance(table, dict):
-            inner = {f"{name} {key}": each for key, each in table.items() if isinstance(each, dict)}
-            yield from (inner if inner and name not in known else {name: table}).items()
+    inner = {key: each for key, each in content.items() if isinstance(each, dict)}
+    if not inner or len(inner) < len(content) or not name:
+        yield name, {key: each for key, each in content.items() if key not in inner}
+    for key, each in inner.items():
+        yield from _tables(each, f"{name} {key}".lstrip())
 
 
 def _of_toml(option: click.Option, value: object, source: str) -> object:
     """Return a value as click takes it. Raises Problem for one of another type."""
-    if option.is_flag:
-        if isinstance(value, bool):
-            return value
-        raise Problem(f"{source}: must be true or false")
     listed = value if isinstance(value, list) else [value]
-    if any(isinstance(each, bool) or not isinstance(each, str | int | float) for each in listed):
-        raise Problem(f"{source}: must be a text or a number")
-    if option.multiple:
-        return [str(each) for each in listed]
-    if isinstance(value, list):
+    kinds = {bool} if option.is_flag else {str, int, float}
+    if not kinds.issuperset(map(type, listed)):
+        wanted = "true or false" if option.is_flag else "a text or a number"
+        raise Problem(f"{source}: must be {wanted}")
+    if isinstance(value, list) and not option.multiple:
         raise Problem(f"{source}: must be one value, not a list")
-    return value
+    return [str(each) for each in listed] if option.multiple else str(value)
 
 
 def _near(name: str, known: Iterable[str]) -> str:

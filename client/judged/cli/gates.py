@@ -7,8 +7,8 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 
 from judged import IntervalMethod, IntervalOptions, MetricTable
 from judged._inputs import read_number
@@ -20,34 +20,26 @@ from judged.report.summary import share
 from judged.values import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
 from judged.values.metric_names import is_metric, may_be
 
-LARGEST_SEED = 2**64 - 1
-"""What the contract holds."""
 
-
-@dataclass(kw_only=True)
 class MetricsOptions(Command):
     """A command that computes metrics."""
 
-    metric: Sequence[str] = many(
-        "NAME", "Metric as in ndcg@10; may be repeated.", "--metric", "-m", required=True
-    )
+    metric: Sequence[str] = many("NAME", "Metric as in ndcg@10; may be repeated.", required=True)
     per_query: bool = flag("Show the values of every query, not only the means.")
 
 
-@dataclass(kw_only=True)
 class Drawn(Command):
     """A command that draws samples."""
 
-    confidence: float | None = opt("X", "Confidence of the intervals; 0.95.", low=0.5, high=0.9999)
-    seed: int | None = opt("N", "Seed of the bootstrap; 0.", low=0, high=LARGEST_SEED)
+    confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
+    seed: int | None = opt("N", "Seed of the bootstrap; 0.")
 
 
-@dataclass(kw_only=True)
 class IntervalOption(Drawn):
     """How the intervals of means are made, for commands that show them where they are asked to."""
 
     interval: IntervalMethod | None = opt(None, "Show a confidence interval of every mean.")
-    resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.", low=100, high=100_000)
+    resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.")
 
     def how_sure(self) -> IntervalOptions | None:
         """Return the options of intervals, None when none of them was given."""
@@ -56,7 +48,6 @@ class IntervalOption(Drawn):
         return None if set(named.values()) == {None} else IntervalOptions.of(**named)
 
 
-@dataclass(kw_only=True)
 class MethodOption(IntervalOption):
     """How intervals are made, for commands that always show them."""
 
@@ -67,7 +58,6 @@ _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""
 
 
-@dataclass(kw_only=True)
 class AnySignature(Strict):
     """A command that compares documents, which should be made in one way."""
 
@@ -76,7 +66,6 @@ class AnySignature(Strict):
     )
 
 
-@dataclass(kw_only=True)
 class GateOptions(AnySignature):
     """What the metrics of a command must reach."""
 
@@ -94,7 +83,6 @@ class GateOptions(AnySignature):
     )
 
 
-@dataclass(kw_only=True)
 class MinCoverage(Strict):
     """A command of which some results may be missing."""
 
@@ -122,19 +110,16 @@ class Gates:
         """Read the gates and the baseline. Raises Problem and FileError."""
         self._metrics, self._max_negatives = list(metrics), max_negatives
         self._min_coverage = min_coverage
-        self._allow = options.allow_other_signature
+        self._allow, drops = options.allow_other_signature, options.max_drop
         means = options.min_score if min_scores is None else min_scores
-        self._gates = [read_gate(text, "--min-score", self._metrics) for text in means]
-        drops = [read_gate(text, "--max-drop", self._metrics) for text in options.max_drop]
-        self._gates += drops
-        baseline = options.baseline
-        if drops and baseline is None:
-            raise Problem(
-                f"{drops[0]}: needs --baseline FILE, the JSON document of the run to compare with"
-            )
-        if baseline is not None and not drops:
-            raise Problem(f"--baseline {baseline}: has no use without --max-drop METRIC=X")
-        self._baseline = None if baseline is None else read_report(baseline)
+        self._gates = [read_gate(text, "--min-score", metrics) for text in means]
+        self._gates += [read_gate(text, "--max-drop", metrics) for text in drops]
+        if drops and options.baseline is None:
+            step = "needs --baseline FILE, the JSON document of the run to compare with"
+            raise Problem(f"--max-drop {drops[0]}: {step}")
+        if options.baseline is not None and not drops:
+            raise Problem(f"--baseline {options.baseline}: has no use without --max-drop METRIC=X")
+        self._baseline = None if options.baseline is None else read_report(options.baseline)
 
     def check(
         self,
@@ -147,61 +132,55 @@ class Gates:
 
         `signature` is that of the judge, None when nobody judged.
         """
-        outcomes = []
         verdicts = table.counts.verdicts or VerdictCounts()
         left_out = table.counts.skipped_missing
-        for gate in self._gates:
-            metric = table.metrics[self._metrics.index(gate.metric)]
-            if gate.typed:
-                if gate.typed not in table:
-                    raise Problem(_unmeasured(str(gate), gate.typed, self._metrics))
-                metric = table[gate.typed]
-                gate = replace(gate, metric=metric.name)  # noqa: PLW2901 - now that it is known
+        outcomes = []
+        for asked in self._gates:
+            if asked.typed and asked.typed not in table:
+                raise Problem(_unmeasured(str(asked), asked.typed, self._metrics))
+            place = self._metrics.index(asked.metric)
+            metric = table[asked.typed] if asked.typed else table.metrics[place]
+            gate = replace(asked, metric=metric.name) if asked.typed else asked
             lower = _lower_bound(metric, left_out)
             if metric.mean is None and (lower is None or not verdicts.ok):
-                why = "since no query was evaluated"
-                outcomes.append(not_assessed(gate, f"{metric.name} has no mean, {why}"))
+                why = f"{metric.name} has no mean, since no query was evaluated"
+                outcomes.append(not_assessed(gate, why))
             elif gate.flag == "--max-drop" and self._baseline is not None:
                 before = self._comparable(self._baseline, metric, signature, out)
                 worst = None if lower is None else before - lower
                 outcomes.append(hold_drop(gate, metric.name, before, metric.mean, worst))
             else:
                 outcomes.append(hold_mean(gate, metric.mean, lower))
+        covered = [(verdicts.ok, verdicts.error + verdicts.abstained, "verdicts")]
         if self._max_negatives is not None:
             outcomes.append(_negatives(self._max_negatives, negatives))
-        if not outcomes and self._min_coverage is None:
-            return []
-        missing = verdicts.error + verdicts.abstained
-        covered: list[tuple[int, int, str]] = [(verdicts.ok, missing, "verdicts")]
-        if negatives is not None and self._max_negatives is not None:
-            counts = negatives.counts
+            counts = VerdictCounts() if negatives is None else negatives.counts
             covered.append((counts.ok, counts.error + counts.abstained, "verdicts on negatives"))
         if left_out:
             covered.append((table.counts.evaluated, left_out, "topics of the qrels"))
-        return [*outcomes, *coverage_outcomes(self._min_coverage, covered)]
+        if outcomes or self._min_coverage is not None:
+            outcomes += coverage_outcomes(self._min_coverage, covered)
+        return outcomes
 
     def _comparable(
         self, report: Report, metric: MetricResult, signature: str | None, out: Output
     ) -> float:
         """Return what a metric was, at best where verdicts were missing."""
-        before = report.metric(metric.name)
+        before, name = report.metric(metric.name), f"--baseline {report.name}"
         if before.mean is None:
-            raise Problem(f"--baseline {report.name}: {metric.name} has no mean there")
-        ways = [(metric.name, metric.signature), ("the judge", signature or "none")]
-        for (what, ours), (_, theirs) in zip(ways, report.ways([metric.name]), strict=True):
-            if theirs != ours:
-                difference = f"{what} is {theirs} there and {ours} here"
-                if not self._allow:
-                    raise Problem(
-                        f"--baseline {report.name}: {difference}; make a new baseline, or pass "
-                        "--allow-other-signature"
-                    )
-                out.warn(f"--baseline {report.name}: {difference}")
+            raise Problem(f"{name}: {metric.name} has no mean there")
+        ours = (metric.signature, signature or "none")
+        for (what, theirs), own in zip(report.ways([metric.name]), ours, strict=True):
+            if theirs == own:
+                continue
+            difference = f"{name}: {what} is {theirs} there and {own} here"
+            if not self._allow:
+                step = "make a new baseline, or pass --allow-other-signature"
+                raise Problem(f"{difference}; {step}")
+            out.warn(difference)
         if before.n != metric.n:
-            out.warn(
-                f"--baseline {report.name}: {metric.name} is a mean of "
-                f"{plural(before.n, 'query', 'queries')} there and of {metric.n} here"
-            )
+            queries = plural(before.n, "query", "queries")
+            out.warn(f"{name}: {metric.name} is a mean of {queries} there and of {metric.n} here")
         return before.mean if before.upper_bound is None else before.upper_bound
 
 
@@ -269,7 +248,10 @@ def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
     if not left_out:
         return metric.lower_bound
     lower = metric.mean if metric.lower_bound is None else metric.lower_bound
-    return 0.0 if lower is None else lower * metric.n / (metric.n + left_out)
+    return (lower or 0.0) * metric.n / (metric.n + left_out)
+
+
+_WORST = " in the worst case of what is missing (the lower bound)"
 
 
 def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
@@ -277,44 +259,49 @@ def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
     worst = mean if lower is None else lower
     if worst is None:
         return not_assessed(gate, f"{gate.metric} has no mean")
-    found = "-" if mean is None else f"{mean:.4f}"
+    found = f"{gate.metric} is {'-' if mean is None else f'{mean:.4f}'}"
     if lower is not None:
-        found += f", and {lower:.4f} in the worst case of what is missing (the lower bound)"
-    short = gate.threshold - worst
-    return _held(
-        gate, mean, lower, f"{gate.metric} is {found}", short, f"{_size(short)} below {gate}"
-    )
+        found += f", and {lower:.4f}{_WORST}"
+    below = gate.threshold - worst
+    short = f", {_size(below)} below {gate}"
+    return _held(gate, mean, found, short, worst=lower, passed=below <= _ROUNDING)
 
 
 def hold_drop(
     gate: Gate, name: str, before: float, now: float | None, worst: float | None
 ) -> Outcome:
     """Hold the fall of a mean to a gate, or the `worst` that it may be where some is missing."""
-    falls = [] if now is None else [before - now]
-    held = max([*falls, *([] if worst is None else [worst])], default=None)
+    fell = None if now is None else before - now
+    held = max((each for each in (fell, worst) if each is not None), default=None)
     if held is None:
         return not_assessed(gate, f"{name} has no mean")
-    which = "" if worst is None else " in the worst case of what is missing (the lower bound)"
+    which = "" if worst is None else _WORST
     found = f"{name} fell from {before:.4f} to {before - held:.4f}{which}"
     if held <= 0:
         found = f"{name} is {before - held:.4f}{which}, {before:.4f} before"
     over = held - gate.threshold
-    value = falls[0] if falls else None
-    return _held(gate, value, worst, found, over, f"by {_size(over)} more than {gate} allows")
+    short = f", by {_size(over)} more than {gate} allows"
+    return _held(gate, fell, found, short, worst=worst, passed=over <= _ROUNDING)
 
 
 def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
     """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
     over = (found if worst is None else worst) - gate.threshold
-    return _held(gate, found, worst, said, over, f"{over:g} more than {gate} allows")
+    short = f", {over:g} more than {gate} allows"
+    return _held(gate, found, said, short, worst=worst, passed=over <= 0)
 
 
 def _held(
-    gate: Gate, value: float | None, worst: float | None, said: str, over: float, short: str
+    gate: Gate,
+    value: float | None,
+    said: str,
+    short: str,
+    *,
+    passed: bool,
+    worst: float | None = None,
 ) -> Outcome:
-    """Return the outcome of a gate that fell short where `over` is above 0, as `short` says."""
-    passed = over <= _ROUNDING
-    message = f"held: {said}; {gate}" if passed else f"fell short: {said}, {short}"
+    """Return what became of a gate; `short` says what is wrong where it fell short."""
+    message = f"held: {said}; {gate}" if passed else f"fell short: {said}{short}"
     return Outcome(gate, value, passed, message, worst)
 
 
@@ -332,17 +319,15 @@ def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -
     gate = Gate("--min-score", "", 1.0, "of lines")
     if not held:
         return not_assessed(gate, "no score of a line with 'min_score'")
-    reach = len(held) - len(below)
-    message = (
-        f"{of_all(reach, len(held), 'score', 'scores')} {word(reach, 'reaches', 'reach')} the "
+    short, reach = "", len(held) - len(below)
+    for first, least in below[:1]:
+        found = "missing" if first.score is None else f"{first.score:.4f}"
+        short = f"; {first.rubric} of item {first.item_id!r} is {found}, and must be {least:g}"
+    said = (
+        f"{of_all(reach, len(held), 'score')} {word(reach, 'reaches', 'reach')} the "
         "'min_score' of its line"
     )
-    if below:
-        first, least = below[0]
-        found = "missing" if first.score is None else f"{first.score:.4f}"
-        message += f"; {first.rubric} of item {first.item_id!r} is {found}, and must be {least:g}"
-    message = f"{'fell short' if below else 'held'}: {message}"
-    return Outcome(gate, reach / len(held), not below, message)
+    return _held(gate, reach / len(held), said, short, passed=not below)
 
 
 def not_assessed(gate: Gate, why: str) -> Outcome:
@@ -353,27 +338,22 @@ def not_assessed(gate: Gate, why: str) -> Outcome:
 
 def coverage_outcomes(
     threshold: float | None, covered: Sequence[tuple[int, int, str]], metric: str = ""
-) -> list[Outcome]:
+) -> Iterator[Outcome]:
     """Hold what is there, of that and what is missing, against `--min-coverage`; 1 unless given.
 
     What is not assessable is neither. `metric` is empty where all metrics share what is covered.
     """
     gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
-    said = (
-        f"--min-coverage {gate.threshold:g}{' (the default of gates)' if threshold is None else ''}"
-    )
-    outcomes = []
+    default = " (the default of gates)" if threshold is None else ""
     for there, missing, what in covered:
-        total = there + missing
-        if not total:
-            continue
-        covers = there / total
-        subject = f"coverage{' of ' if metric else ''}{metric} is {share(covers)}"
-        found = f"{subject} ({there} of {total} {what})"
-        passed = covers >= gate.threshold - _ROUNDING
-        message = f"held: {found}; {said}" if passed else f"fell short: {found}, below {said}"
-        outcomes.append(Outcome(gate, covers, passed, message, assessed=there > 0))
-    return outcomes
+        if total := there + missing:
+            covers = there / total
+            said = f"coverage{f' of {metric}' if metric else ''} is {share(covers)}"
+            said += f" ({there} of {total} {what})"
+            asked = f"--min-coverage {gate.threshold:g}{default}"
+            passed = covers >= gate.threshold - _ROUNDING
+            message = f"held: {said}; {asked}" if passed else f"fell short: {said}, below {asked}"
+            yield Outcome(gate, covers, passed, message, assessed=there > 0)
 
 
 def _negatives(most: int, report: NegativeReport | None) -> Outcome:
@@ -384,15 +364,13 @@ def _negatives(most: int, report: NegativeReport | None) -> Outcome:
     missing = counts.error + counts.abstained
     if missing and not counts.ok:
         return not_assessed(gate, "every verdict on negative answers is missing")
-    worst = found + missing
     texts = plural(found, "retrieved text matches", "retrieved texts match")
     said = f"{texts} a negative answer"
-    if missing:
-        said += (
-            f", and {worst} in the worst case of {plural(missing, 'verdict', 'verdicts')} that "
-            f"{word(missing, 'is', 'are')} missing"
-        )
-    return hold_count(gate, found, said, worst if missing else None)
+    if not missing:
+        return hold_count(gate, found, said)
+    verdicts = plural(missing, "verdict that is", "verdicts that are")
+    said += f", and {found + missing} in the worst case of {verdicts} missing"
+    return hold_count(gate, found, said, found + missing)
 
 
 def _size(amount: float) -> str:

@@ -7,11 +7,10 @@ alternatives. Each alternative is a context of its own; the item's verdict is th
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from gzip import GzipFile
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from judged._files import (
     SYSTEM_MODEL,
     KnownFields,
     Record,
-    UnknownField,
     number_records,
     open_file,
     read_records,
@@ -39,8 +37,6 @@ from judged.values.verdicts import pick_verdicts
 
 Name = Callable[[Missing], str]
 """Returns what the user knows the first missing context as."""
-BLOCK_LINES = 1 << 13
-"""Lines that are held at once where verdicts go to a file."""
 _LINE = "{query, expected_text, retrieved_text}"
 _CONTEXT_FIELDS = (
     *("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL),
@@ -217,17 +213,23 @@ def count_lines(lines: Iterable[Line]) -> Counted:
     return counted
 
 
-def read_contexts(path: str) -> Iterator[Line]:
-    """Yield the lines of a file, or of standard input for "-". Raises FileError."""
+def read_contexts(path: str) -> list[Line]:
+    """Return the lines of a file, or of standard input for "-". Raises FileError."""
+    found: list[Line] = []
     line_of: dict[str, int | None] = {}
-    line: Line | None = None
-    for line, item_id, record in _each_context(path):
-        if item_id is not None:
+    for record in input_records(path, *_CONTEXT_FIELDS):
+        if (item_id := record.optional_identifier("id")) is not None:
             again = f"has the id {item_id!r} of line {{}}; give each line its own"
             record.refuse_again(line_of, item_id, again)
-        yield line
-    if line is None:
+        record.optional_text(SYSTEM_MODEL)
+        lacks = None
+        if record.get("expected_text") is None and record.get("expected_alternatives") is None:
+            lacks = record.missing(("expected_text",))
+        contexts = contexts_of(record, [] if lacks is None else [""])
+        found.append(Line(record.line or 0, dict(record.fields), contexts, lacks))
+    if not found:
         raise FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
+    return found
 
 
 def check_expectations(
@@ -252,29 +254,9 @@ def check_expectations(
             "'retrieved_text' against; write there what should be found"
         )
     out.warn(
-        f"{of_all(n, counted.lines, 'line', 'lines')} of {name} {word(n, 'has', 'have')} a blank "
+        f"{of_all(n, counted.lines, 'line')} of {name} {word(n, 'has', 'have')} a blank "
         "'expected_text', which only an empty text matches; write there what should be found"
     )
-
-
-def blocks_of_contexts(path: str) -> Iterator[list[Line]]:
-    """Yield the lines of a file that was checked, BLOCK_LINES at a time."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownField)  # told when the file was checked
-        lines = (line for line, _, _ in _each_context(path))
-        while block := list(islice(lines, BLOCK_LINES)):
-            yield block
-
-
-def _each_context(path: str) -> Iterator[tuple[Line, str | None, Record]]:
-    for record in input_records(path, *_CONTEXT_FIELDS):
-        item_id = record.optional_identifier("id")
-        record.optional_text(SYSTEM_MODEL)
-        lacks = None
-        if record.get("expected_text") is None and record.get("expected_alternatives") is None:
-            lacks = record.missing(("expected_text",))
-        contexts = contexts_of(record, [] if lacks is None else [""])
-        yield Line(record.line or 0, dict(record.fields), contexts, lacks), item_id, record
 
 
 def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from judged import (
-    AnswerItem,
     Asking,
     CacheMode,
     Calibrator,
@@ -29,11 +30,11 @@ from judged import (
     ScoredAnswers,
     Verdicts,
 )
-from judged._batching.chunks import ASKING_KINDS
+from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.inputs import Name
-from judged.cli.output import NOT_FOUND, Exit, Output, Places, Problem, say
+from judged.cli.output import Exit, Output, Places, Problem, say
 from judged.cli.server import Connection, JudgingCommand
 from judged.evaluation.circular_judging import circular_remarks, judging_models
 from judged.traces import (
@@ -50,7 +51,7 @@ from judged.values import Scalar, ServerInfo, load_cascade
 
 LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"
 REPLAYED = "--judge none"
-_MODEL = "judge_model judge_samples judge_temperature judge_max_tokens"
+MODEL = "judge_model judge_samples judge_temperature judge_max_tokens"
 _KEYLESS = re.compile(r"language model .* can't be asked: .*")
 """What the server adds when the model's key is missing: what to do about that."""
 
@@ -62,7 +63,6 @@ class TextsKept(StrEnum):
     HASH = "hash"
 
 
-@dataclass(kw_only=True)
 class MaxCost(Command):
     """A command that language models cost something."""
 
@@ -73,7 +73,6 @@ class MaxCost(Command):
     )
 
 
-@dataclass(kw_only=True)
 class Spending(MaxCost):
     """A command that may ask models anew, or tell what that would take."""
 
@@ -81,7 +80,6 @@ class Spending(MaxCost):
     estimate: bool = flag("Judge nothing: print how many calls, tokens and money it would take.")
 
 
-@dataclass(kw_only=True)
 class AskingOptions(Spending):
     """Whether models are asked at all, and for how much."""
 
@@ -90,8 +88,8 @@ class AskingOptions(Spending):
     def settle(self) -> None:
         """Refuse to ask anew and not at all."""
         super().settle()
+        both = {"judge_refresh", "cache_only"}
         if self.judge_refresh and self.cache_only:
-            both = {"judge_refresh", "cache_only"}
             if len(both & self.typed) != 1:
                 raise Problem(
                     "--judge-refresh and --cache-only exclude each other; say one of them"
@@ -105,7 +103,6 @@ class AskingOptions(Spending):
         return Asking(CacheMode.REFRESH if self.judge_refresh else CacheMode.ONLY, self.max_cost)
 
 
-@dataclass(kw_only=True)
 class ModelOptions(JudgingCommand):
     """Which language model judges, and how it is asked."""
 
@@ -117,42 +114,31 @@ class ModelOptions(JudgingCommand):
     judge_max_tokens: int | None = opt("N", "Longest reply of the model.")
     param: Sequence[str] = many("K=V", "Parameter of the judge; may be repeated.")
 
-    def parameters(self) -> list[str]:
-        """Return the parameters of all flags, as `--param` takes them. Raises Problem."""
-        values = {name: getattr(self, name) for name in _MODEL.split()}
-        given = {
-            name.removeprefix("judge_"): f"{value}"
-            for name, value in values.items()
-            if value is not None
-        }
-        for text in self.param:
-            name, equals, _ = text.partition("=")
-            if not name or not equals:
-                raise Problem(f"--param {text}: write it as name=value")
-            if name in given:
-                raise Problem(f"--param {name}: is given by {_flag_of(name)} already")
-        return [*(f"{name}={value}" for name, value in given.items()), *self.param]
-
-    def places(self) -> Places:
-        """Return what the fields of the judge are known as."""
-
-        def parameter(name: str) -> str:
-            typed = getattr(self, f"judge_{name}", None) is not None
-            return _flag_of(name) if typed else f"--param {name}"
-
-        def model(message: str) -> str:
-            named = self.judge_model is not None and repr(self.judge_model) in message
-            return f"--judge-model {self.judge_model}" if named else ""
-
-        of_parameters = r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]'
-        return {of_parameters: parameter, NOT_FOUND: model}
+    def parameters(self) -> dict[str, str]:
+        """Return the parameters of all flags, as they are typed. Raises Problem."""
+        given = read_pairs("--param", self.param)
+        for option in MODEL.split():
+            if (value := getattr(self, option)) is not None:
+                name = option.removeprefix("judge_")
+                if name in given:
+                    raise Problem(f"--param {name}: is given by {flag_of(option)} already")
+                given[name] = f"{value}"
+        return given
 
 
-def _flag_of(parameter: str) -> str:
-    return flag_of(f"judge_{parameter}")
+def read_pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return what is written as K=V, each once. Raises Problem."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise Problem(f"{flag} {text}: write it as name=value")
+        if name in found:
+            raise Problem(f"{flag} {name}: is given twice")
+        found[name] = value
+    return found
 
 
-@dataclass(kw_only=True)
 class TraceOptions(Command):
     """The file that judgements are kept in, or taken from in place of a judge."""
 
@@ -190,8 +176,7 @@ class TraceOptions(Command):
             )
 
 
-@dataclass(kw_only=True)
-class NamedTrace(TraceOptions):
+class NamedTrace(TraceOptions, ModelOptions):
     """A trace of which some judgements are taken."""
 
     trace_judge: str | None = opt(
@@ -201,7 +186,6 @@ class NamedTrace(TraceOptions):
     )
 
 
-@dataclass(kw_only=True)
 class JudgeOptions(ModelOptions):
     """What a judge is made of."""
 
@@ -222,34 +206,37 @@ class JudgeOptions(ModelOptions):
         if "judge" in self.typed and self.judge != self.elsewhere.get("judge"):
             self.leave_out("profile param member")
         super().settle()
-        if not self.replays and self.kind != LLM:
-            self.leave_out(_MODEL, f"is for --judge {LLM}; say that too, or leave it out")
-        if self.replays or self.kind not in ASKING_KINDS:
-            self.leave_out(
-                "judge_refresh cache_only",
-                f"is for --judge {LLM}, --judge {PANEL} and --judge {CASCADE}; say one of them "
-                "too, or leave it out",
-            )
-        if self.replays:
+        kind = NONE if self.replays else self.kind
+        if kind == NONE:
             why = f"is for a judge, and {REPLAYED} runs none; leave it out"
             self.leave_out("profile member stage calibration", why)
-        for option, kind in (("member", PANEL), ("stage", CASCADE)):
-            if self.kind != kind:
-                self.leave_out(option, f"is for --judge {kind}; say that too, or leave it out")
+        elif kind != LLM:
+            self.leave_out(MODEL, f"is for --judge {LLM}; say that too, or leave it out")
+        for names, kinds in (
+            ("judge_refresh cache_only", (LLM, PANEL, CASCADE)),
+            ("member", (PANEL,)),
+            ("stage", (CASCADE,)),
+        ):
+            if kind not in kinds:
+                named = " or ".join(f"--judge {each}" for each in kinds)
+                self.leave_out(names, f"is for {named}; say that too, or leave it out")
 
     def spec(self, info: ServerInfo, min_score: float | None) -> Judge:
         """Return the judge that the options ask for. Raises Problem."""
         judge = read_judge(info, self.kind, self.profile, min_score, self.parameters())
-        return replace(judge, members=[read_member(info, "--member", each) for each in self.member])
+        typed = (read_member(info, "--member", text) for text in self.member)
+        return replace(judge, members=[PanelMember(each, weight) for each, weight, _ in typed])
 
     def places(self) -> Places:
-        """Return what the fields of the judge, and of its members, are known as."""
-        typed = [("--member", each) for each in self.member]
-        typed += [("--stage", each) for each in getattr(self, "stage", ())]
-        return {**super().places(), **places_of_members(typed)}
+        """Return what the members of the judge are known as: by what was typed."""
+        typed = [f"--member {each}" for each in self.member]
+        typed += [f"--stage {each}" for each in getattr(self, "stage", ())]
+        return {
+            rf"judge\.members\[{place}\](?:\.judge)?(.*)": partial("{}{}".format, text)
+            for place, text in enumerate(typed)
+        }
 
 
-@dataclass(kw_only=True)
 class CascadeOptions(JudgeOptions):
     """What any judge is made of, cascades and calibrations included."""
 
@@ -283,51 +270,17 @@ class CascadeOptions(JudgeOptions):
         """Return the judge that the options ask for. Raises Problem."""
         judge = super().spec(info, min_score)
         if self.cascade is not None:
-            try:
-                kept = load_cascade(self.cascade)
-            except OSError as error:
-                raise Problem(f"--cascade {self.cascade}: {error.strerror}") from None
-            except InvalidArgument as error:
-                raise Problem(f"--cascade: {error.message}") from None
+            kept = _loaded(load_cascade, "--cascade", self.cascade)
             judge = replace(kept, parameters={**kept.parameters, **judge.parameters})
         for text in self.stage:
-            plain, files = without_key(text, "calibration")
-            member = read_member(info, "--stage", plain)
-            for file in files:
-                read = read_calibration(info, file, f"--stage {text}: calibration")
-                member = replace(member, judge=replace(judge_of(member), calibration=read))
-            judge = replace(judge, members=[*judge.members, member])
+            stage, weight, own = read_member(info, "--stage", text, "calibration")
+            if "calibration" in own:
+                read = read_calibration(info, own["calibration"], f"--stage {text}: calibration")
+                stage = replace(stage, calibration=read)
+            judge = replace(judge, members=[*judge.members, PanelMember(stage, weight)])
         if self.calibration is None:
             return judge
         return replace(judge, calibration=read_calibration(info, self.calibration))
-
-
-def places_of_members(typed: Sequence[tuple[str, str]]) -> Places:
-    """Return what the members of a judge are known as, each by its flag and what was typed."""
-
-    def member(place: str, name: str | None) -> str:
-        flag, text = typed[int(place)] if int(place) < len(typed) else ("--cascade", "")
-        return f"{flag} {text}{f': {name}' if name else ''}".rstrip()
-
-    def missing(message: str) -> str:
-        kinds = ((f"{flag} {text}", re.split("[:/]", text)[0]) for flag, text in typed)
-        return next((name for name, kind in kinds if repr(kind) in message), "")
-
-    field = r'(?:judge\.)?members\[(\d+)\](?:\.judge)?(?:\.(?:parameters\[")?(\w+).*)?'
-    found: Places = {field: member}
-    if typed:
-        found = {**found, r"judge\.members": typed[0][0], NOT_FOUND: missing}
-    return found
-
-
-def places_of_judge(flag: str) -> Places:
-    """Return what the fields of a judge are known as that one flag names."""
-
-    def field(name: str | None) -> str:
-        return f"{flag}: {name}" if name else flag
-
-    plain = {"judge.kind": flag, "judge.profile": flag, NOT_FOUND: flag}
-    return {**plain, r'judge\.(?:parameters\[")?(\w+).*': field}
 
 
 def read_judge(
@@ -335,91 +288,75 @@ def read_judge(
     kind: str | None,
     profile: str | None,
     min_score: float | None,
-    parameters: Sequence[str],
+    given: Mapping[str, str],
 ) -> Judge:
-    """Return a judge; a value of a parameter has the type of its default. Raises Problem."""
-    names = [text.partition("=")[0] for text in parameters]
-    for name in names:
-        if names.count(name) > 1:
-            raise Problem(f"--param {name}: is given twice")
+    """Return a judge; a value of a parameter has the type of its default."""
     asked = kind or info.default_judge
-    offered = (j for j in info.judges if j.kind == asked and profile in {None, "", j.profile})
-    defaults = {p.name: p.default_value for each in [*offered][:1] for p in each.parameters}
-    values = {
-        name: _typed(defaults.get(name), text.partition("=")[2])
-        for name, text in zip(names, parameters, strict=True)
-    }
-    if not kind and not profile and not values and asked in ASKING_KINDS:
-        kind = asked  # named, it travels in chunks small enough to lose
-    return Judge(kind=kind or "", profile=profile or "", min_score=min_score, parameters=values)
+    offered = [j for j in info.judges if j.kind == asked and profile in {None, "", j.profile}]
+    defaults = {p.name: p.default_value for each in offered[:1] for p in each.parameters}
+    values = {name: _typed(defaults.get(name), text) for name, text in given.items()}
+    # Named, one that asks models travels in chunks that are small enough to lose.
+    return Judge(asked, profile or "", min_score, values)
 
 
 def _typed(default: Scalar | None, text: str) -> Scalar:
     """Return a value in the type of the default, else as it is, for the server to refuse."""
-    if isinstance(default, bool):
-        return {"true": True, "false": False}.get(text.lower(), text)
-    if isinstance(default, int | float):
-        try:
-            number = int(text) if isinstance(default, int) else float(text)
-        except ValueError:
-            return text
-        return number if math.isfinite(number) and abs(number) < 2**63 else text
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, int | float):
+            number = type(default)(text)
+            return number if math.isfinite(number) and abs(number) < 2**63 else text
+    except (KeyError, ValueError):
+        return text
     return text
 
 
-def without_key(text: str, key: str) -> tuple[str, list[str]]:
-    """Return a stage without one of its keys, and the values that it had."""
-    name, _, given = text.partition(":")
-    parts = given.split(",")
-    values = [part.partition("=")[2] for part in parts if part.startswith(f"{key}=")]
-    others = ",".join(part for part in parts if not part.startswith(f"{key}="))
-    return f"{name}:{others}".rstrip(":"), values
+def read_member(
+    info: ServerInfo, flag: str, text: str, *apart: str
+) -> tuple[Judge, float | None, dict[str, str]]:
+    """Return a member or stage as it is typed, its weight, and what it has of the keys `apart`.
 
-
-def judge_of(member: PanelMember) -> Judge:
-    """Return the judge of a member, which may be its kind alone."""
-    return Judge(member.judge) if isinstance(member.judge, str) else member.judge
-
-
-def read_member(info: ServerInfo, flag: str, text: str) -> PanelMember:
-    """Return a member or stage as it is typed. Raises Problem."""
-    name, _, given = text.partition(":")
+    Raises Problem.
+    """
+    name, _, listed = text.partition(":")
     kind, _, profile = name.partition("/")
+    place = f"{flag} {text}"
     if not kind:
-        raise Problem(f"{flag} {text}: begin with the kind of a judge, as in semantic:weight=2")
-    own: dict[str, float] = {}
-    parameters = []
-    for part in filter(None, given.split(",")):
-        key, _, value = part.partition("=")
-        if key in {"weight", "min_score"}:
-            own[key] = read_amount(f"{flag} {text}", key, value)
-        else:
-            parameters.append(part)
-    judge = read_judge(info, kind, profile or None, own.get("min_score"), parameters)
-    return PanelMember(judge, own.get("weight"))
+        raise Problem(f"{place}: begin with the kind of a judge, as in semantic:weight=2")
+    given = read_pairs(f"{place}:", filter(None, listed.split(",")))
+    own = {key: given.pop(key) for key in apart if key in given}
+    score, weight = (
+        read_amount(place, key, given.pop(key)) if key in given else None
+        for key in ("min_score", "weight")
+    )
+    return read_judge(info, kind, profile, score, given), weight, own
 
 
 def read_amount(place: str, key: str, text: str) -> float:
     """Return the finite number that a key of a member has. Raises Problem."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    if (number := read_number(text)) is None:
         raise Problem(f"{place}: {key} must be a number")
     return number
 
 
+Kept = TypeVar("Kept")
+
+
+def _loaded(load: Callable[[str], Kept], flag: str, path: str) -> Kept:
+    """Return what is kept in a file. Raises Problem."""
+    try:
+        return load(path)
+    except OSError as error:
+        raise Problem(f"{flag} {path}: {error.strerror}") from None
+    except InvalidArgument as error:
+        raise Problem(f"{flag}: {error.message.removeprefix('calibration: ')}") from None
+
+
 def read_calibration(info: ServerInfo, given: str, flag: str = "--calibration") -> Calibrator | str:
     """Return the calibration of a file, else the name of one. Raises Problem."""
-    path = Path(given)
-    if path.is_file():
-        try:
-            return Calibrator.load(path)
-        except OSError as error:
-            raise Problem(f"{flag} {given}: {error.strerror}") from None
-        except InvalidArgument as error:
-            raise Problem(f"{flag}: {error.message.removeprefix('calibration: ')}") from None
+    if Path(given).is_file():
+        return _loaded(Calibrator.load, flag, given)
     if given in info.calibrations:
         return given
     known = ", ".join(info.calibrations) or "none"
@@ -447,7 +384,7 @@ def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
     keyless = _KEYLESS.search(missing[0])
     first = f"{keyless[0]}; then " if keyless else ""
     raise Problem(
-        f"--cache-only: {of_all(len(missing), len(found), 'verdict', 'verdicts')} not in the "
+        f"--cache-only: {of_all(len(missing), len(found), 'verdict')} not in the "
         f"server's cache; {first}run the same command once without --cache-only, with the same "
         "model, rubric and texts, to fill it"
     )
@@ -469,8 +406,8 @@ def tell_circular(
 
 _ONCE = f"run this command once with a judge in place of {REPLAYED}"
 _CACHED = Asking(cache=CacheMode.ONLY)
-_CHOOSES = {"judgements": "--trace-judge NAME", "min_score": "--min-score"}
-"""The flags for the fields of a replay."""
+_CHOOSES = {"judgements": ", by --trace-judge NAME", "min_score": ", by --min-score"}
+"""What to say for the fields of a replay."""
 
 
 def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
@@ -482,9 +419,16 @@ def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
     return kept
 
 
+def keep(kept: TraceFile | None, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
+    """Put verdicts into the trace, if there is one, and say what it has now."""
+    if kept is not None:
+        kept.keep_verdicts(groups, verdicts)
+        tell_kept(kept)
+
+
 def tell_kept(kept: TraceFile) -> None:
     """Say what a trace has now."""
-    say(f"trace {kept.trace.name}: {plural(len(kept.trace), 'item', 'items')}")
+    say(f"trace {kept.trace.name}: {plural(len(kept.trace), 'item')}")
 
 
 def _read_trace(options: TraceOptions, out: Output) -> Trace | None:
@@ -499,55 +443,47 @@ def _read_trace(options: TraceOptions, out: Output) -> Trace | None:
 
 
 def open_replay(
-    options: TraceOptions,
+    options: NamedTrace,
     out: Output,
     server: Connection,
-    parameters: Sequence[str],
     min_score: float | None,
     *,
     details: bool = False,
-    timeout: float,
 ) -> Replay:
     """Return what stands for the judge: the trace, and the verdict cache if flags tell whose.
 
-    `parameters` are those of the judge `llm`, as `--param` takes them. Raises Problem, FileError.
+    Raises Problem, FileError.
     """
-    if options.trace is None and not parameters:
+    given = options.parameters()
+    if options.trace is None and not given:
         raise Problem(
             f"{REPLAYED}: say where the judgements come from: --trace FILE, or --judge-model NAME "
             "for the server's verdict cache"
         )
     trace = _read_trace(options, out)
-    replay = Replay(trace, _choice(options, trace, parameters), min_score, with_details=details)
-    if parameters:
-        spec = read_judge(server.info, LLM, None, min_score, parameters)
+    named, known = options.trace_judge or "", [] if trace is None else trace.names()
+    if trace is not None and named and named not in known:
+        raise Problem(
+            f"--trace-judge {named}: {trace.name} has judgements by {', '.join(known) or 'none'}"
+        )
+    if trace is not None and given and not named:
+        asked = f"{LLM}/{given.get('rubric', 'retrieval_match')}"
+        if asked in known or not trace.context_names():
+            named = asked
+    replay = Replay(trace, named, min_score, with_details=details)
+    if given:
+        spec = read_judge(server.info, LLM, None, min_score, given)
 
         def cached(groups: Sequence[QueryGroup], threshold: float | None) -> Verdicts:
             return server.client.judge(
                 *(groups, replace(spec, min_score=threshold)),
                 asking=_CACHED,
                 include_details=details,
-                timeout=timeout,
+                timeout=options.timeout,
             )
 
         replay.cached = cached
     return replay
-
-
-def _choice(options: TraceOptions, trace: Trace | None, parameters: Sequence[str]) -> str:
-    """Return the judgements to take; "" leaves it to the trace, which then has one kind only."""
-    named: str = getattr(options, "trace_judge", None) or ""
-    if trace is None:
-        return named
-    if named:
-        if named not in (names := trace.names()):
-            known = ", ".join(names) or "none"
-            raise Problem(f"--trace-judge {named}: {trace.name} has judgements by {known}")
-        return named
-    given = dict(text.partition("=")[::2] for text in parameters)
-    asked = f"{LLM}/{given.get('rubric', 'retrieval_match')}"
-    names = trace.context_names()
-    return asked if parameters and (asked in names or not names) else ""
 
 
 def open_score_replay(
@@ -556,8 +492,7 @@ def open_score_replay(
     server: Connection,
     *,
     from_cache: bool,
-    details: bool,
-    timeout: float,
+    **how: Any,  # noqa: ANN401 - as Client.score_answers takes it
 ) -> ScoreReplay:
     """Return what stands for the model of a scoring: the trace, and the verdict cache.
 
@@ -565,13 +500,7 @@ def open_score_replay(
     """
     replay = ScoreReplay(_read_trace(options, out))
     if from_cache or options.trace is None:
-
-        def cached(items: Sequence[AnswerItem], rubrics: Sequence[Rubric]) -> ScoredAnswers:
-            return server.client.score_answers(
-                items, rubrics, include_replies=details, asking=_CACHED, timeout=timeout
-            )
-
-        replay.cached = cached
+        replay.cached = partial(server.client.score_answers, asking=_CACHED, **how)
     return replay
 
 
@@ -585,29 +514,26 @@ def replayed(
     except Missing as error:
         first = error.first if name is None else name(error)
         judge = "" if error.judge is None else f": {error.judge.signature}"
+        cache = None if replay.cached is None else "the server's verdict cache"
         raise Problem(
-            f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
+            f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement')} by "
             f"{error.name} {word(error.missing, 'is', 'are')} not in "
-            f"{_searched(options, replay)}, first that of {first}; to get "
-            f"{word(error.missing, 'it', 'them')}, {_ONCE}{judge}"
+            f"{' or in '.join(filter(None, (options.trace, cache)))}, first that of {first}; "
+            f"to get {word(error.missing, 'it', 'them')}, {_ONCE}{judge}"
         ) from None
     except ReplayError as error:
+        step = f"; to judge anew, {_ONCE}"
         if error.field:
-            raise Problem(f"{REPLAYED}: {error}, by {_CHOOSES[error.field]}") from None
-        if isinstance(error, OtherRubric) and error.lacking:
-            raise Problem(
-                f"{REPLAYED}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER "
-                f"has the file of {error.lacking}, and run this command again"
-            ) from None
-        raise Problem(f"{REPLAYED}: {error}; to judge anew, {_ONCE}") from None
+            step = _CHOOSES[error.field]
+        elif isinstance(error, OtherRubric) and error.lacking:
+            step = (
+                "; start the server with --rubrics-dir FOLDER, where FOLDER has the file of "
+                f"{error.lacking}, and run this command again"
+            )
+        raise Problem(f"{REPLAYED}: {error}{step}") from None
     if replay.disagreements:
         n = plural(len(replay.disagreements), "verdict differs", "verdicts differ")
         out.warn(
             f"{n} between {options.trace} and the server's verdict cache; those of the trace "
             "count. Judge anew with --judge-refresh to settle it"
         )
-
-
-def _searched(options: TraceOptions, replay: Replay | ScoreReplay) -> str:
-    cache = ["the server's verdict cache"] if replay.cached is not None else []
-    return " or in ".join([*([options.trace] if options.trace is not None else []), *cache])

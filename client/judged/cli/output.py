@@ -15,7 +15,8 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from threading import Timer
 from typing import Any, TextIO
@@ -245,9 +246,9 @@ def check_writable(target: str, flag: str) -> None:
 def check_apart(reads: Mapping[str, str], writes: Iterable[tuple[str, str]]) -> None:
     """Raise Problem when an output would replace an input, or what an earlier output wrote.
 
-    `reads` are the files that are read by their names in the help, `writes` flags with their files.
+    `reads` has files with their names in the help, `writes` flags with their files.
     """
-    taken = {_identity(path): name for name, path in reads.items() if _is_file(path)}
+    taken = {_identity(path): name for path, name in reads.items() if _is_file(path)}
     for flag, target in writes:
         first = taken.setdefault(_identity(target), flag) if _is_file(target) else flag
         if first != flag:
@@ -361,8 +362,12 @@ def _items(items: Items) -> Iterator[str]:
     yield f"{opening}{closing}" if before == opening else f"\n  {closing}"
 
 
+def _as_json(value: Any) -> object:  # noqa: ANN401 - a dataclass, or a time
+    return value.isoformat() if isinstance(value, datetime) else asdict(value)
+
+
 def _text(value: object, indent: int = 0) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=_as_json)
     # Line feeds within texts are escaped, so that these begin lines.
     return text.replace("\n", "\n" + " " * indent)
 
@@ -375,9 +380,10 @@ A text names the groups of its pattern as `re` does, a function takes them.
 _FLAGS: Places = {
     r"judge\.(kind|profile)": lambda name: {"kind": "--judge"}.get(name, f"--{name}"),
     r"(?:judge\.)?min_score": "--min-score",
+    r'(?:judge|rubrics\[\d+\])\.parameters\["(samples|temperature)"\]': r"--judge-\1",
     r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
     r"judge\.guarantee.*": "--cascade",
-    r"judge\.members(.*)": r"--member\1",
+    r"judge\.members(.*)": r"--member or --stage\1",
     r"rubrics\[\d+\]\.min_score": "--min-score",
     r"rubrics\[\d+\]\.weights.*": "--weights",
     r"asking\.max_cost": "--max-cost",
@@ -387,6 +393,7 @@ _FLAGS: Places = {
     r"comparison\.max_moved": "--moved",
     r"(max_error|max_share|precision_floor)": lambda name: f"--{name.replace('_', '-')}",
     "max_cost": "--max-item-cost",
+    "days": "--days",
     "models": "--member",
     "stages": "--stage",
     "clusters|labels": "LABELS.jsonl",
@@ -395,8 +402,6 @@ _INDEXED = re.compile(r"\b\w+\[\d+\]")
 """The way into a list that a sentence speaks of."""
 _CHOICE = re.compile(r"\b(?:IntervalMethod|Matching|NoGold|RatingLevel|Unjudged)\.([A-Z_]+)")
 """A choice as Python calls it. Options take the last part, in small letters."""
-NOT_FOUND = "not found"
-"""The key of Places for what is said of a judge, or model, that is not there."""
 
 
 def of_metrics(metrics: Sequence[str]) -> Places:
@@ -421,12 +426,6 @@ def explain(error: errors.JudgedError, places: Places) -> str:
         rule = _INDEXED.sub(lambda found: _known(found[0], places) or found[0], rule)
         rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
         return f"{known}: {rule}"
-    if isinstance(error, errors.NotFound | errors.FailedPrecondition) and error.reason:
-        named = places.get(NOT_FOUND, "")
-        flag = named if isinstance(named, str) else named(message)
-        if isinstance(error, errors.NotFound):
-            flag = "--rubric" if error.reason == "UNKNOWN_RUBRIC" else flag or "--judge"
-        return f"{flag}: {message}" if flag else message
     if isinstance(error, errors.DeadlineExceeded):
         return f"{message}; allow more time with --timeout, or judge less at once"
     if isinstance(error, errors.InternalError) and error.request_id:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
 from judged._transport.channel import fault
-from judged.cli.frame import Command, Strict, opt
+from judged.cli.frame import Command, Strict, flag_of, opt
 from judged.cli.output import Places, Problem, Progress, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token
 from judged.values import ServerInfo
@@ -53,7 +53,6 @@ class Connection:
     info: ServerInfo
 
 
-@dataclass(kw_only=True)
 class ServerCommand(Command):
     """A command that talks to a server."""
 
@@ -85,43 +84,35 @@ class ServerCommand(Command):
                 if (wrong := fault(self.target.strip())) is not None:
                     raise Problem(f"--target {self.target}: {wrong}")
                 try:
-                    made = Client(self.target, credentials=self._credentials())
+                    client = Client(self.target, credentials=self._credentials())
                 except InvalidArgument as error:
                     raise Problem(_as_flags(error.message)) from None
-                client = stack.enter_context(made)
-                yield Connection(client, _ask(client))
             else:
                 stack.enter_context(_problems_as_private())
                 stack.enter_context(explained(places))
-                client = stack.enter_context(Client(stack.enter_context(private_server())))
+                client = Client(stack.enter_context(private_server()))
                 client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
-                yield Connection(client, _ask(client))
+            stack.enter_context(client)
+            yield Connection(client, _ask(client))
 
     def _credentials(self) -> Credentials | None:
-        if (self.tls_cert is None) != (self.tls_key is None):
-            given, missing = ("cert", "key") if self.tls_key is None else ("key", "cert")
-            raise Problem(f"--tls-{given}: needs --tls-{missing} FILE too; give both, or neither")
-        for flag, value in {"--tls-cert": self.tls_cert, "--tls-proxy": self.tls_proxy}.items():
-            if value is not None and self.tls_ca is None:
-                raise Problem(f"{flag}: needs --tls-ca FILE too, or --tls-ca default")
+        for name in ("tls_cert", "tls_key", "tls_proxy"):
+            if getattr(self, name) is not None and self.tls_ca is None:
+                raise Problem(f"{flag_of(name)}: needs --tls-ca FILE too, or --tls-ca default")
         named = os.environ.get(TOKEN_VARIABLE, "").strip()
-        token = None
+        token = Token(named) if named else None
         if self.token_file is not None:
             token = Token(file=self.token_file)
-        elif named:
-            token = Token(named)
         if self.tls_ca is None:
             return token
         ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
         return Tls(ca, self.tls_cert, self.tls_key, token, self.tls_proxy)
 
 
-@dataclass(kw_only=True)
 class ResultCommand(ServerCommand, Strict):
     """A command whose result may come with warnings."""
 
 
-@dataclass(kw_only=True)
 class JudgingCommand(ResultCommand):
     """A command that asks judges, which may take long."""
 
@@ -141,6 +132,8 @@ def _as_flags(message: str) -> str:
         message.removeprefix("credentials: ")
         .replace("Tls(token=...), or --tls-ca with a command", "--tls-ca")
         .replace("Tls(proxy=...)", "--tls-proxy")
+        .replace("Tls(certificate=...) needs key=", "--tls-cert needs --tls-key")
+        .replace("Tls(key=...) needs certificate=", "--tls-key needs --tls-cert")
         .replace("; give the Token alone", "; leave out --tls-ca")
     )
 

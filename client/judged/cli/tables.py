@@ -5,14 +5,14 @@ What a command alone prints stands beside it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from judged import Flag, MetricTable, Verdicts
 from judged._views import of_all, plain, plural, word
-from judged.cli.output import UNANSWERED, Output, Table, say
+from judged.cli.output import Output, Table, say
 from judged.evaluation.warnings import (
     balance_of_lengths,
     blind_warnings,
@@ -27,7 +27,6 @@ from judged.values import (
     CostEstimate,
     ErrorGuarantee,
     Estimate,
-    JudgeIdentity,
     MetricCounts,
     MetricResult,
     NegativeReport,
@@ -54,14 +53,14 @@ def per_query_table(table: MetricTable) -> Table:
 
 def describe_counts(counts: MetricCounts) -> str:
     """Return what went into the means, as a line."""
-    results = plural(counts.retrieved, "result", "results")
+    results = plural(counts.retrieved, "result")
     return f"{of_all(counts.evaluated, counts.queries, 'query', 'queries')}, {results}"
 
 
 def describe_verdicts(counts: VerdictCounts) -> str:
     """Return how many verdicts there are, as a line."""
     coverage = f"{counts.ok / counts.total:.4g}" if counts.total else "none"
-    verdicts = plural(counts.total, "verdict", "verdicts")
+    verdicts = plural(counts.total, "verdict")
     return f"{verdicts}, {counts.relevant} relevant, coverage {coverage}"
 
 
@@ -84,7 +83,7 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
         )
     missing = report.counts.total - report.counts.ok
     if missing:
-        verdicts = of_all(missing, report.counts.total, "verdict", "verdicts")
+        verdicts = of_all(missing, report.counts.total, "verdict")
         yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
 
 
@@ -152,18 +151,25 @@ def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
     return f"50 labels more would narrow {', '.join(told)}" if told else ""
 
 
+def show_corrected(out: Output, means: Mapping[str, CorrectedEstimate]) -> None:
+    """Print corrected means, and what more labels would make of them."""
+    out.show(corrected_table(means))
+    if told := more_labels(means):
+        out.show("", told)
+
+
 def describe_usage(usage: Usage) -> str:
     """Return what asking took, as a line."""
-    calls, tries = plural(usage.calls, "call", "calls"), plural(usage.attempts, "try", "tries")
+    calls, tries = plural(usage.calls, "call"), plural(usage.attempts, "try", "tries")
     cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
     tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
     parts = [f"{calls} answered in {tries}, {tokens}{cost}"]
     if usage.cached:
-        parts.append(f"{plural(usage.cached, 'sample', 'samples')} from the cache")
+        parts.append(f"{plural(usage.cached, 'sample')} from the cache")
     if usage.shared:
         parts.append(f"{usage.shared} shared with another caller")
     if usage.estimated:
-        some = plural(usage.estimated, "call", "calls")
+        some = plural(usage.estimated, "call")
         parts.append(f"{some} without a count by the provider, estimated at the most they can have")
     if usage.left_out:
         parts.append(f"left out of replies: {', '.join(usage.left_out)}")
@@ -179,25 +185,16 @@ def taken(usage: Usage | None) -> list[str]:
     return [*([describe_usage(usage)] if asked else []), *describe_cascade(usage)]
 
 
-def count_stages(verdicts: Verdicts) -> Counter[int]:
-    """Return how many verdicts each stage of a cascade settled; 0 stands for none."""
-    return Counter(
-        0 if flags & Flag.UNSETTLED else stage
-        for stage, flags in zip(verdicts.stage, verdicts.flags, strict=False)
-    )
-
-
-def settled_by_stage(counts: Counter[int]) -> str:
+def settled_by_stage(verdicts: Verdicts) -> str:
     """Return which share of the verdicts each stage of a cascade settled, as a line."""
-    total = counts.total()
-    shares = [
-        f"stage {stage} settled {of_all(n, total, 'verdict', 'verdicts')}"
-        for stage, n in sorted(counts.items())
-        if stage
-    ]
-    if counts[0]:
-        shares.append(f"no stage settled {of_all(counts[0], total, 'verdict', 'verdicts')}")
-    return "; ".join(shares)
+    counts = Counter(
+        0 if flags & Flag.UNSETTLED else stage
+        for stage, flags in zip(verdicts.stage, verdicts.flags, strict=True)
+    )
+    return "; ".join(
+        f"{f'stage {stage}' if stage else 'no stage'} settled {of_all(n, len(verdicts), 'verdict')}"
+        for stage, n in sorted(counts.items(), key=lambda each: each[0] or math.inf)
+    )
 
 
 def cascade_table(cascade: CascadeUsage) -> Table:
@@ -222,14 +219,14 @@ def describe_cascade(usage: Usage) -> list[str]:
         return []
     lines = []
     if usage.avoided_calls:
-        saved = f"{plural(usage.avoided_calls, 'call', 'calls')} avoided"
+        saved = f"{plural(usage.avoided_calls, 'call')} avoided"
         if cascade.avoided_cost is not None:
             saved += f", which would have cost {cascade.avoided_cost:.6g} at most"
         if usage.cost is not None:
             saved += f"; {usage.cost:.6g} spent"
         lines.append(saved)
     if cascade.unsettled:
-        lines.append(f"{plural(cascade.unsettled, 'item', 'items')} settled by no stage")
+        lines.append(f"{plural(cascade.unsettled, 'item')} settled by no stage")
     shift = cascade.shift
     if cascade.guarantee is not None and shift is not None and not shift.unlike:
         checked = "these data are like them, by a test with 1 % of false alarms"
@@ -244,7 +241,7 @@ def describe_guarantee(guarantee: ErrorGuarantee) -> str:
     return (
         f"of data like the labels at most {guarantee.max_error:.4g} of what it settles contradicts "
         f"people, with a confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
-        f"{plural(guarantee.n_labels, 'label', 'labels')} of "
+        f"{plural(guarantee.n_labels, 'label')} of "
         f"{plural(guarantee.n_clusters, 'query', 'queries')} that made nothing, which count as "
         f"{guarantee.labels_counted:.1f}"
     )
@@ -273,6 +270,11 @@ def usage_document(usage: Usage | None) -> dict[str, Any]:
     return {"usage": document}
 
 
+def why_missing(error: VerdictError | None) -> dict[str, str] | None:
+    """Return why a verdict or score is missing, for a JSON document."""
+    return None if error is None else {"reason": error.reason, "message": error.message}
+
+
 def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
     """Print what work would take; return the JSON document."""
     amounts = {
@@ -290,47 +292,22 @@ def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
     out.show(Table(["would take at most", ""], rows))
     if found.cascade is not None:
         out.show("", cascade_table(found.cascade))
-    return {"estimate": asdict(found)}
+    return {"estimate": found}
 
 
-@dataclass(slots=True)
-class Tally:
-    """Counts of the verdicts so far, and what asking took."""
-
-    counts: VerdictCounts = field(default_factory=VerdictCounts)
-    judge: JudgeIdentity | None = None
-    usage: Usage | None = None
-    _said: Counter[str] = field(default_factory=Counter)
-    _unanswered: list[VerdictError] = field(default_factory=list)
-    _split: int = 0
-    _lengths: int = 0
-    _stages: Counter[int] = field(default_factory=Counter)
-
-    def add(self, verdicts: Verdicts) -> None:
-        """Take in more verdicts."""
-        self.counts += VerdictCounts.of(verdicts)
-        self.judge = verdicts.judge
-        if verdicts.usage is not None:
-            self.usage = verdicts.usage + (self.usage or Usage())
-        self._said.update(reasons_of(verdicts))
-        self._unanswered += [e for e in verdicts.errors.values() if e.code == UNANSWERED]
-        self._stages.update(count_stages(verdicts))
-        self._lengths += balance_of_lengths(verdicts.groups)
-        self._split += sum(0 < agreement < 1 for agreement in verdicts.agreement)
-
-    def tell(self, out: Output) -> None:
-        """Say how it went: one line, and a warning for everything that needs one."""
-        signature = "" if self.judge is None else self.judge.signature
-        say(f"{describe_verdicts(self.counts)}; {signature}")
-        if self._stages:
-            say(settled_by_stage(self._stages))
-        for line in taken(self.usage):
-            say(line)
-        out.warn(
-            *verdict_warnings(self.counts),
-            *blind_warnings(self.judge, self.counts, self._lengths),
-            *reason_warnings(self._said),
-            *split_warnings(self._split, self.counts.total),
-            *guarantee_warnings(self.usage),
-        )
-        out.count(failed=self.counts.error, total=self.counts.total, errors=iter(self._unanswered))
+def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
+    """Say how judging went: one line, and a warning for everything that needs one."""
+    counts, usage = VerdictCounts.of(verdicts), verdicts.usage
+    say(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
+    if verdicts.stage:
+        say(settled_by_stage(verdicts))
+    for line in taken(usage):
+        say(line)
+    out.warn(
+        *verdict_warnings(counts),
+        *blind_warnings(verdicts.judge, counts, balance_of_lengths(verdicts.groups)),
+        *reason_warnings(reasons_of(verdicts)),
+        *vote_warnings(verdicts),
+        *guarantee_warnings(usage),
+    )
+    out.count(failed=counts.error, total=counts.total, errors=verdicts.errors.values())

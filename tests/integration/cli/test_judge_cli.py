@@ -92,7 +92,7 @@ class TestJudge:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["--judge", "nope"], "--judge: no judge is called 'nope'; this server has "),
+            (["--judge", "nope"], "no judge is called 'nope'; this server has "),
             (
                 ["--judge", "token_overlap", "--param", "min_token=2"],
                 "--param min_token: no such parameter; this judge has min_tokens, query_boost; did",
@@ -103,11 +103,11 @@ class TestJudge:
             (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
             (
                 ["--judge", "answers"],
-                "--judge: answers scores answers, not contexts; call ScoreAnswers, or run judged s",
+                "answers scores answers, not contexts; call ScoreAnswers, or run judged s",
             ),
             (
                 ["--judge", "panel", "--member", "exact", "--member", "nope"],
-                "--member nope: no judge is called 'nope'; this server has token_overlap, exact",
+                "no judge is called 'nope'; this server has token_overlap, exact",
             ),
             (["--json", "a", "--output", "./a"], "--output ./a: is the file of --json too"),
         ],

@@ -98,7 +98,7 @@ def test_a_changed_judge_is_found_and_stays_found(world: World, mind: Mind) -> N
     assert [row["id"] for row in found["flipped"]] == ["i1", "i3", "i5"]
     assert found["flipped"][0]["recorded"] == "relevant"
     assert found["highest_evidence"] >= found["alarm_at"] == 20
-    assert "the judge has changed; the alarm began with this check" in done.stdout
+    assert "the judge has changed; the alarm began with the check of" in done.stdout
     mind.no = set()
     again = world.run(*CHECK)
     assert again.returncode == 1

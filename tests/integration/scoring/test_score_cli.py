@@ -161,7 +161,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
-            (["--rubric", "helpfulnes"], "--rubric: no rubric is called 'helpfulnes'"),
+            (["--rubric", "helpfulnes"], "no rubric is called 'helpfulnes'"),
             (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is given twice"),
             (
                 ["--rubric", "helpfulness", "--min-score", "faithfulness=1"],

@@ -1,27 +1,37 @@
-"""`judged calibrate`: what a judge is worth, by labelled lines; the server computes the numbers."""
+"""`judged calibrate` and `judged frontier`: what judges are worth, by labelled lines.
+
+The server computes the numbers, and proves the guarantees of cascades.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
+from typing import Any
 
 from judged import (
+    Asking,
+    CacheMode,
     CalibrateOptions,
+    Judge,
     LabelledScores,
-    Rubric,
-    Status,
+    QueryGroup,
+    ScoredAnswers,
+    Verdict,
     Verdicts,
 )
+from judged._convert.judges import Purse
 from judged._views import plain, plural
 from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
-from judged.cli.diagrams import reliability_diagram
-from judged.cli.frame import Document, arg, flag, opt
-from judged.cli.gates import MethodOption
+from judged.cli.diagrams import describe_stages, frontier_diagram, reliability_diagram
+from judged.cli.frame import Document, arg, flag, many, opt
+from judged.cli.gates import Drawn, MethodOption
 from judged.cli.inputs import (
     LABEL,
-    AnswerFile,
     LabelledLine,
+    Line,
     cluster_of,
     fold_lines,
     of_lines,
@@ -31,19 +41,33 @@ from judged.cli.inputs import (
 )
 from judged.cli.judging import (
     LLM,
+    MODEL,
     NONE,
+    REPLAYED,
     AskingOptions,
     JudgeOptions,
+    Spending,
     TraceOptions,
+    keep,
     kept_trace,
+    read_amount,
+    read_member,
     refuse_other,
     refuse_uncached,
-    tell_kept,
 )
-from judged.cli.output import Output, Problem, Progress, Table, open_output, say
-from judged.cli.server import Connection
+from judged.cli.output import (
+    Output,
+    Places,
+    Problem,
+    Table,
+    explained,
+    open_output,
+    progress_bar,
+    say,
+)
+from judged.cli.server import JudgingCommand
 from judged.cli.tables import (
-    cells,
+    describe_guarantee,
     describe_usage,
     estimate_warnings,
     estimates_table,
@@ -57,36 +81,28 @@ from judged.evaluation.labels import INCLUSION
 from judged.evaluation.warnings import reason_warnings, reasons_of, verdict_warnings
 from judged.report.summary import ends, number
 from judged.values import (
+    AnswerScore,
     Calibration,
+    CascadeBounds,
+    CascadeFrontier,
+    CascadeOptions,
     Context,
     CorrectedEstimate,
+    CostEstimate,
     Estimate,
-    JudgeIdentity,
+    JudgeQuality,
     Reliability,
+    ScoredStage,
+    ServerInfo,
+    StagedLabels,
     ThresholdCriterion,
     Usage,
     VerdictCounts,
+    save_cascade,
 )
 from judged.values.intervals import estimates_of
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """The lines that have a score, the judge that gave it, its threshold and its usage."""
-
-    lines: Sequence[LabelledLine]
-    scores: Sequence[float]
-    min_score: float | None
-    usage: Usage | None = None
-    judge: JudgeIdentity | None = None
-
-    @property
-    def signature(self) -> str | None:
-        """The signature of the judge, None for scores of the lines."""
-        return None if self.judge is None else self.judge.signature
-
-
-@dataclass(kw_only=True)
 class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
     """Hold a judge against human labels.
 
@@ -115,7 +131,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
     no_judge: bool = flag("As --judge none: scores come from the lines.")
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
     precision_floor: float | None = opt("X", "Precision that the third threshold must keep; 0.9.")
-    folds: int | None = opt("N", "Folds of cross-validation; 5.", low=2, high=20)
+    folds: int | None = opt("N", "Folds of cross-validation; 5.")
     max_error: float | None = opt("X", "Error that the cascade's bounds allow; 0.05.")
     max_share: float | None = opt(
         "X",
@@ -130,8 +146,6 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
     output: str | None = opt(
         "FILE",
         "Keep the calibration in this file, for --calibration; my.calibration.json for instance.",
-        None,
-        *("--output", "-o"),
         writes=True,
     )
     diagram: str | None = opt(
@@ -145,60 +159,53 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
 
     def settle(self) -> None:
         """Refuse flags of a judge where there is none, or where a rubric is asked for."""
-        of_judges = "judge no_judge profile param member trace trace_texts"
         if "judge" in self.typed and self.judge != NONE:
             self.leave_out("no_judge")
-        none = self.no_judge or self.judge == NONE
+        if self.rubric is not None and "rubric" not in self.typed and (self.judge or self.no_judge):
+            self.leave_out("rubric")
+        of_judges = "profile param member trace trace_texts"
         if self.rubric is not None:
-            if "rubric" in self.typed:
-                self.leave_out(
-                    of_judges,
-                    "is of a judge, whose place --rubric takes; leave it out",
-                )
-            elif self.judge or none:
-                self.leave_out("rubric")
-        if none and self.rubric is None:
-            why = "is of a judge, and --judge none asks none; leave it out"
-            self.leave_out("profile param member trace trace_texts", why)
-            models = "judge_model judge_samples judge_temperature judge_max_tokens"
-            self.leave_out(models, f"is for --judge {LLM}; say that too, or leave it out")
-            if self.output is not None:
-                raise Problem(
-                    "--output: a calibration is of one judge, and --judge none does not say which; "
-                    "name the judge"
-                )
+            self.leave_out(
+                f"judge no_judge {of_judges}" if "rubric" in self.typed else "",
+                "is of a judge, whose place --rubric takes; leave it out",
+            )
+        elif self.replays:
+            why = f"is of a judge, and {REPLAYED} asks none; leave it out"
+            self.leave_out(f"{of_judges} output", why)
+            self.leave_out(MODEL, f"is for --judge {LLM}; say that too, or leave it out")
         super().settle()
 
     def run(self, out: Output) -> Document | None:
         """Judge or score what is not, and report."""
         refuse_other(self.judge)
-        answers, lines = None, list[LabelledLine]()
-        if self.rubric is None:
-            lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
-        else:
+        kept, answers, groups = kept_trace(self, out), None, list[QueryGroup]()
+        places: Places = dict(self.places())
+        if self.rubric is not None:
             answers = read_answers(self.labels, label_field=self.label_field)
-        contexts = [line for line in lines if line.contexts]
-        groups = fold_lines(contexts)
-        kept = kept_trace(self, out)
-        places = dict(self.places())
-        if answers is not None:
-            places |= {**places_of_rubrics([self.rubric or ""]), **answers.places()}
+            columns = zip(answers.items, answers.line_numbers, answers.labels, strict=True)
+            lines = [
+                LabelledLine(number, {}, [Context(item.query, "", "")], label=label)
+                for item, number, label in columns
+            ]
+            places |= places_of_rubrics([self.rubric]) | answers.places()
         else:
-            places |= places_of_lines(self.labels, contexts, groups)
-        title, n = ("judging", len(lines)) if answers is None else ("scoring", len(answers.items))
-        with self.asking(title, n, places) as (server, progress):
-            client, asking = server.client, self.how_asked()
+            lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
+            groups = [] if self.replays else fold_lines(lines)
+            places |= places_of_lines(self.labels, lines if groups else [], groups)
+        usage, judge = None, None
+        how: dict[str, Any] = {"asking": self.how_asked()}
+        with self.asking("judging", len(lines), places) as (server, progress):
+            client, info = server.client, server.info
+            timed = {**how, "timeout": self.timeout, "progress": progress}
             if answers is not None and self.rubric is not None:
-                given = self.parameters()
-                (by,) = read_rubrics([self.rubric], server.info, self.min_score, given)
+                asked = read_rubrics([self.rubric], info, self.min_score, self.parameters())
                 if self.estimate:
-                    return report_estimate(out, client.estimate_scores(answers.items, [by]))
-                scored = self._scored_answers(out, server, answers, by, progress)
-            elif self.replays:
-                scores = [line.score for line in lines if line.score is not None]
-                scored = _Scored(lines, scores, self.min_score)
-            else:
-                spec = self.spec(server.info, self.min_score)
+                    return report_estimate(out, client.estimate_scores(answers.items, asked, **how))
+                scores = client.score_answers(answers.items, asked, **timed)
+                usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
+                out.warn(*score_warnings(scores))
+            elif not self.replays:
+                spec = self.spec(info, self.min_score)
                 if spec.kind == "panel" and spec.profile in {"", "majority"}:
                     raise Problem(
                         "--judge panel: by majority most votes decide, whatever the threshold, so "
@@ -206,147 +213,110 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                         "weighted"
                     )
                 if self.estimate:
-                    return report_estimate(out, client.estimate(groups, spec, asking=asking))
-                verdicts = client.judge(
-                    *(groups, spec),
-                    include_details=kept is not None,
-                    asking=asking,
-                    timeout=self.timeout,
-                    progress=progress,
+                    return report_estimate(out, client.estimate(groups, spec, **how))
+                found = client.judge(groups, spec, include_details=kept is not None, **timed)
+                keep(kept, groups, found)
+                found = of_lines(lines, found)
+                usage, judge, lines = found.usage, found.judge, _scored(lines, found)
+                out.warn(
+                    *verdict_warnings(VerdictCounts.of(found)),
+                    *reason_warnings(reasons_of(found)),
+                    *vote_warnings(found),
                 )
-                if kept is not None:
-                    kept.keep_verdicts(groups, verdicts)
-                    tell_kept(kept)
-                scored = _judged(out, lines, of_lines(contexts, verdicts))
-            asked = CalibrateOptions(
-                *(scored.min_score, self.precision_floor, self.folds, self.max_error, scored.judge),
-                *(self.criterion, self.max_share),
+            if usage is not None:
+                say(describe_usage(usage))
+            options = CalibrateOptions(
+                self.min_score if judge is None else judge.min_score,
+                *(self.precision_floor, self.folds, self.max_error, judge, self.criterion),
+                self.max_share,
             )
-            found = client.calibrate(_items(scored), asked, self.how_sure())
-        report_calibration(out, found, scored)
-        self._keep(found, scored)
+            made = client.calibrate(_items(lines), options, self.how_sure())
+        signature = None if judge is None else judge.signature
+        report_calibration(out, made, len(lines), signature, usage)
+        if made.reliability is not None:
+            self._keep(made.reliability, signature)
         return None
 
-    def _scored_answers(
-        self,
-        out: Output,
-        server: Connection,
-        answers: AnswerFile,
-        rubric: Rubric,
-        progress: Progress | None,
-    ) -> _Scored:
-        """Return the answers that have a score, labelled or not, as lines. Raises Problem."""
-        found = server.client.score_answers(
-            *(answers.items, [rubric]),
-            asking=self.how_asked(),
-            timeout=self.timeout,
-            progress=progress,
-        )
-        refuse_uncached(found)
-        say(describe_usage(found.usage))
-        out.warn(*score_warnings(found))
-        lines, scores = [], []
-        columns = zip(answers.items, answers.line_numbers, answers.labels, found, strict=True)
-        for item, line, label, score in columns:
-            if score.score is not None:
-                lines.append(LabelledLine(line, {}, [Context(item.query, "", "")], label=label))
-                scores.append(score.score)
-        judge = found.rubrics[0].judge
-        if judge is None or all(line.label is None for line in lines):
-            said = (error.message for error in found.errors.values())
-            raise Problem(": ".join(["no line with a label could be scored", *islice(said, 1)]))
-        return _Scored(lines, scores, judge.min_score, found.usage, judge)
-
-    def _keep(self, found: Calibration, scored: _Scored) -> None:
+    def _keep(self, believed: Reliability, signature: str | None) -> None:
         """Write the calibration and its diagram. Raises Problem where labels made none to keep."""
-        believed = found.reliability
-        if believed is None:
-            return
         if self.diagram is not None:
             with open_output(self.diagram, "--diagram") as file:
-                file.write(reliability_diagram(believed, scored.signature or "scores of the lines"))
+                file.write(reliability_diagram(believed, signature or "scores of the lines"))
         if self.output is not None:
             if not believed.fitted:
                 why = believed.calibrator.not_fitted or "there are too few labels"
                 raise Problem(f"--output {self.output}: there is nothing to keep: {why}")
             believed.calibrator.save(
                 self.output,
-                judge=scored.signature,
+                judge=signature,
                 n_labels=believed.n_labels,
                 n_queries=believed.n_clusters,
                 **plain(estimates_of(believed)),
             )
 
 
-def _judged(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _Scored:
-    """Return the lines that the judge could score, labelled or not. Raises Problem."""
-    refuse_uncached(verdicts)
-    if verdicts.usage is not None:
-        say(describe_usage(verdicts.usage))
-    out.warn(
-        *verdict_warnings(VerdictCounts.of(verdicts)),
-        *reason_warnings(reasons_of(verdicts)),
-        *vote_warnings(verdicts),
-    )
-    kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]
-    scored = [lines[i] for i in kept]
+def _scored(lines: Sequence[LabelledLine], found: Verdicts | ScoredAnswers) -> list[LabelledLine]:
+    """Return the lines that have a score, labelled or not. Raises Problem."""
+    refuse_uncached(found)
+    each: Iterable[Verdict | AnswerScore] = found
+    scored = [
+        replace(line, score=one.score)
+        for line, one in zip(lines, each, strict=True)
+        if one.score is not None
+    ]
     if all(line.label is None for line in scored):
-        errors = (e.message for i, e in verdicts.errors.items() if lines[i].label is not None)
-        raise Problem(": ".join(["no line with a label could be judged", *islice(errors, 1)]))
-    scores, judge = [verdicts.score[i] for i in kept], verdicts.judge
-    return _Scored(scored, scores, judge.min_score, verdicts.usage, judge)
+        said = [error.message for i, error in found.errors.items() if lines[i].label is not None]
+        raise Problem(": ".join(["no line with a label could be judged", *said[:1]]))
+    return scored
 
 
-def _items(scored: _Scored) -> LabelledScores:
+def _items(lines: Sequence[LabelledLine]) -> LabelledScores:
     """Return what the server is asked about."""
-    clusters = list(map(cluster_of, scored.lines))
-    if len(set(clusters)) == len(clusters):
-        clusters = []
-    inclusion = [line.inclusion for line in scored.lines if line.inclusion is not None]
-    if len(inclusion) not in {0, len(scored.lines)}:
+    clusters = list(map(cluster_of, lines))
+    inclusion = [line.inclusion for line in lines if line.inclusion is not None]
+    if len(inclusion) not in {0, len(lines)}:
         raise Problem(
-            f"{INCLUSION!r} is on {len(inclusion)} of {len(scored.lines)} lines; give it on all, "
-            "or on none"
+            f"{INCLUSION!r} is on {len(inclusion)} of {len(lines)} lines; give all one, or none"
         )
-    labels = [line.label for line in scored.lines]
-    return LabelledScores(scored.scores, labels, clusters, inclusion)
+    return LabelledScores(
+        [line.score for line in lines if line.score is not None],
+        [line.label for line in lines],
+        clusters if len(set(clusters)) < len(clusters) else [],
+        inclusion,
+    )
 
 
-def report_calibration(out: Output, found: Calibration, scored: _Scored) -> None:
+def report_calibration(
+    out: Output, found: Calibration, n_lines: int, judge: str | None, usage: Usage | None
+) -> None:
     """Show what a judge is worth, warn of what needs it, write the document."""
-    n_lines, judge = len(scored.lines), scored.signature
-    quality, prevalence = estimates_of(found.quality), _prevalence(found.prevalence)
-    crossed = {
-        f"cross-validated {threshold.criterion.name.lower()}": threshold.cross_validated
-        for threshold in found.thresholds
-    }
-    believed = found.reliability
+    believed, shares = found.reliability, {"share of relevant items": found.prevalence}
     probability = {} if believed is None else estimates_of(believed)
-    everything = {
-        **quality,
+    estimates = {
+        **estimates_of(found.quality),
         **{f"probability {name}": one for name, one in probability.items()},
-        **crossed,
-        **{f"prevalence {name}": one for name, one in prevalence.items()},
+        **{
+            f"cross-validated {each.criterion.name.lower()}": each.cross_validated
+            for each in found.thresholds
+        },
+        **_of_share("prevalence", found.prevalence),
     }
     out.warn(
         *found.quality.warnings,
         *(f"prevalence: {warning}" for warning in found.prevalence.warnings),
         *(() if believed is None else believed.warnings),
-        *estimate_warnings(everything),
+        *estimate_warnings(estimates),
     )
-    out.show(describe_agreement(found, judge), "")
-    out.show(estimates_table("quality", quality), "", _describe(found, n_lines, judge), "")
-    out.show(thresholds_table(found), "", _cascade(found), "")
-    out.show(estimates_table("share of relevant items", prevalence))
-    shares = {"share of relevant items": found.prevalence}
     if found.agreement is not None:
         shares["judge agrees with people"] = found.agreement
-        agreement = _prevalence(found.agreement)
-        out.show("", estimates_table("judge agrees with people", agreement))
+        estimates |= _of_share("judge agrees with people", found.agreement)
+    out.show(describe_agreement(found, judge), "", estimates_table("estimate", estimates), "")
+    out.show(f"{_counted(found.quality, n_lines)}{f'; {judge}' if judge else ''}", "")
+    out.show(thresholds_table(found), "", *_cascade(found.cascade))
     if told := more_labels(shares):
         out.show("", told)
     if believed is not None:
-        out.show("", estimates_table("probability", probability), "", _describe_fit(believed))
+        out.show("", _describe_fit(believed))
     out.write_json(
         {
             "quality": fields_but(found.quality, "warnings"),
@@ -354,14 +324,14 @@ def report_calibration(out: Output, found: Calibration, scored: _Scored) -> None
                 {**asdict(threshold), "criterion": threshold.criterion.name.lower()}
                 for threshold in found.thresholds
             ],
-            "cascade": asdict(found.cascade),
+            "cascade": found.cascade,
             "reliability": believed
             and fields_but(believed, "warnings", "n_clusters") | {"n_queries": believed.n_clusters},
             "prevalence": fields_but(found.prevalence, "warnings", "half_width_with_more"),
-            "agreement": found.agreement and asdict(found.agreement),
+            "agreement": found.agreement,
             "judge": judge,
             "signature": found.signature,
-            **usage_document(scored.usage),
+            **usage_document(usage),
             "warnings": out.warnings,
         }
     )
@@ -371,7 +341,7 @@ def describe_agreement(found: Calibration, judge: str | None) -> str:
     """Return how often the judge agrees with people, by how many labels, as a sentence."""
     quality, believed = found.quality, found.reliability
     name = "the judge" if judge is None else judge.partition("|")[0]
-    labels = plural(quality.n, "label", "labels")
+    labels = plural(quality.n, "label")
     by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
     said = f"{name} agrees with people on {_share(quality.accuracy)} of {labels}{by}"
     if believed is None or not believed.fitted or believed.accuracy is None:
@@ -388,32 +358,20 @@ def _share(estimate: Estimate | None) -> str:
 
 def thresholds_table(found: Calibration) -> Table:
     """Return the thresholds: what each is best at, where it is, and what it is worth."""
-    rows = [
-        [
-            each.criterion.name.lower(),
-            *(each.min_score, each.fitted),
-            *cells(each.cross_validated),
-        ]
-        for each in found.thresholds
-    ]
-    return Table(["best threshold for", "min_score", "fitted", "held out", "lower", "upper"], rows)
+    rows = [(each.criterion.name.lower(), each.min_score, each.fitted) for each in found.thresholds]
+    return Table(["best threshold for", "min_score", "fitted"], rows)
 
 
-def _prevalence(prevalence: CorrectedEstimate) -> dict[str, Estimate | None]:
-    return {
-        "naive": prevalence.naive,
-        "corrected": prevalence.corrected,
-        "labels_only": prevalence.labels_only,
-    }
+def _of_share(what: str, share: CorrectedEstimate) -> dict[str, Estimate | None]:
+    names = ("naive", "corrected", "labels_only")
+    return {f"{what} {name}": getattr(share, name) for name in names}
 
 
-def _describe(found: Calibration, n_lines: int, judge: str | None) -> str:
-    quality = found.quality
-    by = f"; {judge}" if judge else ""
+def _counted(quality: JudgeQuality, n_lines: int) -> str:
     return (
-        f"{plural(quality.n, 'label', 'labels')} of {plural(n_lines, 'line', 'lines')}: "
-        f"{quality.true_positives} true and {quality.false_positives} false positives, "
-        f"{quality.true_negatives} true and {quality.false_negatives} false negatives{by}"
+        f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}: {quality.true_positives} true "
+        f"and {quality.false_positives} false positives, {quality.true_negatives} true and "
+        f"{quality.false_negatives} false negatives"
     )
 
 
@@ -423,25 +381,238 @@ def _describe_fit(believed: Reliability) -> str:
     how = "fitted, cross-validated" if believed.fitted else "not fitted"
     return (
         f"calibration {how}: slope {made.slope:.4f}, intercept {made.intercept:.4f}{threshold}; "
-        f"{plural(believed.n_labels, 'label', 'labels')} of "
+        f"{plural(believed.n_labels, 'label')} of "
         f"{plural(believed.n_clusters, 'query', 'queries')}"
     )
 
 
-def _cascade(found: Calibration) -> str:
-    cascade = found.cascade
-    certified, others = [], []
-    for name, bound, other in (
+def _cascade(cascade: CascadeBounds) -> tuple[Table, str]:
+    """Return the scores that need no better judge; labels do not prove uncertified ones."""
+    rows = [
         ("accept from", cascade.accept, cascade.uncertified_accept),
         ("reject up to", cascade.reject, cascade.uncertified_reject),
-    ):
-        none = f"{name.split()[0]} no score"
-        certified.append(none if bound is None else f"{name} {bound:.4f}")
-        if bound is None and other is not None:  # a bound that nothing vouches for
-            others.append(f"{name} {other:.4f}")
-    told = f"\nuncertified, on these labels alone: {', '.join(others)}" if others else ""
-    return (
-        f"cascade at an error of {cascade.max_error:g}: {', '.join(certified)}, "
-        f"{cascade.escalated:.1%} go on to a better judge; the labels count as "
-        f"{cascade.labels_counted:.1f}, {cascade.design_effect:.2f} of them as one{told}"
+    ]
+    told = (
+        f"cascade at an error of {cascade.max_error:g}: {cascade.escalated:.1%} go on to a better "
+        f"judge; the labels count as {cascade.labels_counted:.1f}, {cascade.design_effect:.2f} of "
+        "them as one"
     )
+    return Table(["cascade", "certified", "uncertified"], rows), told
+
+
+_TOLD = ("proposed", "uncertified", "n_proposing", "n_certifying", "signature")
+_ANEW = Asking(CacheMode.REFRESH)
+"""Prices are those of questions that nobody asked before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A judge as it was typed, and the price of an item where one was."""
+
+    name: str
+    judge: Judge
+    price: float | None
+
+    @property
+    def places(self) -> Places:
+        """What the fields of the judge are known as."""
+        return {"judge(.*)": partial("--stage {}{}".format, self.name)}
+
+
+class FrontierCommand(JudgingCommand, Spending, Drawn):
+    """Propose a cascade of judges from labels.
+
+    Says which judges, in which order, and what goes on to the next.
+
+    Examples:
+    judged frontier labels.jsonl --stage answer_equivalence --stage llm --max-share 0.2
+    judged frontier labels.jsonl --stage semantic --stage llm -o my.cascade.json
+    """
+
+    labels: str = arg(
+        "LABELS.jsonl",
+        "Lines of {query, expected_text, retrieved_text, relevant: true|false}, query_id and "
+        "expected_alternatives if there are any; - reads standard input.",
+    )
+    stage: Sequence[str] = many(
+        "KIND[/PROFILE][:K=V,...]",
+        "Judge that the cascade may have, as in llm:model=large; price=X says what an item costs, "
+        "where the server's prices do not. Repeat it for each.",
+        required=True,
+    )
+    max_error: float | None = opt(
+        "X", "Propose the cheapest cascade that is wrong in at most this share; 0.05."
+    )
+    max_share: float | None = opt(
+        "X", "Propose the most accurate one that asks the dearest judge about at most this share."
+    )
+    max_item_cost: float | None = opt(
+        "X", "Propose the most accurate one that costs at most this an item, in the mean."
+    )
+    abstain: bool = flag("Leave what no stage is sure of without a verdict.")
+    output: str | None = opt(
+        "FILE",
+        "Keep the proposed cascade in this file, for --cascade; my.cascade.json for instance.",
+        writes=True,
+    )
+    diagram: str | None = opt("FILE.svg", "Draw accuracy against cost into this file.", writes=True)
+    label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
+
+    def run(self, out: Output) -> Document | None:
+        """Judge the lines by every stage, and report."""
+        read = read_labels(self.labels, scored=False, label_field=self.label_field)
+        lines = [line for line in read if line.label is not None]
+        groups, scored = fold_lines(lines), []
+        cache = CacheMode.REFRESH if self.judge_refresh else CacheMode.USE
+        asking: Asking | None = Asking(cache, self.max_cost)
+        with self.connect(places_of_lines(self.labels, lines, groups)) as server:
+            client = server.client
+            stages = [_read_stage(server.info, text) for text in self.stage]
+            would = []
+            for one in stages:
+                with explained(one.places):
+                    would.append(client.estimate(groups, one.judge, asking=_ANEW))
+            if self.estimate:
+                return report_estimate(out, sum(would, CostEstimate()))
+            costs, unit = _costs(stages, would, len(lines))
+            for one, cost in zip(stages, costs, strict=True):
+                bar = progress_bar(f"judging by {one.name}", len(lines))
+                with explained(one.places), bar as progress:
+                    verdicts = client.judge(
+                        *(groups, one.judge),
+                        asking=asking,
+                        timeout=self.timeout,
+                        progress=progress,
+                    )
+                scored.append(_of_stage(out, one.name, cost, lines, verdicts))
+                spent = None if verdicts.usage is None else verdicts.usage.cost
+                asking = Purse(asking, spent or 0.0).rest()  # one limit for all stages
+            found = client.calibrate_cascade(
+                StagedLabels(
+                    scored,
+                    [bool(line.label) for line in lines],
+                    list(map(cluster_of, lines)),
+                    [len(line.contexts[0].retrieved_text) for line in lines],
+                ),
+                CascadeOptions(
+                    *(self.max_error, self.max_share, self.max_item_cost, self.abstain),
+                    *(self.confidence, self.seed),
+                ),
+            )
+        names = [stage.name for stage in stages]
+        out.warn(*found.warnings)
+        tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
+        told = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
+        if found.proposed is not None:
+            point = found.points[found.proposed]
+            told += [f"proposed: {describe_stages(point, names)}"]
+            told += [describe_guarantee(point.guarantee)]
+        elif found.uncertified is not None:
+            stages_of = describe_stages(found.points[found.uncertified], names)
+            told.append(f"uncertified, on these labels alone: {stages_of}")
+        out.show(frontier_table(found, names, unit), "", *told)
+        document = {
+            "stages": [{"stage": n, "cost": cost} for n, cost in zip(names, costs, strict=True)],
+            "cost_unit": unit,
+            "frontier": [
+                {
+                    **asdict(point),
+                    "accuracy": point.accuracy,
+                    "least_accuracy": point.least_accuracy,
+                    "judges": describe_stages(point, names),
+                }
+                for point in found.points
+            ],
+            **{name: getattr(found, name) for name in _TOLD},
+            "n_queries": found.n_clusters,
+        }
+        out.write_json({**document, "warnings": out.warnings})
+        if self.diagram is not None:
+            with open_output(self.diagram, "--diagram") as file:
+                file.write(frontier_diagram(found, names, unit))
+        if self.output is not None:
+            self._keep(found, stages, unit)
+        return None
+
+    def _keep(self, found: CascadeFrontier, stages: Sequence[_Stage], unit: str) -> None:
+        """Write the proposed cascade. Raises Problem where there is none."""
+        if found.proposed is None:
+            raise Problem(
+                f"--output {self.output}: there is nothing to keep, since no cascade keeps what "
+                "was asked for; allow more with --max-error, or ask for --max-share or "
+                "--max-item-cost"
+            )
+        point = found.points[found.proposed]
+        save_cascade(
+            *(point.judge([stage.judge for stage in stages]), self.output or ""),
+            judges=describe_stages(point, [stage.name for stage in stages]),
+            cost=point.cost,
+            cost_unit=unit,
+            settled=point.settled,
+            accuracy=point.accuracy,
+            made=found.signature,
+        )
+
+
+def _of_stage(
+    out: Output, name: str, cost: float, lines: Sequence[Line], verdicts: Verdicts
+) -> ScoredStage:
+    """Return the scores of a stage, None where it has no verdict. Raises Problem."""
+    refuse_uncached(verdicts)
+    if verdicts.usage is not None:
+        say(f"{name}: {describe_usage(verdicts.usage)}")
+    of_each = of_lines(lines, verdicts)
+    scores = [verdict.score for verdict in of_each]
+    if missing := scores.count(None):
+        problem = f"--stage {name}: has no verdict on {missing} of {len(scores)} lines"
+        if missing == len(scores):
+            raise Problem(
+                ": ".join([problem, *(e.message for e in [*of_each.errors.values()][:1])])
+            )
+        out.warn(problem)
+    flags = iter(verdicts.flags)
+    flagged = [any(list(islice(flags, len(line.contexts)))) for line in lines]
+    return ScoredStage(verdicts.judge, scores, cost, flagged)
+
+
+def _read_stage(info: ServerInfo, text: str) -> _Stage:
+    judge, _, own = read_member(info, "--stage", text, "price", "calibration")
+    if "calibration" in own:
+        raise Problem(
+            f"--stage {text}: stages are calibrated here, on what the earlier ones leave; leave "
+            "calibration out"
+        )
+    if "price" not in own:
+        return _Stage(text, judge, None)
+    price = read_amount(f"--stage {text}", "price", own["price"])
+    if price < 0:
+        raise Problem(f"--stage {text}: price must be 0 or more")
+    kind, _, listed = text.partition(":")
+    others = ",".join(part for part in listed.split(",") if not part.startswith("price="))
+    return _Stage(f"{kind}:{others}".rstrip(":"), judge, price)
+
+
+def _costs(
+    stages: Sequence[_Stage], would: Sequence[CostEstimate], n: int
+) -> tuple[list[float], str]:
+    """Return what an item costs at each stage at most, and in what that is counted.
+
+    That is what was typed, else money, else calls where a price is missing.
+    """
+    if any(stage.price is not None for stage in stages):
+        return [stage.price or 0.0 for stage in stages], "price"
+    if all(each.cost is not None for each in would) and any(each.cost for each in would):
+        return [(each.cost or 0.0) / n for each in would], "cost"
+    return [each.calls / n for each in would], "calls"
+
+
+def frontier_table(found: CascadeFrontier, names: Sequence[str], unit: str) -> Table:
+    """Return a row a cascade, the cheapest first: `at least` is the bound of the accuracy."""
+    rows = []
+    for place, point in enumerate(found.points):
+        mark = "proposed" if place == found.proposed else "certified" if point.certified else ""
+        numbers = [f"{point.cost:.4g}", f"{point.settled:.1%}", number(point.accuracy)]
+        numbers.append(number(point.least_accuracy))
+        rows.append([mark, describe_stages(point, names), *numbers])
+    heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
+    return Table(heads, rows, names=2)

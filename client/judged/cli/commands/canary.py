@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from judged._views import plural
 from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
@@ -21,11 +21,11 @@ from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
 
 ENOUGH_ITEMS = 20
+_WHO = ("signature", "models", "system_fingerprints")
 NOISY = 0.1
 """The largest share of differing verdicts for which docs/ci.md says how soon a change shows."""
 
 
-@dataclass(kw_only=True)
 class RecordCommand(CascadeOptions, MaxCost):
     """Record what a judge says of fixed items, and how often it says something else.
 
@@ -38,9 +38,7 @@ class RecordCommand(CascadeOptions, MaxCost):
         "CONTEXTS.jsonl",
         "Lines of {query, expected_text, retrieved_text}, as for `judged judge`; 50 will do.",
     )
-    output: str = opt(
-        "CANARY.json", "Where the canary goes.", None, "--output", "-o", writes=True, required=True
-    )
+    output: str = opt("CANARY.json", "Where the canary goes.", None, writes=True, required=True)
     min_score: float | None = opt("X", "Score from which a verdict is relevant.")
     asks: int = opt(
         "N",
@@ -52,7 +50,7 @@ class RecordCommand(CascadeOptions, MaxCost):
 
     def run(self, out: Output) -> Document:
         """Ask, and write the canary."""
-        lines = list(read_contexts(self.items))
+        lines = read_contexts(self.items)
         with self.asking("recording", self.asks, self.places()) as (server, progress):
             spec = self.spec(server.info, self.min_score)
             check_expectations(out, self.items, spec, count_lines(lines), server.client)
@@ -65,11 +63,12 @@ class RecordCommand(CascadeOptions, MaxCost):
             )
         canary.write(self.output)
         n, noisy = len(canary.items), sum(item.flips > 0 for item in canary.items)
-        share = canary.flips / canary.asks if canary.asks else 0.0
+        flips, asks = canary.flips, canary.asks
+        share = flips / asks if asks else 0.0
         say(f"{canary.signature}{_answered_by(canary.models)}")
         out.show(
             f"{n} items recorded in {self.output}; a verdict differs from the recorded one in "
-            f"{share:.1%} of asks ({canary.flips} of {canary.asks}), on {noisy} items"
+            f"{share:.1%} of asks ({flips} of {asks}), on {noisy} items"
         )
         if n < ENOUGH_ITEMS:
             out.warn(
@@ -83,19 +82,10 @@ class RecordCommand(CascadeOptions, MaxCost):
                 "lower --judge-temperature, raise --judge-samples, or take items on which the "
                 "judge is surer"
             )
-        return {
-            "items": n,
-            "flips": canary.flips,
-            "asks": canary.asks,
-            "share": share,
-            "noisy_items": noisy,
-            "signature": canary.signature,
-            "models": list(canary.models),
-            "system_fingerprints": list(canary.system_fingerprints),
-        }
+        counted = {"items": n, "flips": flips, "asks": asks, "share": share, "noisy_items": noisy}
+        return {**counted, **{name: getattr(canary, name) for name in _WHO}}
 
 
-@dataclass(kw_only=True)
 class CheckCommand(JudgingCommand, MaxCost):
     """Ask again, and end with 1 where the judge is no longer the one that was recorded.
 
@@ -152,19 +142,30 @@ class CheckCommand(JudgingCommand, MaxCost):
         out.worse = history.highest >= level
         out.warn(*_other_judge(canary, found))
         asks, flips = sum(found.asked.values()), sum(found.flips.values())
-        usual = canary.flips / canary.asks if canary.asks else 0.0
-        missing = len(found.rounds) * len(canary.items) - asks
-        if missing:
+        rounds, usual = len(found.rounds), canary.flips / canary.asks if canary.asks else 0.0
+        if missing := rounds * len(canary.items) - asks:
             out.warn(f"{missing} of {missing + asks} asks have no verdict, and are left out")
         say(f"{found.signature}{_answered_by(found.models)}")
         out.show(
             f"{flips} of {asks} verdicts differ from the recorded ones ({flips / asks:.1%}; "
-            f"{usual:.1%} when it was recorded), in {len(found.rounds)} "
-            f"{'round' if len(found.rounds) == 1 else 'rounds'}, check {len(history.checks)}"
+            f"{usual:.1%} when it was recorded), in {plural(rounds, 'round')}, check "
+            f"{len(history.checks)}"
         )
-        flipped = [item for item in canary.items if item.item_id in set(found.flipped())]
-        if flipped:
-            out.show("", _flipped_table(flipped, found), "")
+        flipped = [
+            {
+                "id": item.item_id,
+                "recorded": item.verdict.value,
+                "flips": found.flips.get(item.item_id, 0),
+                "asks": found.asked[item.item_id],
+                "recorded_flips": item.flips,
+                "recorded_asks": item.asks,
+            }
+            for item in canary.items
+            if item.item_id in set(found.flipped())
+        ]
+        if flipped:  # those that never did before first
+            ordered = sorted(flipped, key=lambda each: each["recorded_flips"])
+            out.show("", Table(list(flipped[0]), [list(map(str, e.values())) for e in ordered]), "")
         out.show(_conclusion(history, level, self.false_alarms))
         return {
             "changed": out.worse,
@@ -174,24 +175,12 @@ class CheckCommand(JudgingCommand, MaxCost):
             "checks": len(history.checks),
             "flips": flips,
             "asks": asks,
-            "rounds": len(found.rounds),
+            "rounds": rounds,
             "share_recorded": usual,
-            "flipped": [
-                {
-                    "id": item.item_id,
-                    "recorded": item.verdict.value,
-                    "flips": found.flips.get(item.item_id, 0),
-                    "asks": found.asked[item.item_id],
-                    "recorded_flips": item.flips,
-                    "recorded_asks": item.asks,
-                }
-                for item in flipped
-            ],
-            "signature": found.signature,
+            "flipped": flipped,
             "recorded_signature": canary.signature,
-            "models": list(found.models),
             "recorded_models": list(canary.models),
-            "system_fingerprints": list(found.system_fingerprints),
+            **{name: getattr(found, name) for name in _WHO},
         }
 
 
@@ -204,16 +193,6 @@ def _item(line: Line) -> CanaryItem:
         [context.expected_text for context in line.contexts],
         first.retrieved_text,
     )
-
-
-def _flipped_table(items: Sequence[CanaryItem], found: Check) -> Table:
-    """Return a row for each item that flips now, those that never did before first."""
-    rows = []
-    for item in sorted(items, key=lambda item: item.flips / max(item.asks, 1)):
-        now = f"{found.flips.get(item.item_id, 0)} of {found.asked[item.item_id]}"
-        before = f"{item.flips} of {item.asks}"
-        rows.append([item.item_id, item.query, item.verdict.value, now, before])
-    return Table(["item", "query", "recorded", "flips now", "when recorded"], rows, names=2)
 
 
 def _answered_by(models: Sequence[str]) -> str:
@@ -243,15 +222,11 @@ def _conclusion(history: History, level: float, false_alarms: float) -> str:
     if history.highest < level:
         return f"{now}: no sign that the judge has changed"
     first = next(check for check in history.checks if max(check.evidence) >= level)
-    since = (
-        "this check"
-        if first is history.checks[-1]
-        else f"the check of {first.checked_at.isoformat(timespec='minutes')}"
-    )
+    since = first.checked_at.isoformat(timespec="minutes")
     return (
-        f"{now}: the judge has changed; the alarm began with {since} and stays until it is "
-        f"recorded anew. An unchanged judge gets here with a probability of {false_alarms:g} at "
-        "most"
+        f"{now}: the judge has changed; the alarm began with the check of {since} and stays until "
+        "it is recorded anew. An unchanged judge gets here with a probability of "
+        f"{false_alarms:g} at most"
     )
 
 

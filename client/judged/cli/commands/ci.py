@@ -14,9 +14,8 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,17 +34,14 @@ from judged.report.texts import visible
 from judged.values import RunComparison
 from judged.values.intervals import ends_of
 
-BRANCH = "judged-baseline"
 _TIMEOUT_S = 120.0
-_OF = re.compile(r"^Baseline-Of: ([0-9a-f]{7,64})$", re.MULTILINE)
+_OF = re.compile(r"Baseline-Of: ([0-9a-f]{7,64})\nMade: (.+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_STALE_DAYS = 30.0
 MOST = 10
 """GitHub shows ten annotations of a step."""
 _ID = re.compile(rb'"(?:query_id|id)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
-@dataclass(kw_only=True)
 class CiCommand(ResultCommand, AnySignature):
     """Hold a result against main's: what moved, and how certain.
 
@@ -73,21 +69,18 @@ class CiCommand(ResultCommand, AnySignature):
         low=0.0001,
         high=0.5,
     )
-    max_age: float = opt("DAYS", "Age from which a baseline is stale.", _STALE_DAYS, low=0)
+    max_age: float = opt("DAYS", "Age from which a baseline is stale.", 30.0, low=0)
     remote: str = opt("NAME", "Git remote.", "origin")
     main: str = opt("NAME", "The branch to compare with.", "main")
-    branch: str = opt("NAME", "Branch that baselines are kept on.", BRANCH)
+    branch: str = opt("NAME", "Branch that baselines are kept on.", "judged-baseline")
 
     def run(self, out: Output) -> Document | None:
         """Keep the result, or compare it."""
         content = read_bytes(self.result)
         now = parse_report(content, self.result)
         if self.save:
-            of = save_baseline(self.name, content, self.remote, self.branch)
-            say(
-                f"kept {self.result} as the baseline {self.name!r} of commit {of[:10]} on "
-                f"{self.branch}"
-            )
+            of = save_baseline(self.name, content, self.remote, self.branch)[:10]
+            say(f"kept {self.result} as the baseline {self.name!r} of commit {of} on {self.branch}")
             return None
         if self.code_quality is not None and self.dataset is None:
             raise Problem("--code-quality: needs --dataset FILE, whose lines it is about")
@@ -123,32 +116,51 @@ class CiCommand(ResultCommand, AnySignature):
             self._annotate(made, self.dataset)
         out.show(headline(made), *([] if age is None else [str(age)]))
         out.worse = bool(worse(made))
-        return _document(made, age)
+        return {
+            "headline": headline(made),
+            "worse": [one.metric for one in worse(made)],
+            "differences": [
+                {
+                    "metric": one.metric,
+                    "n": one.n,
+                    "baseline": one.baseline_mean,
+                    "mean": one.run_mean,
+                    "difference": one.difference.value,
+                    **ends_of(one.difference.interval),
+                    "p": one.permutation.p_holm,
+                    "effect": one.effect_size,
+                    "it_is": verdict_of(one),
+                }
+                for one in made.differences
+            ],
+            "baseline": age,
+        }
 
     def _before(self) -> tuple[bytes | None, BaselineAge | None]:
-        """Return the document to compare with, and how old it is."""
-        now = datetime.now(UTC)
+        """Return the document to compare with, and how old it is. Raises Problem."""
+        commit, behind = None, None
         if self.baseline is not None:
-            content, file = read_bytes(self.baseline), Path(self.baseline)
-            changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-            days = (now - changed).total_seconds() / 86400
-            return content, BaselineAge(None, days, None, days > self.max_age, self.baseline)
-        kept = read_baseline(self.name, self.remote, self.main, self.branch)
-        if kept is None:
+            content = read_bytes(self.baseline)
+            made = datetime.fromtimestamp(Path(self.baseline).stat().st_mtime, UTC)
+        elif (kept := read_baseline(self.name, self.remote, self.branch)) is None:
             return None, None
-        days = kept.age_days(now)
-        return kept.document, BaselineAge(kept.commit, days, kept.behind, days > self.max_age)
+        else:
+            content, commit, made = kept
+            with suppress(Problem):  # a shallow clone, or a commit that is no longer there
+                main = f"{commit}..refs/remotes/{self.remote}/{self.main}"
+                behind = int(_git("rev-list", "--count", main))
+        days = (datetime.now(UTC) - made).total_seconds() / 86400
+        return content, BaselineAge(commit, days, behind, days > self.max_age, self.baseline)
 
     def _annotate(self, made: Report, dataset: str) -> None:
         """Tell forges of queries that got worse, at their lines of the data set."""
         annotations = [
-            Annotation(query_id, f"{metric} of query {query_id} fell from {was:.4f} to {now:.4f}")
+            (query_id, f"{metric} of query {query_id} fell from {was:.4f} to {now:.4f}")
             for query_id, metric, was, now in lost(made)
         ]
         lines = lines_of_queries(read_bytes(dataset))
-        whole, root = Path(dataset).resolve(), repository()
-        inside = whole.is_relative_to(root)
-        path = whole.relative_to(root).as_posix() if inside else dataset
+        whole, root = Path(dataset).resolve(), Path(_said("rev-parse", "--show-toplevel"))
+        path = whole.relative_to(root).as_posix() if whole.is_relative_to(root) else dataset
         if self.github:
             for line in for_github(path, lines, annotations):
                 sys.stderr.write(f"{visible(line)}\n")
@@ -157,34 +169,8 @@ class CiCommand(ResultCommand, AnySignature):
                 json.dump(for_gitlab(path, lines, annotations), file, indent=1)
 
 
-def _document(made: Report, age: BaselineAge | None) -> Document:
-    return {
-        "headline": headline(made),
-        "worse": [one.metric for one in worse(made)],
-        "differences": [
-            {
-                "metric": one.metric,
-                "n": one.n,
-                "baseline": one.baseline_mean,
-                "mean": one.run_mean,
-                "difference": one.difference.value,
-                **ends_of(one.difference.interval),
-                "p": one.permutation.p_holm,
-                "effect": one.effect_size,
-                "it_is": verdict_of(one),
-            }
-            for one in made.differences
-        ],
-        "baseline": None if age is None else asdict(age),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """What is to be said of a query at its line."""
-
-    query_id: str
-    message: str
+Annotations = Sequence[tuple[str, str]]
+"""Ids of queries, and what is to be said of each at its line."""
 
 
 def lines_of_queries(content: bytes) -> dict[str, int]:
@@ -197,41 +183,34 @@ def lines_of_queries(content: bytes) -> dict[str, int]:
     for match in _ID.finditer(content):
         line += content.count(b"\n", read, match.start())
         read = match.start()
-        try:
-            value = json.loads(match[1])
-        except ValueError:
-            continue
-        found.setdefault(str(value), line)
+        with suppress(ValueError):
+            found.setdefault(str(json.loads(match[1])), line)
     return found
 
 
-def for_github(path: str, lines: Mapping[str, int], annotations: Iterable[Annotation]) -> list[str]:
+def for_github(path: str, lines: Mapping[str, int], annotations: Annotations) -> list[str]:
     """Return workflow commands that annotate the file."""
     return [
-        f"::warning file={_property(path)},line={lines.get(one.query_id, 1)},"
-        f"title={_property('judged: ' + one.query_id)}::{_message(one.message)}"
-        for one in list(annotations)[:MOST]
+        f"::warning file={_property(path)},line={lines.get(query_id, 1)},"
+        f"title={_property('judged: ' + query_id)}::{_message(said)}"
+        for query_id, said in annotations[:MOST]
     ]
 
 
 def for_gitlab(
-    path: str, lines: Mapping[str, int], annotations: Iterable[Annotation]
+    path: str, lines: Mapping[str, int], annotations: Annotations
 ) -> list[dict[str, Any]]:
     """Return a code quality report, which GitLab shows beside the changed lines."""
     return [
         {
-            "description": one.message,
+            "description": said,
             "check_name": "judged",
-            "fingerprint": _digest(path, one),
+            "fingerprint": hashlib.sha256(f"{path}\0{query_id}\0{said}".encode()).hexdigest(),
             "severity": "minor",
-            "location": {"path": path, "lines": {"begin": lines.get(one.query_id, 1)}},
+            "location": {"path": path, "lines": {"begin": lines.get(query_id, 1)}},
         }
-        for one in annotations
+        for query_id, said in annotations
     ]
-
-
-def _digest(path: str, one: Annotation) -> str:
-    return hashlib.sha256(f"{path}\0{one.query_id}\0{one.message}".encode()).hexdigest()
 
 
 def _message(text: str) -> str:
@@ -242,23 +221,6 @@ def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """A result document of the branch, the commit it was made of, and when.
-
-    `behind` is how many commits the remote's main branch has since, None where that is not known.
-    """
-
-    document: bytes
-    commit: str
-    made: datetime
-    behind: int | None = None
-
-    def age_days(self, now: datetime) -> float:
-        """Return how old it is."""
-        return (now - self.made).total_seconds() / 86400
-
-
 def file_name(name: str) -> str:
     """Return the name of the file that holds a baseline. Raises Problem."""
     if not _NAME.fullmatch(name):
@@ -266,98 +228,83 @@ def file_name(name: str) -> str:
     return f"{name}.json"
 
 
-def read_baseline(name: str, remote: str, main: str, branch: str = BRANCH) -> Baseline | None:
-    """Return a baseline of the remote's branch; None where there is none yet. Raises Problem."""
-    if not _git("ls-remote", "--heads", remote, f"refs/heads/{branch}").strip():
-        return None
-    _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
-    tip = _git("rev-parse", "FETCH_HEAD").decode().strip()
-    if not _git("ls-tree", "--name-only", tip, "--", file_name(name)).strip():
+def read_baseline(name: str, remote: str, branch: str) -> tuple[bytes, str, datetime] | None:
+    """Return a baseline of the remote's branch, the commit it was made of, and when.
+
+    None where there is none yet. Raises Problem.
+    """
+    tip, file = _tip(remote, branch), file_name(name)
+    if tip is None or not _said("ls-tree", "--name-only", tip, "--", file):
         return None
     # Each save is a commit, but of several names only the last one's commit is at the tip.
-    document = _git("show", f"{tip}:{file_name(name)}")
-    told = _git("show", f"{tip}:{file_name(name)}.of").decode()
-    of, made = _OF.search(told), told.partition("Made: ")[2].strip()
-    if of is None or not made:
-        raise Problem(f"{branch}: {file_name(name)}.of is not what judged ci --save writes")
-    return Baseline(document, of[1], datetime.fromisoformat(made), _behind(remote, main, of[1]))
+    told = _OF.fullmatch(_said("show", f"{tip}:{file}.of"))
+    if told is None:
+        raise Problem(f"{branch}: {file}.of is not what judged ci --save writes")
+    return _git("show", f"{tip}:{file}"), told[1], datetime.fromisoformat(told[2])
 
 
-def save_baseline(name: str, document: bytes, remote: str, branch: str = BRANCH) -> str:
+def save_baseline(name: str, document: bytes, remote: str, branch: str) -> str:
     """Put a document on the remote's branch, as that of HEAD; return its commit. Raises Problem.
 
     Others may save at the same time, so it is tried again on top of what they saved.
     """
-    of = _git("rev-parse", "HEAD").decode().strip()
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    told = f"Baseline-Of: {of}\nMade: {made}\n".encode()
-    for last in (False, False, True):
-        parents: list[str] = []
-        entries: dict[str, str] = {}
-        if _git("ls-remote", "--heads", remote, f"refs/heads/{branch}").strip():
-            _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
-            tip = _git("rev-parse", "FETCH_HEAD").decode().strip()
-            parents = ["-p", tip]
-            for line in _git("ls-tree", tip).decode().splitlines():
-                about, _, path = line.partition("\t")
-                entries[path] = about
-        for path, content in ((file_name(name), document), (f"{file_name(name)}.of", told)):
-            entries[path] = f"100644 blob {_blob(content)}"
-        listed = "".join(f"{about}\t{path}\n" for path, about in sorted(entries.items()))
-        tree = _git("mktree", given=listed.encode()).decode().strip()
-        commit = _git(
-            *("-c", "user.name=judged", "-c", "user.email=judged@localhost"),
-            *("commit-tree", tree, *parents, "-m", f"Baseline {name} of {of[:12]}"),
+    of, file = _said("rev-parse", "HEAD"), file_name(name)
+    told = f"Baseline-Of: {of}\nMade: {datetime.now(UTC).isoformat(timespec='seconds')}\n"
+    blobs = {
+        path: _said("hash-object", "-w", "--stdin", given=content)
+        for path, content in ((file, document), (f"{file}.of", told.encode()))
+    }
+    for tries_left in (2, 1, 0):
+        tip = _tip(remote, branch)
+        there = [] if tip is None else _said("ls-tree", tip).splitlines()
+        entries = [line for line in there if line.partition("\t")[2] not in blobs]
+        entries += [f"100644 blob {blob}\t{path}" for path, blob in blobs.items()]
+        commit = _said(
+            *("-c", "user.name=judged", "-c", "user.email=judged@localhost", "commit-tree"),
+            _said("mktree", given="".join(f"{line}\n" for line in entries).encode()),
+            *([] if tip is None else ["-p", tip]),
+            *("-m", f"Baseline {name} of {of[:12]}"),
         )
-        pushed = commit.decode().strip()
         try:
-            _git("push", "--quiet", remote, f"{pushed}:refs/heads/{branch}")
+            _git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")
         except Problem:
-            if last:
+            if not tries_left:
                 raise
         else:
-            return of
-    raise AssertionError("the last try returns or raises")
+            break
+    return of
 
 
-def _behind(remote: str, main: str, commit: str) -> int | None:
-    try:
-        ahead = _git("rev-list", "--count", f"{commit}..refs/remotes/{remote}/{main}")
-    except Problem:
-        return None  # a shallow clone, or a commit that is no longer there
-    return int(ahead)
+def _tip(remote: str, branch: str) -> str | None:
+    """Return the last commit of the remote's branch, which is fetched; None without a branch."""
+    if not _said("ls-remote", "--heads", remote, f"refs/heads/{branch}"):
+        return None
+    _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
+    return _said("rev-parse", "FETCH_HEAD")
 
 
-def _blob(content: bytes) -> str:
-    return _git("hash-object", "-w", "--stdin", given=content).decode().strip()
+def _said(*arguments: str, given: bytes = b"") -> str:
+    return _git(*arguments, given=given).decode().strip()
 
 
 def _git(*arguments: str, given: bytes = b"") -> bytes:
     """Return what Git prints. Raises Problem with what it says."""
-    with tempfile.TemporaryFile() as said:
-        try:
-            done = subprocess.run(  # noqa: S603 - arguments of ours, no shell
-                ["git", *arguments],  # noqa: S607 - the user's own Git
-                input=given,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise Problem("there is no git here; install it, baselines are kept with it") from None
-        except subprocess.TimeoutExpired:
-            raise Problem(f"git {arguments[0]} took longer than {_TIMEOUT_S:g} s") from None
-        said.seek(0)
-        message = " ".join(said.read().decode(errors="replace").split()).rstrip(".")
+    try:
+        done = subprocess.run(  # noqa: S603 - arguments of ours, no shell
+            ["git", *arguments],  # noqa: S607 - the user's own Git
+            input=given,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Problem("there is no git here; install it, baselines are kept with it") from None
+    except subprocess.TimeoutExpired:
+        raise Problem(f"git {arguments[0]} took longer than {_TIMEOUT_S:g} s") from None
     if done.returncode:
+        message = " ".join(done.stderr.decode(errors="replace").split()).rstrip(".")
         step = ""
         if arguments[0] == "ls-remote":
             step = "; run it in a checkout that has --remote, or name a --baseline FILE"
         raise Problem(f"git {' '.join(arguments[:2])} failed: {message or done.returncode}{step}")
     return done.stdout
-
-
-def repository() -> Path:
-    """Return the root of the work tree that the command runs in. Raises Problem."""
-    return Path(_git("rev-parse", "--show-toplevel").decode().strip())

@@ -6,7 +6,6 @@ They ask no server. What the formats are is in `judged.evaluation.datasets.forma
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,13 @@ from judged.evaluation.datasets.dataset import dataset_of
 from judged.evaluation.datasets.formats import FORMATS, format_of, read_content, validate
 
 
-@dataclass(kw_only=True)
-class _DataCommand(Strict):
+class _FromFormat(Strict):
     """A command that reads a data set."""
 
     from_: str | None = opt("FORMAT", f"By the name's end, or one of {', '.join(FORMATS)}.")
 
 
-@dataclass(kw_only=True)
-class ConvertCommand(_DataCommand):
+class ConvertCommand(_FromFormat):
     """Write a data set, or results, in another format.
 
     Examples:
@@ -67,8 +64,7 @@ class ConvertCommand(_DataCommand):
         return {"read": [read | counts], "written": [written | counts | {"cannot_hold": lost}]}
 
 
-@dataclass(kw_only=True)
-class ValidateCommand(_DataCommand):
+class ValidateCommand(_FromFormat):
     """Say what is wrong, or may be, with a data set.
 
     Ends with 2 if it can't be read.
@@ -89,13 +85,13 @@ class ValidateCommand(_DataCommand):
         n, documents = len(content.queries), len(content.documents)
         counts = (
             plural(n, "query", "queries"),
-            plural(documents, "document", "documents"),
-            plural(len(errors), "error", "errors"),
-            plural(len(out.warnings), "warning", "warnings"),
+            plural(documents, "document"),
+            plural(len(errors), "error"),
+            plural(len(out.warnings), "warning"),
         )
         out.show(", ".join(counts))
         out.failed = bool(errors)
-        return {"queries": n, "documents": documents, "findings": [asdict(f) for f in findings]}
+        return {"queries": n, "documents": documents, "findings": findings}
 
 
 def _results_format(path: Path) -> str:

@@ -1,37 +1,79 @@
-"""`judged metrics` and `judged texts`: TREC runs, and texts, measured without a judge.
+"""`judged metrics`, `texts`, `compare` and `report`: runs and texts measured, compared, shown.
 
-Ranking and joining are the server's, as trec_eval does. The documents of both have one shape:
-`--baseline` and `judged report` read them.
+No judge is asked. Ranking and joining are the server's, as trec_eval does. Runs are measured one by
+one, or come measured, as documents of `judged evaluate --json` and the like; only values of queries
+or items are compared, so that no run is too large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
-from judged import MetricOptions, MetricTable, TextItem, TextMetricTable, TrecRankings
+from judged import (
+    Client,
+    CompareOptions,
+    IntervalOptions,
+    MetricOptions,
+    MetricTable,
+    TextItem,
+    TextMetricTable,
+    TrecRankings,
+)
+from judged._files import parse_json, read_bytes
 from judged._views import of_all, plural, word
+from judged.cli.documents import (
+    MeasuredRun,
+    common_metrics,
+    compare_documents,
+    measured_runs,
+    read_report,
+    run_names,
+)
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
+    AnySignature,
     GateOptions,
     Gates,
     IntervalOption,
     MetricsOptions,
     MinCoverage,
     hold_count,
+    hold_drop,
+    read_gate,
 )
-from judged.cli.inputs import AnswerFile, read_answers
-from judged.cli.output import Gate, Outcome, Output, Problem, of_metrics
+from judged.cli.inputs import read_answers
+from judged.cli.output import (
+    STDOUT,
+    Gate,
+    Outcome,
+    Output,
+    Problem,
+    Table,
+    explained,
+    of_metrics,
+    open_output,
+    say,
+)
 from judged.cli.server import ResultCommand
-from judged.cli.tables import describe_counts, means_table, per_query_table
-from judged.evaluation import TrecQrels, TrecRun, answer_similarity
+from judged.cli.tables import describe_counts, fields_but, means_table, per_query_table
+from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
 from judged.evaluation.datasets.fit import spelling_warning
 from judged.evaluation.warnings import count_warnings, interval_warnings
-from judged.values import MetricCounts, MetricResult, Unjudged
+from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
+from judged.report.summary import number, p_value, signed
+from judged.values import (
+    ComparedRuns,
+    Estimate,
+    MetricCounts,
+    MetricResult,
+    RunComparison,
+    Unjudged,
+)
 
 
-@dataclass(kw_only=True)
 class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions, MinCoverage):
     """Measure a TREC run; no judge is asked.
 
@@ -43,11 +85,9 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
     qrels: str = opt("FILE", "Judgements: topic 0 document grade.", reads=True, required=True)
     run_: str = opt("FILE", "topic Q0 document rank score tag.", reads=True, required=True)
     complete: bool = flag("Topics that the run lacks count as 0 (trec_eval -c).")
-    relevance_level: int | None = opt(
-        "N", "The smallest relevant grade (trec_eval -l).", low=1, high=2**31 - 1
-    )
+    relevance_level: int | None = opt("N", "The smallest relevant grade (trec_eval -l).")
     max_documents: int | None = opt(
-        "M", "Rank only the best M documents of a topic (trec_eval -M).", low=1, high=2**31 - 1
+        "M", "Rank only the best M documents of a topic (trec_eval -M)."
     )
     unjudged: Unjudged = opt(
         None, "What a document counts as that nobody judged.", Unjudged.NON_RELEVANT
@@ -57,7 +97,6 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
         """Measure, and report."""
         gates = Gates(self, self.metric, min_coverage=self.min_coverage)
         judged, retrieved = TrecQrels.from_file(self.qrels), TrecRun.from_file(self.run_)
-        check_join(judged, retrieved, complete=self.complete)
         options = MetricOptions(
             complete=self.complete,
             per_query=True,
@@ -67,45 +106,57 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
             max_documents=self.max_documents,
         )
         with self.connect(of_metrics(self.metric)) as server:
-            rankings = TrecRankings(judged.grades, retrieved.scores)
-            table = server.client.compute_metrics(self.metric, rankings, options)
-        # A mapping holds each document once, so the server never saw the repeated lines.
-        counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-        table = replace(table, counts=counts)
-        out.warn(
-            *retrieved.warnings,
-            *topic_warnings(counts, judged, retrieved),
-            *table.warnings,
-            *count_warnings(counts),
-            *interval_warnings(table, options.interval),
+            table, told = measure_run(server.client, self.metric, judged, retrieved, options)
+        out.warn(*told, *interval_warnings(table, options.interval))
+        return show_means(self, out, table, gates, [describe_counts(table.counts)])
+
+
+def measure_run(
+    client: Client,
+    metrics: Sequence[str],
+    judged: TrecQrels,
+    retrieved: TrecRun,
+    options: MetricOptions,
+) -> tuple[MetricTable, list[str]]:
+    """Return the metrics of a run, and what to mind of it.
+
+    Raises Problem where the files have no topic in common, so that there is no mean.
+    """
+    if not options.complete and judged.grades.keys().isdisjoint(retrieved.scores):
+        raise Problem(
+            f"qrels and run have no topic in common: {next(iter(judged.grades))!r} is one of the "
+            f"qrels, {next(iter(retrieved.scores))!r} one of the run; check that they belong "
+            "together"
         )
-        out.gates = gates.check(table, None, out)
-        if self.per_query:
-            out.show(per_query_table(table), "")
-        out.show(means_table(table), "", describe_counts(counts))
-        return {**table.to_dict(), "signature": None}
+    rankings = TrecRankings(judged.grades, retrieved.scores)
+    table = client.compute_metrics(metrics, rankings, options)
+    # A mapping holds each document once, so the server never saw the repeated lines.
+    counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
+    told = [*retrieved.warnings, *topic_warnings(counts, judged, retrieved), *table.warnings]
+    return replace(table, counts=counts), [*told, *count_warnings(counts)]
 
 
-def check_join(judged: TrecQrels, retrieved: TrecRun, *, complete: bool) -> None:
-    """Raise Problem when the two files have no topic in common, so that there is no mean."""
-    if complete or not judged.grades.keys().isdisjoint(retrieved.scores):
-        return
-    raise Problem(
-        f"qrels and run have no topic in common: {next(iter(judged.grades))!r} is one of the "
-        f"qrels, {next(iter(retrieved.scores))!r} one of the run; check that they belong together"
-    )
+def show_means(
+    options: MetricsOptions, out: Output, table: MetricTable, gates: Gates, told: Sequence[str]
+) -> Document:
+    """Hold the gates, print the tables and what was `told` of them; return the document."""
+    out.gates = [*gates.check(table, None, out), *out.gates]
+    if options.per_query:
+        out.show(per_query_table(table), "")
+    out.show(means_table(table), "", *told)
+    return {**table.to_dict(), "signature": None}
 
 
 def topic_warnings(counts: MetricCounts, judged: TrecQrels, retrieved: TrecRun) -> list[str]:
     """Return what the reader of a table should know about topics that are not in it."""
     warnings = []
     if counts.skipped_missing:
-        topics = plural(counts.skipped_missing, "topic", "topics")
+        topics = plural(counts.skipped_missing, "topic")
         warnings.append(
             f"{topics} of the qrels left out: not in the run; --complete counts them as 0"
         )
     if counts.skipped_unjudged:
-        topics = plural(counts.skipped_unjudged, "topic", "topics")
+        topics = plural(counts.skipped_unjudged, "topic")
         warnings.append(f"{topics} of the run left out: nothing of it is judged")
         missing = (topic for topic in judged.grades if topic not in retrieved.scores)
         unknown = (topic for topic in retrieved.scores if topic not in judged.grades)
@@ -114,7 +165,6 @@ def topic_warnings(counts: MetricCounts, judged: TrecQrels, retrieved: TrecRun) 
     return warnings
 
 
-@dataclass(kw_only=True)
 class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
     """Measure answers against references by words or embeddings.
 
@@ -131,7 +181,6 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         "NAME",
         "bleu, rouge1, rouge2, rougeL, token_f1, exact_match, or semantic_similarity, by "
         "embeddings; may be repeated.",
-        *("--metric", "-m"),
         required=True,
     )
     max_negatives: int | None = opt(
@@ -175,25 +224,27 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         )
         out.warn(*_unread_warnings(measured, similarity, n))
         if similarity is not None and similarity.truncated:
-            some = of_all(similarity.truncated, n, "answer", "answers")
+            some = of_all(similarity.truncated, n, "answer")
             out.warn(
                 f"{some} compared by the beginning alone: a text is longer than the model's window"
             )
         out.warn(*interval_warnings(table, made))
-        out.gates = gates.check(table, None, out)
         if self.max_negatives is not None:
             out.gates.append(_hold_near(self.max_negatives, similarity, read.name))
-        if self.per_query:
-            out.show(per_query_table(table), "")
-        made_from = [plural(n, "answer", "answers")]
+        told, negatives = [plural(n, "answer")], {}
         if similarity is not None:
-            made_from.append(f"judge {similarity.judge.signature}")
+            told.append(f"judge {similarity.judge.signature}")
             if similarity.with_negatives:
-                some = of_all(_near(similarity), similarity.with_negatives, "answer", "answers")
-                made_from.append(f"{some} nearer a negative reference than any reference")
-        out.show(means_table(table), "", "\n".join(made_from))
-        negatives = _negatives_document(similarity, read)
-        return {**table.to_dict(), "signature": None, **negatives}
+                some = of_all(_near(similarity), similarity.with_negatives, "answer")
+                told.append(f"{some} nearer a negative reference than any reference")
+                negatives["negatives"] = {
+                    "answers": similarity.with_negatives,
+                    "near": [
+                        {"item_id": read.items[one.item].item_id, **fields_but(one, "item")}
+                        for one in similarity.negatives
+                    ],
+                }
+        return {**show_means(self, out, table, gates, told), **negatives}
 
 
 def _results(measured: TextMetricTable) -> dict[str, MetricResult]:
@@ -213,14 +264,14 @@ def _unread_warnings(
     for metric in measured:
         if not metric.unread:
             continue
-        some = f"{of_all(metric.unread, n, 'answer', 'answers')} (or the references)"
+        some = f"{of_all(metric.unread, n, 'answer')} (or the references)"
         what = f"without spaces, which {metric.name} does not part into words"
         if metric.name.startswith("rouge"):
             what = f"that {metric.name} does not read"
         verb = word(metric.unread, "is", "are")
         yield f"{some} {verb} in a script {what}{_missing(metric.without_value)}"
     if similarity is not None and similarity.unread:
-        some = of_all(similarity.unread, n, "answer", "answers")
+        some = of_all(similarity.unread, n, "answer")
         yield (
             f"{some} (or the references) {word(similarity.unread, 'has', 'have')} many words that "
             f"the model of {METRIC} does not know{_missing(similarity.without_value)}; start the "
@@ -249,16 +300,297 @@ def _hold_near(most: int, found: AnswerSimilarity | None, name: str) -> Outcome:
     return hold_count(gate, near, said)
 
 
-def _negatives_document(found: AnswerSimilarity | None, read: AnswerFile) -> dict[str, object]:
-    if found is None or not found.with_negatives:
-        return {}
-    matches = [
-        {
-            "item_id": read.items[one.item].item_id,
-            "negative": one.negative,
-            "similarity": one.similarity,
-            "to_references": one.to_references,
+_DEFAULT_MOVED = 10
+_FORMS = {
+    ".html": ("html", to_html),
+    ".htm": ("html", to_html),
+    ".md": ("markdown", to_markdown),
+    ".xml": ("junit", to_junit),
+}
+"""What outputs are written as, by the ends of their names."""
+
+
+class CompareCommand(ResultCommand, AnySignature):
+    """Test whether runs on the same queries differ.
+
+    Examples:
+    judged compare bm25.run embedding.run --qrels qrels.txt -m ndcg@10
+    judged compare main.json branch.json --moved 10
+    judged compare branch.json --baseline main.json --max-drop helpfulness=0.05
+    """
+
+    runs: Sequence[str] = arg(
+        "RUN...",
+        "TREC runs (with --qrels) or JSON documents of evaluate, metrics, texts or score; the "
+        "first is the baseline of the others, unless --baseline names one.",
+    )
+    qrels: str | None = opt("FILE", "Judgements: topic 0 document grade.", reads=True)
+    metric: Sequence[str] = many(
+        "NAME",
+        "Metric as in ndcg@10; may be repeated. Of documents all by default.",
+    )
+    complete: bool = flag("Topics that a run lacks count as 0 (trec_eval -c).")
+    baseline: str | None = opt("FILE", "The run that the others are held against.", reads=True)
+    max_drop: Sequence[str] = many(
+        "METRIC=X",
+        "Gate: exit with 1 when a run is more than X below the baseline on the queries that they "
+        "share; may be repeated.",
+    )
+    moved: int = opt("N", "Show the N queries that moved most.", 0, low=0, high=1000)
+    difference: float | None = opt("X", "Tell the power to see a true difference of X.")
+    confidence: float | None = opt("C", "Confidence of intervals; 0.95 by default.")
+    permutations: int | None = opt("N", "Random sign flips; 100000 by default.")
+    seed: int | None = opt("N", "Seed of all that is drawn; 0.")
+
+    def run(self, out: Output) -> Document:
+        """Measure what is not measured, compare, report."""
+        runs = list(self.runs)
+        if self.baseline is not None:
+            runs = [self.baseline, *(run for run in runs if run != self.baseline)]
+        if len(runs) < 2:
+            raise Problem(
+                "a comparison needs at least two runs; name the baseline first, or as --baseline "
+                "FILE"
+            )
+        if self.qrels is not None and not self.metric:
+            raise Problem("name at least one --metric, as in ndcg@10")
+        asked = CompareOptions.of(
+            permutations=self.permutations,
+            seed=self.seed,
+            max_moved=max(self.moved, _DEFAULT_MOVED),
+            difference=self.difference,
+        )
+        interval = None  # the server's default
+        if self.confidence is not None or self.seed is not None:
+            interval = IntervalOptions.of(confidence=self.confidence, seed=self.seed)
+        with self.connect(of_metrics(self.metric)) as server:
+            measured, signatures = self._measured(out, server.client, runs)
+            metrics = list(signatures)
+            drops = [read_gate(text, "--max-drop", metrics, signatures) for text in self.max_drop]
+            of_runs = {r"runs\[(\d+)\].*": lambda place: measured[int(place)].file}
+            with explained({**of_metrics(metrics), **of_runs}):
+                found = server.client.compare_runs(
+                    metrics,
+                    {run.name: run.values for run in measured},
+                    MetricOptions(interval=interval),
+                    asked,
+                )
+        baseline, *others = measured
+        out.gates = [
+            _drop(gate, found.between(gate.metric, run.name), baseline, run)
+            for gate in drops
+            for run in others
+        ]
+        out.warn(*dict.fromkeys(_warnings(found)))
+        tests = plural(len(found.comparisons), "sign-flip test")
+        out.show(
+            comparison_table(found.comparisons, self.difference),
+            "",
+            f"the baseline is {baseline.name}; p is that of {tests}"
+            f"{', corrected by Holm' if len(found.comparisons) > 1 else ''}; {found.signature}",
+            "detectable: the smallest true difference that so many queries show in 4 of 5 cases",
+        )
+        for made in found.comparisons if self.moved else ():
+            if made.moved:
+                out.show("", f"moved most by {made.metric}:", moved_table(made, self.moved))
+        return {
+            "baseline": baseline.name,
+            "runs": {
+                run.name: {
+                    "file": run.file,
+                    "metrics": {
+                        metric.name: {"mean": metric.mean, "n": metric.n}
+                        for metric in found.tables[run.name].metrics
+                    },
+                }
+                for run in measured
+            },
+            "comparisons": found.comparisons,
+            "signature": found.signature,
         }
-        for one in found.negatives
+
+    def _measured(
+        self, out: Output, client: Client, paths: Sequence[str]
+    ) -> tuple[list[MeasuredRun], dict[str, str]]:
+        """Return the runs, and the signature of each metric by its name. Raises Problem."""
+        names = run_names(paths)
+        if self.qrels is None:
+            try:
+                reports = [read_report(path) for path in paths]
+            except FileError as error:
+                step = "for TREC runs name their judgements with --qrels"
+                raise Problem(f"{error}; {step}") from None
+            metrics = [reports[0].name_of(n) for n in self.metric] or common_metrics(reports)
+            allow = self.allow_other_signature
+            runs = measured_runs(out, names, reports, metrics, allow=allow)
+            return runs, {name: reports[0].metric(name).signature for name in metrics}
+        judged, measured = TrecQrels.from_file(self.qrels), []
+        options = MetricOptions(complete=self.complete, per_query=True)
+        for name, path in zip(names, paths, strict=True):
+            try:
+                table, told = measure_run(
+                    client, self.metric, judged, TrecRun.from_file(path), options
+                )
+            except Problem as problem:
+                raise Problem(f"{path}: {problem}") from None
+            out.warn(*(f"{name}: {warning}" for warning in told))
+            measured.append(MeasuredRun(name, path, table.per_query_values()))
+        return measured, {metric.name: metric.signature for metric in table}
+
+
+def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredRun) -> Outcome:
+    """Hold a run's fall on the shared queries against its gate, at worst where some are missing."""
+    before, now = baseline.means.get(gate.metric), run.means.get(gate.metric)
+    worst = None
+    if before is not None and now is not None:
+        top, bottom = before.upper_bound, now.lower_bound
+        ends = (before.mean if top is None else top, now.mean if bottom is None else bottom)
+        if (top, bottom) != (None, None) and None not in ends:
+            worst = (ends[0] or 0.0) - (ends[1] or 0.0)
+    name = f"{gate.metric} of {made.run}"
+    return hold_drop(gate, name, made.baseline_mean, made.run_mean, worst)
+
+
+def _warnings(found: ComparedRuns) -> Iterator[str]:
+    """Yield the warnings of all comparisons, with the run that each is about."""
+    for made in found.comparisons:
+        interval = made.difference.interval
+        for warning in made.warnings:
+            subject = made.run if "left out" in warning else f"{made.run}, {made.metric}"
+            yield f"{subject}: {warning}"
+        # An interval without width is what the comparison's own warning is about already.
+        for warning in interval.warnings if interval is not None and not made.warnings else ():
+            yield f"{made.run}, interval: {warning}"
+
+
+def comparison_table(comparisons: Sequence[RunComparison], difference: float | None) -> Table:
+    """Return a row for each metric of each run beside the baseline.
+
+    With the power to see a true difference, and how many queries would be enough, if one is given.
+    """
+    heads = [
+        *("metric", "run", "n", "baseline", "mean", "difference", "interval", "p"),
+        *("won/lost/tied", "detectable", "the run is"),
+        *([] if difference is None else [f"power to see {difference:g}", "queries needed"]),
     ]
-    return {"negatives": {"answers": found.with_negatives, "near": matches}}
+    rows = [
+        [
+            made.metric,
+            made.run,
+            str(made.n),
+            f"{made.baseline_mean:.4f}",
+            f"{made.run_mean:.4f}",
+            signed(made.difference.value),
+            _interval(made.difference),
+            p_value(made.permutation.p_holm),
+            f"{made.wins}/{made.losses}/{made.ties}",
+            number(made.power.detectable_difference),
+            _finding(made),
+            *(
+                []
+                if difference is None
+                else [number(made.power.power), str(made.power.queries_needed or "-")]
+            ),
+        ]
+        for made in comparisons
+    ]
+    return Table(heads, rows, names=2)
+
+
+def _finding(made: RunComparison) -> str:
+    """Return what the corrected test says at the confidence of the interval."""
+    interval = made.difference.interval
+    alpha = 1 - interval.confidence if interval is not None else 0.05
+    if made.permutation.p_holm >= alpha or not made.difference.value:
+        return "not clearly different"
+    return "better" if made.difference.value > 0 else "worse"
+
+
+def moved_table(made: RunComparison, most: int) -> Table:
+    """Return the queries whose values differ most."""
+    rows = [
+        [each.query_id, f"{each.baseline:.4f}", f"{each.run:.4f}", signed(each.run - each.baseline)]
+        for each in made.moved[:most]
+    ]
+    return Table(["query", made.baseline, made.run, "difference"], rows)
+
+
+def _interval(estimate: Estimate) -> str:
+    interval = estimate.interval
+    if interval is None:
+        return "-"
+    return f"{interval.lower:+.4f} to {interval.upper:+.4f}"
+
+
+class ReportCommand(ResultCommand, AnySignature):
+    """Show results as an HTML page, as Markdown or as JUnit XML.
+
+    Examples:
+    judged report result.json -o report.html
+    judged report main.json branch.json -o report.html -o comment.md
+    judged report result.json -o junit.xml
+    """
+
+    documents: Sequence[str] = arg(
+        "RESULT.json [OTHER.json]",
+        "Documents of judged evaluate --json, judged metrics --json or a result's to_json. Of two "
+        "the first is the baseline.",
+    )
+    output: Sequence[str] = many(
+        "FILE|-",
+        "Where to write: .html a page, .md Markdown, .xml JUnit; - prints Markdown. May be "
+        "repeated.",
+        writes=True,
+        required=True,
+    )
+    title: str = opt("TEXT", "Heading of the report.", "Evaluation report")
+
+    def run(self, out: Output) -> Document:
+        """Compare two documents, and write all outputs."""
+        if len(self.documents) > 2:
+            raise Problem("a report shows one document, or two of which the first is the baseline")
+        ends = [".md" if to == STDOUT else Path(to).suffix.lower() for to in self.output]
+        for to, end in zip(self.output, ends, strict=True):
+            if end not in _FORMS:
+                raise Problem(
+                    f"--output {to}: ends in none of {', '.join(_FORMS)}, which say what to write"
+                )
+        paths, names = self.documents, run_names(self.documents)
+        read = [parse_json(read_bytes(path), path, None) for path in paths]
+        compared: Sequence[RunComparison] = ()
+        if two := len(paths) == 2:
+            reports = [read_report(path) for path in paths]
+            allow = self.allow_other_signature
+            found = compare_documents(out, self, names, reports, MetricOptions(), allow=allow)
+            compared = found.comparisons
+        try:
+            before = read[0] if two else None
+            of_runs = (names[-1], names[0] if two else "")
+            made = make_report(read[-1], before, compared, title=self.title, names=of_runs)
+        except NoResultDocument as error:
+            raise Problem(f"{paths[-1]}: {error.message}") from None
+        written = []
+        for to, end in zip(self.output, ends, strict=True):
+            if to == STDOUT and out.takes_stdout:
+                continue
+            form, write = _FORMS[end]
+            text = write(made)
+            with open_output(to, "--output") as file:
+                file.write(text)
+            n = len(text.encode())
+            written.append({"path": to, "format": form, "bytes": n})
+            if to != STDOUT:
+                say(f"wrote {to}, {n:,} bytes")
+        shown = [run for run in (made.baseline, made.run) if run is not None]
+        return {
+            "read": [
+                {
+                    "path": path,
+                    "name": run.name,
+                    "metrics": [metric.name for metric in run.metrics],
+                    "queries": run.n_queries,
+                }
+                for path, run in zip(paths, shown, strict=True)
+            ],
+            "written": written,
+        }

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
 from judged._files import json_line
-from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
@@ -34,8 +34,10 @@ from judged.cli.judging import (
     TraceOptions,
     kept_trace,
     open_score_replay,
+    read_amount,
     read_calibration,
     read_judge,
+    read_pairs,
     refuse_uncached,
     replayed,
     tell_circular,
@@ -52,24 +54,24 @@ from judged.cli.output import (
     open_output,
     say,
 )
-from judged.cli.tables import describe_usage, report_estimate, split_warnings
+from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
 from judged.evaluation import compare_answers, score_by_panel
-from judged.evaluation.answer_comparison import (
-    RUBRIC,
-    AnswerPairs,
-    Combine,
-    ComparedAnswers,
-    replace_model,
-)
+from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs, Combine, replace_model
 from judged.evaluation.warnings import missing_kinds
 from judged.report.summary import number
-from judged.values import AnswerScore, PositionBias, RubricSummary, ServerInfo, SystemRanking
+from judged.values import (
+    AnswerScore,
+    CostEstimate,
+    PositionBias,
+    RubricSummary,
+    ServerInfo,
+    SystemRanking,
+)
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""
 
 
-@dataclass(kw_only=True)
 class ScoringOptions(ModelOptions, AskingOptions):
     """Which language model scores, and how it is asked."""
 
@@ -79,29 +81,10 @@ class ScoringOptions(ModelOptions, AskingOptions):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What `--min-score` said: the threshold of an answer, and the gates on means."""
-
-    threshold: float | None
-    gates: Sequence[Gate]
-
-    def outcomes(
-        self, summaries: Sequence[RubricSummary], min_coverage: float | None
-    ) -> list[Outcome]:
-        """Return what became of every gate, with the coverage of what they are about."""
-        found = {summary.rubric: summary for summary in summaries}
-        gates = [_outcome(gate, found[gate.metric]) for gate in self.gates]
-        gated = dict.fromkeys(gate.metric for gate in self.gates)
-        for rubric in gated if min_coverage is None else found:
-            counts = found[rubric].counts
-            covered = [(counts.ok, counts.error + counts.abstained, "scores")]
-            gates += coverage_outcomes(min_coverage, covered, rubric)
-        return gates
-
-
-def read_thresholds(texts: Sequence[str], rubrics: Sequence[str]) -> Thresholds:
-    """Return the threshold and the gates of `--min-score`. Raises Problem."""
+def read_thresholds(
+    texts: Sequence[str], rubrics: Sequence[str]
+) -> tuple[float | None, list[Gate]]:
+    """Return the threshold of an answer and the gates on means of `--min-score`. Raises Problem."""
     known = [id_of(name) for name in rubrics]
     threshold, given = split_min_scores(texts)
     gates = []
@@ -113,20 +96,27 @@ def read_thresholds(texts: Sequence[str], rubrics: Sequence[str]) -> Thresholds:
                 f"of {', '.join(known)}"
             )
         gates.append(Gate("--min-score", rubric, value))
-    return Thresholds(threshold, gates)
+    return threshold, gates
 
 
-def _outcome(gate: Gate, summary: RubricSummary) -> Outcome:
-    """Hold a rubric's mean against its threshold, with what is missing at the bottom of the scale.
+def outcomes(
+    gates: Sequence[Gate], summaries: Sequence[RubricSummary], min_coverage: float | None
+) -> Iterator[Outcome]:
+    """Yield what became of every gate, then the coverage of what they are about.
 
-    What is not assessable is not missing: there is nothing that could be scored.
+    What is missing counts as the bottom of the scale; what is not assessable is not missing.
     """
-    counts, mean = summary.counts, summary.mean
-    if mean is None:
-        return not_assessed(gate, f"{gate.metric} has no mean, since no answer has a score")
-    missing = counts.error + counts.abstained
-    lower = mean * counts.ok / (counts.ok + missing) if missing else None
-    return hold_mean(gate, mean, lower)
+    found = {summary.rubric: summary for summary in summaries}
+    missing = {name: one.counts.error + one.counts.abstained for name, one in found.items()}
+    for gate in gates:
+        mean, n, lacks = found[gate.metric].mean, found[gate.metric].counts.ok, missing[gate.metric]
+        if mean is None:
+            yield not_assessed(gate, f"{gate.metric} has no mean, since no answer has a score")
+        else:
+            yield hold_mean(gate, mean, mean * n / (n + lacks) if lacks else None)
+    for rubric in dict.fromkeys(gate.metric for gate in gates) if min_coverage is None else found:
+        covered = [(found[rubric].counts.ok, missing[rubric], "scores")]
+        yield from coverage_outcomes(min_coverage, covered, rubric)
 
 
 def id_of(rubric: str) -> str:
@@ -146,35 +136,21 @@ def read_rubrics(
     names: Sequence[str],
     info: ServerInfo,
     threshold: float | None,
-    parameters: Sequence[str],
+    given: Mapping[str, str],
     weights: str | None = None,
 ) -> list[Rubric]:
     """Return the rubrics that the flags ask for. Raises Problem."""
     for place, name in enumerate(names):
         if id_of(name) in map(id_of, names[:place]):
             raise Problem(f"--rubric {name}: is given twice")
-    asked = read_judge(info, ANSWERS, None, None, parameters).parameters
-    given = {} if weights is None else _read_weights(weights)
+    parameters = read_judge(info, ANSWERS, None, None, given).parameters
+    typed = [] if weights is None else [part.strip() for part in weights.split(",")]
+    pairs = read_pairs("--weights", typed).items()
+    weighed = {name: read_amount("--weights", name, text) for name, text in pairs}
     has = {rubric.rubric: rubric.dimensions.keys() for rubric in info.rubrics}
     # Without one that has them all the server says which dimensions there are.
-    fit = [n for n in names if given.keys() <= has.get(id_of(n), given.keys())] or names
-    return [Rubric(name, threshold, asked, given if name in fit else {}) for name in names]
-
-
-def _read_weights(text: str) -> dict[str, float]:
-    weights: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, number = part.strip().partition("=")
-        weight = read_number(number)
-        if not name or weight is None or weight < 0:
-            raise Problem(
-                f"--weights {text}: write name=weight with weights of 0 or more, as in "
-                "accuracy=2,completeness=1"
-            )
-        if name in weights:
-            raise Problem(f"--weights {text}: {name} is given twice")
-        weights[name] = weight
-    return weights
+    fit = [n for n in names if weighed.keys() <= has.get(id_of(n), weighed.keys())] or names
+    return [Rubric(n, threshold, parameters, weighed if n in fit else {}) for n in names]
 
 
 def with_calibrations(
@@ -202,25 +178,27 @@ def by_model(
 ) -> list[list[Rubric]]:
     """Return the rubrics as each member of a panel is asked by them, else as they are.
 
-    Raises Problem for a member that the server lacks.
+    Raises Problem for a member that the server lacks, before the others are paid for.
     """
     known = [model.name for model in info.chat_models]
-    for name in models:
-        if known and name not in known:
-            raise Problem(
-                f"--member {name}: no language model is called that; this server has "
-                f"{', '.join(known)}"
-            )
-    if not models:
-        return [list(rubrics)]
-    return [[replace_model(rubric, model) for rubric in rubrics] for model in models]
+    if known and (unknown := set(models).difference(known)):
+        raise Problem(
+            f"--member {unknown.pop()}: no language model is called that; this server has "
+            f"{', '.join(known)}"
+        )
+    return [[replace_model(each, model) for each in rubrics] for model in models] or [[*rubrics]]
 
 
 _SHOWN_WARNINGS = 5
 _COUNTED = ("ok", "error", "abstained", "not_assessable")
+_LINE = (
+    *("item_id", "rubric", "status", "score", "passed", "min_score", "agreement", "samples"),
+    "source",
+)
+_DETAIL = ("reasoning", "claims", "raw_replies", "model", "system_fingerprint", "usage")
+_OF_MEMBER = ("status", "score", "passed", "error", "detail")
 
 
-@dataclass(kw_only=True)
 class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     """Score answers by rubrics.
 
@@ -273,25 +251,19 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     def settle(self) -> None:
         """Refuse judges other than none, and what does not go with that."""
         if self.judge not in {None, NONE}:  # answers have one judge, whatever others are to ask
-            if "judge" in self.typed:
-                raise Problem(
-                    f"--judge {self.judge}: answers are scored by language models, see "
-                    "--judge-model; only --judge none is there"
-                )
-            self.leave_out("judge")
+            self.leave_out(
+                "judge",
+                "answers are scored by language models, see --judge-model; only none is one",
+            )
         super().settle()
         if self.replays:
-            if self.calibration:
-                raise Problem(
-                    f"--calibration and {REPLAYED} exclude each other: a trace has bare scores"
-                )
             self.leave_out("cache_only")
-            self.leave_out("judge_refresh", f"no model is asked with {REPLAYED}; leave one out")
-        if self.combine is not None and not self.member:
-            raise Problem(f"--combine {self.combine}: is for a panel; name its models by --member")
-        if self.member and self.judge_model is not None:
+            self.leave_out("calibration judge_refresh", f"{REPLAYED} takes scores as they are kept")
+        if not self.member:
+            self.leave_out("combine", "is for a panel; name its models by --member")
+        elif self.judge_model is not None:
             raise Problem("--member: takes the place of --judge-model; leave that out")
-        if self.member and (self.trace is not None or self.replays):
+        elif self.trace is not None or self.replays:
             raise Problem(
                 f"--member: a trace keeps the scores of one model; leave out --trace and "
                 f"{REPLAYED}. To ask no model again, say --cache-only"
@@ -299,80 +271,64 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
 
     def run(self, out: Output) -> Document:
         """Score, and write lines, tables and gates."""
-        thresholds = read_thresholds(self.min_score, self.rubric)
-        file = read_answers(self.answers)
-        given, asking = self.parameters(), self.how_asked()
-        members: Mapping[str, ScoredAnswers] = {}
-        kept = kept_trace(self, out)
-        places = {**self.places(), **places_of_rubrics(self.rubric), **file.places()}
+        threshold, gates = read_thresholds(self.min_score, self.rubric)
+        file, given = read_answers(self.answers), self.parameters()
+        kept, members = kept_trace(self, out), dict[str, ScoredAnswers]()
+        places = {**places_of_rubrics(self.rubric), **file.places()}
         total = len(file.items) * len(self.rubric)
+        how: dict[str, Any] = {"include_replies": self.details, "timeout": self.timeout}
         with self.asking("scoring", total, places) as (server, progress):
-            client, info = server.client, server.info
-            rubrics = read_rubrics(self.rubric, info, thresholds.threshold, given, self.weights)
-            each_model = by_model(rubrics, self.member, info)
-            if not self.replays:
-                asked = [rubric for some in each_model for rubric in some]
-                tell_circular(out, file.system_models, info, asked)
+            client, info, asking = server.client, server.info, self.how_asked()
+            rubrics = read_rubrics(self.rubric, info, threshold, given, self.weights)
             rubrics = with_calibrations(rubrics, info, self.calibration)
+            each_model = by_model(rubrics, self.member, info)
             if self.replays:
-                replay = open_score_replay(
-                    *(self, out, server),
-                    from_cache=bool(given or self.weights),
-                    details=self.details,
-                    timeout=self.timeout,
-                )
+                from_cache = bool(given or self.weights)
+                replay = open_score_replay(self, out, server, from_cache=from_cache, **how)
                 with replayed(self, out, replay):
                     found = replay.scores(file.items, rubrics, info.rubrics)
-            elif self.estimate:
-                would = [client.estimate_scores(file.items, r, asking=asking) for r in each_model]
-                return report_estimate(out, sum(would[1:], would[0]))
             else:
-                how: dict[str, Any] = {
-                    "include_replies": self.details,
-                    "asking": asking,
-                    "timeout": self.timeout,
-                    "progress": progress,
-                }
+                tell_circular(out, file.system_models, info, chain(*each_model))
+                if self.estimate:
+                    would = (
+                        client.estimate_scores(file.items, r, asking=asking) for r in each_model
+                    )
+                    return report_estimate(out, sum(would, CostEstimate()))
+                how |= {"asking": asking, "progress": progress}
                 if self.member:
                     combine = self.combine or Combine.MEAN
-                    scored = score_by_panel(
+                    panel = score_by_panel(
                         file.items, rubrics, self.member, client=client, combine=combine, **how
                     )
-                    found, members = scored.scores, scored.members
+                    found, members = panel.scores, panel.members
                 else:
                     found = client.score_answers(file.items, rubrics, **how)
                 if kept is not None:
                     kept.keep_scores(file.items, found.scores, info.rubrics)
                     tell_kept(kept)
-            for some in members.values() or [found]:
-                refuse_uncached(some)
-        return self._report(out, found, members, thresholds, file.min_scores)
+        for some in members.values() or [found]:
+            refuse_uncached(some)
+        out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
+        if file.min_scores:
+            out.gates.append(hold_items(found, file.min_scores))
+        return self._report(out, found, members)
 
     def _report(
-        self,
-        out: Output,
-        found: ScoredAnswers,
-        members: Mapping[str, ScoredAnswers],
-        thresholds: Thresholds,
-        min_scores: Mapping[str, float],
+        self, out: Output, found: ScoredAnswers, members: Mapping[str, ScoredAnswers]
     ) -> Document:
-        """Print the tables and write the lines; `members` are the scores of the models of a panel.
-
-        `min_scores` are what the scores of single items must reach, by their lines.
-        """
+        """Print the tables and write the lines; `members` are the scores of a panel's models."""
         lines = [score_line(score, details=self.details) for score in found]
         for model, of_model in members.items():
             for line, score in zip(lines, of_model, strict=True):
                 whole = score_line(score, details=self.details)
-                told = ("status", "score", "passed", "error", "detail")
-                line.setdefault("members", {})[model] = {k: whole[k] for k in told if k in whole}
+                told = {name: whole[name] for name in _OF_MEMBER if name in whole}
+                line.setdefault("members", {})[model] = told
         if self.output is not None and not (self.output == STDOUT and out.takes_stdout):
             with open_output(self.output, "--output") as file:
                 file.writelines(map(json_line, lines))
-        out.gates = thresholds.outcomes(found.rubrics, self.min_coverage)
-        if min_scores:
-            out.gates.append(hold_items(found, min_scores))
-        made_from = [describe_scores(found), *_tell_scores(out, found)]
+        answers = plural(len(found) // max(1, len(found.rubrics)), "answer", "answers")
+        by = plural(len(found.rubrics), "rubric")
+        made_from = [f"{answers} by {by}", *_tell_scores(out, found)]
         if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked
             made_from.append(describe_usage(found.usage))
         if self.output == STDOUT:  # the lines have standard output to themselves
@@ -381,8 +337,21 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         else:
             if self.per_item:
                 out.show(items_table(found), "")
-            out.show(rubrics_table(found), "", "\n".join(made_from))
-        return _scores_document(found, lines)
+            out.show(rubrics_table(found), "", *made_from)
+        return {
+            "scores": lines,
+            "rubrics": {
+                summary.rubric: {
+                    "mean": summary.mean,
+                    "passed": summary.passed,
+                    "counts": {name: getattr(summary.counts, name) for name in _COUNTED},
+                    "agreement": agreement_of(found, summary.rubric),
+                    "signature": None if summary.judge is None else summary.judge.signature,
+                }
+                for summary in found.rubrics
+            },
+            "usage": found.usage,
+        }
 
 
 def _tell_scores(out: Output, found: ScoredAnswers) -> list[str]:
@@ -431,102 +400,50 @@ def agreement_of(found: ScoredAnswers, rubric: str) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def describe_scores(found: ScoredAnswers) -> str:
-    """Return what was scored, as a line."""
-    answers = len(found) // max(1, len(found.rubrics))
-    rubrics = plural(len(found.rubrics), "rubric", "rubrics")
-    return f"{plural(answers, 'answer', 'answers')} by {rubrics}"
-
-
 def score_warnings(found: ScoredAnswers) -> Iterator[str]:
     """Yield what the reader of scores should know about them."""
-    missing = Counter(score.status for score in found if score.status is not Status.OK)
-    if missing:
+    status = Counter(score.status for score in found)
+    if missing := len(found) - status[Status.OK]:
         kinds = missing_kinds(
-            *(missing[each] for each in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE))
+            status[Status.ERROR], status[Status.ABSTAINED], status[Status.NOT_ASSESSABLE]
         )
-        some = of_all(missing.total(), len(found), "score", "scores")
-        yield f"{some} {word(missing.total(), 'is', 'are')} missing: {kinds}"
-        for (rubric, reason), n in _reasons(found).most_common(_SHOWN_WARNINGS):
-            yield f"{rubric}: {plural(n, 'score', 'scores')} missing: {reason}"
-    split = sum(score.agreement is not None and score.agreement < 1 for score in found)
-    yield from split_warnings(split, len(found), "score")
-    said = Counter((score.rubric, text) for score in found for text in score.warnings)
-    for (rubric, text), n in said.most_common(_SHOWN_WARNINGS):
-        yield f"{rubric}: {plural(n, 'score', 'scores')}: {text}"
-
-
-def _reasons(found: ScoredAnswers) -> Counter[tuple[str, str]]:
-    """Return how often each reason left a rubric without a score."""
-    return Counter(
-        (score.rubric, f"{score.error.reason}: {score.error.message}")
+        some = of_all(missing, len(found), "score")
+        yield f"{some} {word(missing, 'is', 'are')} missing: {kinds}"
+    why = Counter(
+        (score.rubric, f" missing: {score.error.reason}: {score.error.message}")
         for score in found
         if score.error is not None
     )
+    said = Counter((score.rubric, f": {text}") for score in found for text in score.warnings)
+    split = sum(score.agreement is not None and score.agreement < 1 for score in found)
+    for counts, more in ((why, split_warnings(split, len(found), "score")), (said, iter(()))):
+        for (rubric, text), n in counts.most_common(_SHOWN_WARNINGS):
+            yield f"{rubric}: {plural(n, 'score')}{text}"
+        yield from more
 
 
 def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:
     """Return a score as a JSON object."""
-    fields: dict[str, Any] = {
-        "item_id": score.item_id,
-        "rubric": score.rubric,
-        "status": score.status.name,
-        "score": score.score,
-        "passed": score.passed,
-        "min_score": score.min_score,
-        "agreement": score.agreement if score.samples > 1 else None,
-        "samples": score.samples,
-        "source": None if score.source is None else score.source.name,
+    told = score.to_dict()
+    rare = {
+        "probability": score.probability,
+        "dimensions": {d.name: d.score for d in score.dimensions},
+        "claims": dict(Counter(claim.verdict.name for claim in score.claims)),
+        "reported_overall": score.reported_overall,
+        "error": why_missing(score.error),
+        "warnings": told["warnings"],
     }
-    if score.probability is not None:
-        fields["probability"] = score.probability
-    if score.dimensions:
-        fields["dimensions"] = {d.name: d.score for d in score.dimensions}
-    if score.claims:
-        fields["claims"] = dict(Counter(claim.verdict.name for claim in score.claims))
-    if score.reported_overall is not None:
-        fields["reported_overall"] = score.reported_overall
-    if score.error is not None:
-        fields["error"] = {"reason": score.error.reason, "message": score.error.message}
-    if score.warnings:
-        fields["warnings"] = list(score.warnings)
-    return fields | {"detail": _detail(score)} if details else fields
+    line = {name: told[name] for name in _LINE}
+    line |= {name: value for name, value in rare.items() if value not in (None, {}, [])}
+    if details:
+        line["detail"] = {
+            **{name: told[name] for name in _DETAIL},
+            "weights": {d.name: d.weight for d in score.dimensions},
+            "signature": None if score.judge is None else score.judge.signature,
+        }
+    return line
 
 
-def _detail(score: AnswerScore) -> dict[str, Any]:
-    return {
-        "reasoning": score.reasoning,
-        "claims": [
-            {"claim": c.claim, "verdict": c.verdict.name, "evidence": c.evidence}
-            for c in score.claims
-        ],
-        "weights": {d.name: d.weight for d in score.dimensions},
-        "raw_replies": list(score.raw_replies),
-        "model": score.model,
-        "system_fingerprint": score.system_fingerprint,
-        "usage": asdict(score.usage),
-        "signature": None if score.judge is None else score.judge.signature,
-    }
-
-
-def _scores_document(found: ScoredAnswers, lines: Sequence[dict[str, Any]]) -> Document:
-    return {
-        "scores": list(lines),
-        "rubrics": {
-            summary.rubric: {
-                "mean": summary.mean,
-                "passed": summary.passed,
-                "counts": {name: getattr(summary.counts, name) for name in _COUNTED},
-                "agreement": agreement_of(found, summary.rubric),
-                "signature": None if summary.judge is None else summary.judge.signature,
-            }
-            for summary in found.rubrics
-        },
-        "usage": asdict(found.usage),
-    }
-
-
-@dataclass(kw_only=True)
 class RankCommand(ScoringOptions, Drawn):
     """Rank systems: a language model compares their answers.
 
@@ -544,16 +461,13 @@ class RankCommand(ScoringOptions, Drawn):
         "Rubric that shows an answer and the other answer; see `judged judges`.",
         RUBRIC,
     )
-    resamples: int = opt("N", "Resamples of queries.", 1_000, low=100, high=100_000)
+    resamples: int = opt("N", "Resamples of queries.", 1_000)
 
     def run(self, out: Output) -> Document:
         """Compare, and rank."""
         pairs = AnswerPairs(read_candidates(self.answers))
         given, asking = self.parameters(), self.how_asked()
-        interval = IntervalOptions.of(
-            confidence=self.confidence, resamples=self.resamples, seed=self.seed
-        )
-        places = {**self.places(), **places_of_rubrics([self.rubric])}
+        places = places_of_rubrics([self.rubric])
         with self.asking("comparing", len(pairs.items), places) as (server, progress):
             fields = {info.rubric: info.fields for info in server.info.rubrics}
             shown = fields.get(id_of(self.rubric))
@@ -567,14 +481,16 @@ class RankCommand(ScoringOptions, Drawn):
                 pairs,
                 client=server.client,
                 rubric=asked,
-                interval=interval,
+                interval=IntervalOptions.of(
+                    confidence=self.confidence, resamples=self.resamples, seed=self.seed
+                ),
                 asking=asking,
                 timeout=self.timeout,
                 progress=progress,
             )
         ranking, scores = found.ranking, found.scores
         out.warn(*ranking.warnings)
-        comparisons = plural(len(found.comparisons), "comparison", "comparisons")
+        comparisons = plural(len(found.comparisons), "comparison")
         queries = plural(ranking.queries, "query", "queries")
         made_from = [
             f"{comparisons} of {queries}; {ranking.signature}",
@@ -582,8 +498,19 @@ class RankCommand(ScoringOptions, Drawn):
         ]
         if scores is not None:
             made_from += [*_tell_scores(out, scores), describe_usage(scores.usage)]
-        out.show(_ranking_table(ranking), "", "\n".join(made_from))
-        return _ranking_document(found)
+        out.show(_ranking_table(ranking), "", *made_from)
+        judges = [s.judge.signature for s in (scores.rubrics if scores else ()) if s.judge]
+        return {
+            "systems": ranking.systems,
+            "tie": ranking.tie,
+            "position": ranking.position,
+            "queries": ranking.queries,
+            "comparisons": found.comparisons,
+            "missing": found.missing,
+            "judge": judges[0] if judges else None,
+            "usage": None if scores is None else scores.usage,
+            "signature": ranking.signature,
+        }
 
 
 def _ranking_table(ranking: SystemRanking) -> Table:
@@ -600,24 +527,8 @@ def _position(bias: PositionBias) -> str:
     if bias.preference_for_first is None:
         return "no pair has an outcome in both orders"
     return (
-        f"of {plural(bias.pairs, 'pair', 'pairs')} in both orders {bias.same} "
+        f"of {plural(bias.pairs, 'pair')} in both orders {bias.same} "
         f"{word(bias.same, 'has', 'have')} the same outcome; the first place won both times in "
         f"{bias.first}, the second in {bias.second}; mean preference for the first place "
         f"{bias.preference_for_first:.3f} (0.5 without bias)"
     )
-
-
-def _ranking_document(found: ComparedAnswers) -> Document:
-    ranking, scores = found.ranking, found.scores
-    judge = next((s.judge for s in scores.rubrics if s.judge), None) if scores is not None else None
-    return {
-        "systems": [asdict(system) for system in ranking.systems],
-        "tie": ranking.tie,
-        "position": asdict(ranking.position),
-        "queries": ranking.queries,
-        "comparisons": [asdict(one) for one in found.comparisons],
-        "missing": found.missing,
-        "judge": None if judge is None else judge.signature,
-        "usage": None if scores is None else asdict(scores.usage),
-        "signature": ranking.signature,
-    }

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any
 
 from judged import MetricOptions
 from judged.cli.frame import FILE_VARIABLE, PREFIX, Document, opt
 from judged.cli.output import Output, Problem, Table, of_metrics, open_output, say
 from judged.cli.server import ServerCommand
-from judged.cli.tables import means_table
-from judged.evaluation import Dataset, Evaluator, Retrieved
+from judged.cli.tables import fields_but, means_table
+from judged.evaluation import Dataset, Evaluator, Results
 from judged.report import make_report, to_html
 from judged.report.content import verdict_of
 from judged.report.summary import signed
@@ -40,7 +37,6 @@ _NOT_RECORDED = (
 )
 
 
-@dataclass(kw_only=True)
 class JudgesCommand(ServerCommand):
     """Show what a server offers: judges, models, metrics.
 
@@ -76,16 +72,26 @@ class JudgesCommand(ServerCommand):
             f"metrics        {', '.join(metric.name for metric in info.metrics)}",
             f"server         {info.version}",
         )
-        named = {"version": info.version, "default_judge": info.default_judge}
         return {
-            **named,
-            "judges": [_judge(judge) for judge in info.judges],
-            "models": [asdict(model) for model in info.models],
+            "version": info.version,
+            "default_judge": info.default_judge,
+            "judges": [
+                {
+                    **asdict(judge),
+                    "parameters": [
+                        {"default": p.default_value, **fields_but(p, "default_value")}
+                        for p in judge.parameters
+                    ],
+                    "unavailable": judge.unavailable or None,
+                }
+                for judge in info.judges
+            ],
+            "models": info.models,
             "chat_models": [
                 {**asdict(model), "unavailable": model.unavailable or None}
                 for model in info.chat_models
             ],
-            "rubrics": [asdict(rubric) for rubric in info.rubrics],
+            "rubrics": info.rubrics,
             "metrics": [
                 {
                     "name": metric.name,
@@ -96,13 +102,6 @@ class JudgesCommand(ServerCommand):
                 for metric in info.metrics
             ],
         }
-
-
-def _judge(judge: JudgeInfo) -> dict[str, Any]:
-    parameters = [asdict(each) for each in judge.parameters]
-    for each in parameters:
-        each["default"] = each.pop("default_value")
-    return {**asdict(judge), "parameters": parameters, "unavailable": judge.unavailable or None}
 
 
 def _chat_model(model: ChatModelInfo) -> str:
@@ -121,7 +120,6 @@ def _value(value: Scalar | None) -> str:
     return "" if value is None else str(value)
 
 
-@dataclass(kw_only=True)
 class UsageCommand(ServerCommand):
     """Show what your tenant asked of language models, by day.
 
@@ -132,7 +130,7 @@ class UsageCommand(ServerCommand):
     judged usage --days 7 --json -
     """
 
-    days: int = opt("N", "The last N days, in UTC.", 31, low=1, high=366)
+    days: int = opt("N", "The last N days, in UTC.", 31)
 
     def run(self, out: Output) -> Document:
         """Ask, and show."""
@@ -155,10 +153,7 @@ class UsageCommand(ServerCommand):
             "tenant": usage.tenant or None,
             "is_recorded": usage.is_recorded,
             "rows": [{**asdict(row), "judge": row.judge or None} for row in usage.rows],
-            "budgets": [
-                {**asdict(each), "renewed_at": each.renewed_at.isoformat()}
-                for each in usage.budgets
-            ],
+            "budgets": usage.budgets,
         }
 
 
@@ -205,7 +200,6 @@ class Finding:
     found: str
 
 
-@dataclass(kw_only=True)
 class DoctorCommand(ServerCommand):
     """Check that everything is there to judge.
 
@@ -223,7 +217,7 @@ class DoctorCommand(ServerCommand):
         out.show(Table(["check", "", "found"], rows, names=3, left=3))
         problems = [one for one in findings if one.status == "problem"]
         out.failed = bool(problems)
-        return {"findings": [asdict(one) for one in findings], "problems": len(problems)}
+        return {"findings": findings, "problems": len(problems)}
 
     def _server(self) -> Iterator[Finding]:
         where = self.target or "a private server"
@@ -279,13 +273,8 @@ def _offers(info: ServerInfo) -> Iterator[Finding]:
 
 
 _METRICS = ["ndcg@5", "recall@5", "mrr"]
-_WORD = re.compile(r"[a-z0-9]+")
-_K = 5
-DATA = "demo.json"
-Search = Callable[[str, int], list[Retrieved]]
 
 
-@dataclass(kw_only=True)
 class DemoCommand(ServerCommand):
     """Show what judged does, on data that it brings.
 
@@ -296,19 +285,18 @@ class DemoCommand(ServerCommand):
     judged demo -o demo.html
     """
 
-    output: str = opt(
-        *("FILE.html", "Where to write the report.", "judged-demo.html", "--output", "-o"),
-        writes=True,
-    )
+    output: str = opt("FILE.html", "Where to write the report.", "judged-demo.html", writes=True)
 
     def run(self, out: Output) -> Document:
         """Search, judge, compare and write the page."""
-        with resources.as_file(resources.files("judged.cli") / "data" / DATA) as path:
-            dataset = Dataset.from_json(path)
-        options = MetricOptions(
-            per_query=True, interval=IntervalOptions(IntervalMethod.BCA), slice_by=["topic"]
-        )
-        runs = {"first words": by_words(dataset, 3), "all words": by_words(dataset)}
+        runs = {}
+        with resources.as_file(resources.files("judged.cli") / "data") as folder:
+            dataset = Dataset.from_json(folder / "demo.json")
+            for run in ("first words", "all words"):
+                file = folder / f"{run.replace(' ', '_')}.jsonl"
+                runs[run] = Results.from_jsonl(file)
+        interval = IntervalOptions(IntervalMethod.BCA)
+        options = MetricOptions(per_query=True, interval=interval, slice_by=["topic"])
         out.show(
             f"{len(dataset.queries)} questions, {len(dataset.documents)} passages. Two retrievers:",
             "one looks at the first three words of a question, the other at all of them.",
@@ -318,9 +306,9 @@ class DemoCommand(ServerCommand):
             evaluator = Evaluator(server.client)
             found = {
                 name: evaluator.evaluate(
-                    search, dataset, _METRICS, "token_overlap", _K, options, name=name
+                    run, dataset, _METRICS, "token_overlap", 5, options, name=name
                 )
-                for name, search in runs.items()
+                for name, run in runs.items()
             }
             compared = server.client.compare_runs(
                 _METRICS, {name: result.table.per_query_values() for name, result in found.items()}
@@ -342,8 +330,8 @@ class DemoCommand(ServerCommand):
             p = one.permutation.p_holm
             said = f"{signed(one.difference.value)}, p {p:.4f}: {verdict_of(one)}"
             out.show(f"  {one.metric:9} {said}")
-        with open_output(self.output, "--output") as file:
-            file.write(to_html(report))
+        with open_output(self.output, "--output") as page:
+            page.write(to_html(report))
         out.show(
             "  So few questions can't show a difference of this size; intervals and p say so.",
             "",
@@ -353,26 +341,3 @@ class DemoCommand(ServerCommand):
             "  judged report result.json -o report.html",
         )
         return {"runs": {name: result.to_dict() for name, result in found.items()}}
-
-
-def by_words(dataset: Dataset, most: int | None = None) -> Search:
-    """Return a retriever that counts which of the query's words, the first so many, a passage has.
-
-    A word counts the more, the fewer passages have it.
-    """
-    passages = [(one.doc_id, one.text, set(_words(one.text))) for one in dataset.documents.values()]
-    have = Counter(word for _, _, words in passages for word in words)
-
-    def search(query: str, k: int) -> list[Retrieved]:
-        wanted = set(_words(query)[:most])
-        found = [
-            Retrieved(doc_id, sum(1 / have[word] for word in wanted & words), text)
-            for doc_id, text, words in passages
-        ]
-        return sorted(found, key=lambda one: (-(one.score or 0.0), one.doc_id or ""))[:k]
-
-    return search
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())

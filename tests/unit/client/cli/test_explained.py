@@ -1,7 +1,7 @@
 """Errors of the server in words of the command line."""
 
 import pytest
-from judged import DeadlineExceeded, InternalError, InvalidArgument, NotFound, Unavailable
+from judged import DeadlineExceeded, InternalError, InvalidArgument, Unavailable
 from judged.cli.output import explain, of_metrics
 
 
@@ -32,8 +32,6 @@ class TestExplain:
         assert explain(invalid(field), {}) == f"{field}: rule"
 
     def test_says_what_helps(self):
-        unknown = NotFound("no judge is called 'x'", reason="UNKNOWN_JUDGE")
-        assert explain(unknown, {}) == "--judge: no judge is called 'x'"
         assert "--timeout" in explain(DeadlineExceeded("no answer within 3 s"), {})
         assert explain(Unavailable("can't reach x"), {}) == "can't reach x"
         assert "request id 77" in explain(InternalError("internal error", request_id="77"), {})

@@ -114,7 +114,8 @@ class TestEnvironment:
         assert capsys.readouterr().err == (
             "judged: warning: JUDGED_JUDGE_MODLE is no option, and is not read; did you mean "
             "JUDGED_JUDGE_MODEL?\n"
-            "judged: warning: VERDICT_TARGET is not read; did you mean JUDGED_TARGET?\n"
+            "judged: warning: VERDICT_TARGET is no option, and is not read; did you mean "
+            "JUDGED_TARGET?\n"
         )
 
 
@@ -168,7 +169,7 @@ class TestFile:
         assert "can't be read: No such file" in capsys.readouterr().err
         (tmp_path / "latin.toml").write_bytes(b"trace = '\xe9'")
         made("--config", str(tmp_path / "latin.toml"), "judge", "c.jsonl")
-        assert "is not UTF-8" in capsys.readouterr().err
+        assert "is not TOML: 'utf-8' codec" in capsys.readouterr().err
         made("--config", "a", "judge", "c.jsonl", "--config=b")
         assert "--config is there twice" in capsys.readouterr().err
 
@@ -234,7 +235,7 @@ class TestRefusals:
             ("judge c --trace-judge x --no-judge", "--trace-judge: is for --judge none with"),
             ("judge c --no-judge --profile p", "--profile: is for a judge, and --judge none runs"),
             ("judge c --no-judge --calibration f", "--calibration: is for a judge, and --judge"),
-            ("judge c --judge exact --judge-refresh", "--judge-refresh: is for --judge llm, --"),
+            ("judge c --judge exact --judge-refresh", "--judge-refresh: is for --judge llm or --"),
             ("judge c --cache-only", "--cache-only: is for --judge llm"),
             ("judge c --judge llm --cache-only --judge-refresh", "exclude each other"),
             ("judge c --judge-max-tokens 9", "--judge-max-tokens: is for --judge llm"),
@@ -242,8 +243,8 @@ class TestRefusals:
             ("judge c --stage exact", "--stage: is for --judge cascade"),
             ("judge c --cascade f --judge exact", "--cascade and --judge exact exclude each"),
             ("judge c --no-judge --max-cost 1", "--max-cost: no model is asked"),
-            ("score a --rubric r --judge llm", "--judge llm: answers are scored by language"),
-            ("score a --rubric r --combine vote", "--combine vote: is for a panel"),
+            ("score a --rubric r --judge llm", "--judge: answers are scored by language"),
+            ("score a --rubric r --combine vote", "--combine: is for a panel"),
             ("calibrate l --rubric r --profile p", "--profile: is of a judge, whose place"),
             ("calibrate l --no-judge --trace t", "--trace: is of a judge, and --judge none asks"),
         ],

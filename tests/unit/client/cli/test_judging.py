@@ -6,9 +6,9 @@ import pytest
 from judged import InvalidArgument, Judge
 from judged._batching.chunks import most_contexts
 from judged.cli.judging import (
-    ModelOptions,
-    places_of_members,
+    CascadeOptions,
     read_judge,
+    read_pairs,
 )
 from judged.cli.output import Problem, explain
 from judged.values import JudgeInfo, Limits, ParameterInfo, ServerInfo
@@ -34,8 +34,8 @@ INFO = ServerInfo(
 )
 
 
-def read(*parameters, kind="typed", profile=None, min_score=None):
-    return read_judge(INFO, kind, profile, min_score, parameters)
+def read(*parameters, kind="typed"):
+    return read_judge(INFO, kind, None, None, read_pairs("--param", parameters))
 
 
 class TestReadJudge:
@@ -59,34 +59,36 @@ class TestReadJudge:
         with pytest.raises(Problem, match="--param count: is given twice"):
             read("count=1", "count=2")
 
-    @pytest.mark.parametrize(("default", "named"), [("llm", "llm"), ("typed", "")])
-    def test_names_a_default_judge_that_asks_models(self, default: str, named: str):
+    @pytest.mark.parametrize("default", ["llm", "typed"])
+    def test_names_the_default_judge(self, default: str):
         info = replace(INFO, default_judge=default)
-        judge = read_judge(info, None, None, 0.25, ())
-        assert judge == Judge(named, min_score=0.25)
+        judge = read_judge(info, None, None, 0.25, {})
+        assert judge == Judge(default, min_score=0.25)
         assert most_contexts(judge) == most_contexts(default)
 
 
 class TestPlaces:
-    TYPED = (("--stage", "llm:model=a"), ("--stage", "exact"))
+    PLACES = CascadeOptions(stage=("llm:model=a", "exact")).places()
 
     @pytest.mark.parametrize(
         ("field", "typed"),
         [
-            ("judge.members[1].judge.calibration.calibrator.accept", "--stage exact: calibration"),
+            (
+                "judge.members[1].judge.calibration.calibrator.accept",
+                "--stage exact.calibration.calibrator.accept",
+            ),
             ("judge.members[0].judge", "--stage llm:model=a"),
-            ('judge.members[0].judge.parameters["model"]', "--stage llm:model=a: model"),
-            ("judge.members[1].weight", "--stage exact: weight"),
-            ("judge.members", "--stage"),
+            (
+                'judge.members[0].judge.parameters["model"]',
+                '--stage llm:model=a.parameters["model"]',
+            ),
+            ("judge.members[1].weight", "--stage exact.weight"),
+            ("judge.members", "--member or --stage"),
             ("judge.kind", "--judge"),
+            ('judge.parameters["samples"]', "--judge-samples"),
+            ('judge.parameters["rubric"]', "--param rubric"),
         ],
     )
-    def test_name_the_stage_that_is_wrong(self, field, typed):
+    def test_name_what_was_typed(self, field, typed):
         error = InvalidArgument.of_field(field, "rule")
-        assert explain(error, places_of_members(self.TYPED)) == f"{typed}: rule"
-
-    def test_name_the_flags_of_a_model(self):
-        places = ModelOptions(judge_samples=-1).places()
-        for name, flag in (("samples", "--judge-samples"), ("rubric", "--param rubric")):
-            error = InvalidArgument.of_field(f'judge.parameters["{name}"]', "rule")
-            assert explain(error, places) == f"{flag}: rule"
+        assert explain(error, self.PLACES) == f"{typed}: rule"

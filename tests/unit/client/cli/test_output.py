@@ -72,7 +72,7 @@ class TestCheckApart:
         Path("answers").write_text("{}", encoding="utf-8")
         Path("link").symlink_to("answers")
         with pytest.raises(Problem, match=r"^--output link: is the file of ANSWERS.jsonl too"):
-            check_apart({"ANSWERS.jsonl": "answers"}, [("--output", "link")])
+            check_apart({"answers": "ANSWERS.jsonl"}, [("--output", "link")])
 
     def test_takes_what_is_no_file_twice(self):
         check_apart({}, [("--output", "-"), ("--json", "-")])

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from judged import MetricTable, QueryGroup, Source, Status, Verdicts
 from judged._batching.judging import failed_verdicts
 from judged.cli.output import Exit, Output
-from judged.cli.tables import (
-    Tally,
-    means_table,
-)
+from judged.cli.tables import means_table, tell_verdicts
 from judged.errors import Unavailable
 from judged.values import (
     JudgeIdentity,
     MetricCounts,
     MetricResult,
     Usage,
-    VerdictCounts,
 )
 
 
@@ -48,31 +42,19 @@ def tallied(relevant: list[bool]) -> Verdicts:
     )
 
 
-def test_blocks_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = Tally()
-    tally.add(tallied([True, False]))
-    tally.add(tallied([True]))
-    assert tally.counts == VerdictCounts(ok=3, relevant=2)
-    assert tally.usage == Usage(calls=3)
-    tally.tell(Output(None))
+def test_verdicts_are_told_with_what_to_mind(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_verdicts(Output(None), tallied([True, False, True]))
     said = capsys.readouterr().err
     assert "3 verdicts, 2 relevant, coverage 1; exact|v1" in said
     assert "3 of 3 verdicts have votes on both sides" in said
 
 
-def test_a_block_that_nobody_answered_has_the_error_of_its_server(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_verdicts_that_nobody_gave_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     groups = [QueryGroup("q", ["a", "b"], ["c"]), QueryGroup("q", ["a"], ["d"])]
     lost = failed_verdicts(groups, Unavailable("can't reach it", code="UNAVAILABLE"), TALLIED)
     assert (len(lost), lost.offsets, set(lost.status)) == (3, [0, 2, 3], {int(Status.ERROR)})
-    assert {error.reason for error in lost.errors.values()} == {"UNAVAILABLE"}
-    tally = Tally()
-    tally.add(tallied([True]))
-    tally.add(replace(lost, agreement=[0.0] * 3))
-    assert tally.counts.error == 3
     out = Output(None)
-    tally.tell(out)
+    tell_verdicts(out, lost)
     assert "3 verdicts missing: UNAVAILABLE: can't reach it" in capsys.readouterr().err
     with pytest.raises(Exit) as ended:
         out.finish()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged.cli.app import run
-from judged.cli.commands.calibrate import _items, _Scored
+from judged.cli.commands.calibrate import _items
 from judged.cli.inputs import read_labels
 from judged.evaluation import FileError
 
@@ -26,11 +26,7 @@ def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
     assert [line.label for line in lines] == [True, None, None]
     assert [line.query_id for line in lines] == ["7", None, None]
     assert lines[0].contexts[0].retrieved_text == "r"
-    assert _items(_Scored(lines, [1.0, 0.5, 0.0], None)).clusters == [
-        "query 7",
-        "text q",
-        "text q",
-    ]
+    assert _items(lines).clusters == ["query 7", "text q", "text q"]
 
 
 @pytest.mark.parametrize(

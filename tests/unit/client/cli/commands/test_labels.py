@@ -19,10 +19,9 @@ def test_raters_and_categories_come_from_all_lines(tmp_path):
         '{"item_id": "1", "ratings": {"a": "yes", "b": null}}',
         '{"item_id": 2, "ratings": {"c": true, "a": 3}}',
     )
-    rated = read_ratings(path)
-    assert rated.raters == ["a", "c"]
-    assert rated.categories == ["3", "true", "yes"]
-    assert rated.items == [{"a": "yes"}, {"c": "true", "a": "3"}]
+    items = read_ratings(path)
+    assert items == [{"a": "yes"}, {"c": "true", "a": "3"}]
+    assert choose_categories("f", items, RatingLevel.NOMINAL, None) == ["3", "true", "yes"]
 
 
 @pytest.mark.parametrize(
@@ -51,22 +50,22 @@ def rated(tmp_path, *values):
 
 def test_numbers_are_in_their_order_and_filled_in_at_the_interval_level(tmp_path):
     numbers = rated(tmp_path, 10, 2, -1)
-    assert choose_categories(numbers, RatingLevel.ORDINAL, None) == ["-1", "2", "10"]
+    assert choose_categories("f", numbers, RatingLevel.ORDINAL, None) == ["-1", "2", "10"]
     expected = [str(n) for n in range(-1, 11)]
-    assert choose_categories(numbers, RatingLevel.INTERVAL, None) == expected
+    assert choose_categories("f", numbers, RatingLevel.INTERVAL, None) == expected
 
 
 def test_words_need_an_order_where_it_matters(tmp_path):
     words = rated(tmp_path, '"poor"', '"good"')
-    assert choose_categories(words, RatingLevel.NOMINAL, None) == ["good", "poor"]
+    assert choose_categories("f", words, RatingLevel.NOMINAL, None) == ["good", "poor"]
     with pytest.raises(Problem, match="--categories good,poor"):
-        choose_categories(words, RatingLevel.ORDINAL, None)
-    given = choose_categories(words, RatingLevel.ORDINAL, "poor, fair, good")
+        choose_categories("f", words, RatingLevel.ORDINAL, None)
+    given = choose_categories("f", words, RatingLevel.ORDINAL, "poor, fair, good")
     assert given == ["poor", "fair", "good"]
 
 
 def warned(tmp_path, *values, level="ordinal", categories=None) -> list[str]:
-    named = choose_categories(rated(tmp_path, *values), RatingLevel[level.upper()], categories)
+    named = choose_categories("f", rated(tmp_path, *values), RatingLevel[level.upper()], categories)
     return _gaps(named)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from judged import Rubric
-from judged.cli.commands.score import read_rubrics, read_thresholds
+from judged.cli.commands.score import outcomes, read_rubrics, read_thresholds
 from judged.cli.output import Problem
 from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
 
@@ -29,14 +29,14 @@ class Info:
     )
 
 
-def rubrics(*names: str, weights: str | None = None, threshold: float | None = None, given=()):
-    return read_rubrics(names, Info(), threshold, given, weights)
+def rubrics(*names: str, weights: str | None = None, threshold: float | None = None, given=None):
+    return read_rubrics(names, Info(), threshold, given or {}, weights)
 
 
 class TestRubrics:
     def test_parameters_that_were_given_are_those_of_each(self):
         found = rubrics(
-            "faithfulness", "quality", threshold=0.5, given=["samples=3", "temperature=0"]
+            "faithfulness", "quality", threshold=0.5, given={"samples": "3", "temperature": "0"}
         )
         assert found == [
             Rubric(name, 0.5, {"samples": 3, "temperature": 0.0})
@@ -55,11 +55,10 @@ class TestRubrics:
     @pytest.mark.parametrize(
         ("names", "weights", "message"),
         [
-            (["quality"], "accuracy", "write name=weight"),
-            (["quality"], "accuracy=-1", "weights of 0 or more"),
-            (["quality"], "accuracy=1e999", "write name=weight"),
-            (["quality"], "accuracy=1,accuracy=2", "accuracy is given twice"),
-            (["quality"], "", "write name=weight"),
+            (["quality"], "accuracy", "write it as name=value"),
+            (["quality"], "accuracy=1e999", "accuracy must be a number"),
+            (["quality"], "accuracy=1,accuracy=2", "accuracy: is given twice"),
+            (["quality"], "", "write it as name=value"),
         ],
     )
     def test_weights_that_fit_nowhere(self, names, weights, message):
@@ -73,22 +72,20 @@ class TestRubrics:
 
 class TestBars:
     def test_a_number_is_the_bar_and_the_others_are_gates(self):
-        thresholds = read_thresholds(["0.5", "a=0.8", "b=0"], ["a", "b", "c"])
-        assert thresholds.threshold == 0.5
-        assert [str(gate) for gate in thresholds.gates] == ["--min-score a=0.8", "--min-score b=0"]
+        threshold, gates = read_thresholds(["0.5", "a=0.8", "b=0"], ["a", "b", "c"])
+        assert threshold == 0.5
+        assert [str(gate) for gate in gates] == ["--min-score a=0.8", "--min-score b=0"]
 
     @pytest.mark.parametrize(
         ("mean", "passed"), [(0.8, True), (0.8 - 1e-10, True), (0.79, False), (None, False)]
     )
     def test_outcomes(self, mean: float | None, passed: bool):
         summary = RubricSummary("a", mean, ScoreCounts(not_assessable=3))
-        (outcome,) = read_thresholds(["a=0.8"], ["a"]).outcomes([summary], None)
+        (outcome,) = outcomes(read_thresholds(["a=0.8"], ["a"])[1], [summary], None)
         assert (outcome.value, outcome.passed) == (mean, passed)
         assert outcome.assessed is (mean is not None)
 
     def test_a_gate_may_name_the_version_too(self):
         for name in ("a", "a@1"):
-            assert (
-                read_thresholds([f"{name}=0.8"], ["a@1"]).gates
-                == read_thresholds(["a=0.8"], ["a"]).gates
-            )
+            found = read_thresholds([f"{name}=0.8"], ["a@1"])
+            assert found == read_thresholds(["a=0.8"], ["a"])
