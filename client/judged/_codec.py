@@ -166,20 +166,12 @@ def _setter(field: FieldDescriptor) -> _Get | None:
         return None
     write = _same if inner is None else partial(_write_message, GetMessageClass(inner))
     if not field.is_repeated:
-        return partial(_write_at, field.name, write)
+        return partial(_at, field.name, write)
 
     def each(values: Any) -> object:  # noqa: ANN401 - what is given for a list
         if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
             raise WrongType.of_field(field.name, f"must be a list, not {kind_of(values)}")
-        if inner is None:
-            return values
-        made: list[object] = []
-        try:
-            for value in values:
-                made.append(write(value))  # noqa: PERF401 - how many were made says which is wrong
-        except InvalidArgument as error:
-            raise error.below(f"{field.name}[{len(made)}]") from None
-        return made
+        return values if inner is None else _each(field.name, write, values)
 
     return each
 
@@ -189,18 +181,30 @@ def _map_setter(name: str, one: _Get | None) -> _Get:
         if not isinstance(named, Mapping):
             rule = f"must be a mapping of names to values, not {kind_of(named)}"
             raise WrongType.of_field(name, rule)
-        if one is None:
-            return named
-        return {key: _write_at(f'{name}["{key}"]', one, value) for key, value in named.items()}
+        return named if one is None else _each_named(name, one, named)
 
     return each
 
 
-def _write_at(path: str, write: _Get, value: object) -> object:
+def _at(path: str, make: _Get, value: object) -> object:
     try:
-        return write(value)
-    except InvalidArgument as error:
+        return make(value)
+    except (InvalidArgument, UnknownChoice) as error:
         raise error.below(path) from None
+
+
+def _each(name: str, make: _Get, items: Iterable[Any]) -> list[object]:
+    made: list[object] = []
+    try:
+        for item in items:
+            made.append(make(item))  # noqa: PERF401 - how many were made says which is wrong
+    except (InvalidArgument, UnknownChoice) as error:
+        raise error.below(f"{name}[{len(made)}]") from None
+    return made
+
+
+def _each_named(name: str, make: _Get, items: Mapping[Any, Any]) -> dict[str, object]:
+    return {key: _at(f'{name}["{str(key)[:80]}"]', make, item) for key, item in items.items()}
 
 
 def _item_of_map(field: FieldDescriptor) -> FieldDescriptor | None:
@@ -260,7 +264,7 @@ def _getters(kind: Any, message: Descriptor) -> Mapping[str, _Get]:  # noqa: ANN
     }
 
 
-def _getter(  # noqa: PLR0911 - a case each
+def _getter(
     field: FieldDescriptor,
     declared: Any,  # noqa: ANN401 - a type or a union
     has_default: bool = False,
@@ -274,44 +278,19 @@ def _getter(  # noqa: PLR0911 - a case each
         return lambda message: inner(message) if message.HasField(name) else None
     container = _CONTAINERS.get(get_origin(declared))
     if container is dict and (item_field := _item_of_map(field)) is not None:
-        item = _maker(item_field, given[1])
-        return lambda message: _each_named(item, get(message), name)
+        return _read_with(get, partial(_each_named, name, _maker(item_field, given[1])))
     made = _TIMES.get(field.message_type) or _maker(field, given[0] if container else declared)
-    if container is not None and made is _same:
-        return lambda message: container(get(message))
     if container is not None:
-        return lambda message: container(_each(made, get(message), name))
-
-    def one(message: Any) -> object:  # noqa: ANN401 - a message
-        try:
-            return made(get(message))
-        except UnknownChoice as unknown:
-            raise unknown.below(name) from None
-
-    plain = get if made is _same else one
+        each = _same if made is _same else partial(_each, name, made)
+        return lambda message: container(each(get(message)))
+    plain = get if made is _same else _read_with(get, partial(_at, name, made))
     if field.message_type is None and field.has_presence and has_default:
         return lambda message: plain(message) if message.HasField(name) else _UNSET
     return plain
 
 
-def _each(made: _Get, items: Any, name: str) -> list[object]:  # noqa: ANN401 - a repeated field
-    found: list[object] = []
-    for item in items:
-        try:
-            found.append(made(item))
-        except UnknownChoice as unknown:
-            raise unknown.below(f"{name}[{len(found)}]") from None
-    return found
-
-
-def _each_named(made: _Get, items: Any, name: str) -> dict[str, object]:  # noqa: ANN401 - a map
-    found: dict[str, object] = {}
-    for key, item in items.items():
-        try:
-            found[key] = made(item)
-        except UnknownChoice as unknown:
-            raise unknown.below(f'{name}["{key[:80]}"]') from None
-    return found
+def _read_with(get: _Get, make: _Get) -> _Get:
+    return lambda message: make(get(message))
 
 
 def _maker(field: FieldDescriptor, kind: Any) -> Callable[[Any], object]:  # noqa: ANN401 - a type

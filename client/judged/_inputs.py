@@ -6,10 +6,12 @@ Knows no other type of ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from functools import cache
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from judged.errors import InvalidArgument, WrongType
 
@@ -23,10 +25,48 @@ _NO_LISTS = (str, bytes, bytearray, Mapping)
 """Can be walked over, and hold no list of texts."""
 
 
-def set_fields(value: object, **fields: object) -> None:
+def set_fields(value: object, **contents: object) -> None:
     """Set fields of a frozen value while it is made."""
-    for name, content in fields.items():
+    for name, content in contents.items():
         object.__setattr__(value, name, content)
+
+
+class Given:
+    """A value that callers make: its lists are read once, its ids are text.
+
+    The types of its fields say what each one takes. Raises WrongType for what is none of it.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, need in _needs(type(self)):  # type: ignore[arg-type]  # types are hashable
+            object.__setattr__(self, name, need(getattr(self, name), name))
+
+
+_Need = Callable[[Any, str], object]
+
+
+@cache
+def _needs(kind: Any) -> Sequence[tuple[str, _Need]]:  # noqa: ANN401 - a dataclass
+    types = get_type_hints(kind)
+    needs = ((part.name, _need_of(part.name, types[part.name])) for part in fields(kind))
+    return [(name, need) for name, need in needs if need is not None]
+
+
+def _need_of(name: str, declared: Any) -> _Need | None:  # noqa: ANN401 - a type
+    if declared is str and name.endswith("_id"):
+        return need_id
+    if get_origin(declared) is not Sequence:
+        return None
+    (inner,) = get_args(declared)
+    if inner is str:
+        is_ids = name.endswith("_ids") or name == "clusters"
+        return need_ids if is_ids else lambda values, _: as_list(values)
+    if is_dataclass(inner):
+        kind = cast("type", inner)
+        return lambda values, field: need_each(values, field, (kind,), kind.__name__)
+    return need_columns if get_origin(inner) is Sequence else need_column
 
 
 def as_list(values: Any) -> Any:  # noqa: ANN401 - what is wrong with it is said where its place is known
@@ -180,6 +220,12 @@ def need_column(values: object, field: str) -> Any:  # noqa: ANN401 - any kind o
     if isinstance(column, _NO_LISTS) or not hasattr(column, "__len__"):
         raise WrongType.of_field(field, f"must be a list, not {kind_of(column)}")
     return column
+
+
+def need_columns(values: object, field: str) -> list[Any]:
+    """Return a list of columns that can be walked over again. Raises WrongType for what is none."""
+    columns = need_list(values, field, "columns")
+    return [need_column(column, f"{field}[{i}]") for i, column in enumerate(columns)]
 
 
 def as_metrics(metrics: object) -> Sequence[str]:

@@ -47,6 +47,13 @@ class View:
         return html_table(self.to_rows())
 
 
+def row_of(value: object, names: str, **others: object) -> Row:
+    """Return a row with the attributes of these names, enums by theirs, and `others`."""
+    cells = {name: getattr(value, name) for name in names.split()}
+    named = {name: cell.name if isinstance(cell, Enum) else cell for name, cell in cells.items()}
+    return named | others
+
+
 def short_repr(value: object) -> str:
     """Return a dataclass in a line: what is long in it is counted instead of shown."""
     shown = ", ".join(

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import grpc
 
@@ -28,7 +28,7 @@ from judged._convert.statistics import (
     write_comparisons,
 )
 from judged._transport.async_calls import async_call, async_run_stream
-from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
+from judged._transport.call import CallOptions, Stream
 from judged._transport.connection import (
     COMPUTING_S,
     INFO_S,
@@ -36,7 +36,6 @@ from judged._transport.connection import (
     STREAM_S,
     AsyncConnection,
     BaseClient,
-    read_options,
 )
 from judged._transport.primitives import async_in_order
 from judged._transport.status import rename_paths
@@ -85,8 +84,6 @@ _OF_WORK = re.compile(r"^(judge|score)\.")
 """Where the work stands in a message of EstimateBatch; errors speak of the work alone."""
 _OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
 
-Part = TypeVar("Part")
-
 
 class AsyncClient(BaseClient[AsyncConnection]):
     """A connection to one judge daemon; close it when done.
@@ -110,9 +107,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
         Tls. `channel` takes the place of a connection of our own; it is not closed. The other
         options are those of `with_options`. Raises InvalidArgument for what can't be used.
         """
-        given = read_options(timeout=timeout, max_retries=max_retries, metadata=metadata)
+        options = CallOptions(timeout, max_retries, metadata)
         connection = AsyncConnection(target, credentials=credentials, channel=channel)
-        super().__init__(connection, CallOptions(**given))  # type: ignore[arg-type]
+        super().__init__(connection, options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,12 +142,21 @@ class AsyncClient(BaseClient[AsyncConnection]):
         else the same gets the replies to the first, those under way included. Which model made the
         texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
-        groups = await self._filled(fold(items), judge, timeout)
-        batch = Batch(groups, progress, asking, judge, request_id)
-        requests = batch.requests(write_judge(judge), include_details=include_details)
-        deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
-        asked = self._in_order(send, requests, deadline, batch.ahead)
-        async with aclosing(asked) as answers:
+        batch = Batch(
+            *(await self._filled(fold(items), judge, timeout), judge, asking),
+            include_details=include_details,
+            request_id=request_id,
+            progress=progress,
+        )
+        deadline = self._deadline(timeout, JUDGING_S)
+
+        async def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply, or its error
+            try:
+                return await async_call(self._connection, "BatchJudge", request, deadline)
+            except errors.JudgedError as error:
+                return error
+
+        async with aclosing(async_in_order(reply_to, batch.requests(), batch.ahead)) as answers:
             async for chunk, answer in answers:
                 batch.take(chunk, answer)
         return batch.verdicts()
@@ -171,11 +177,10 @@ class AsyncClient(BaseClient[AsyncConnection]):
         `request_id` (a UUID of version 4, drawn where none is given): models answer nothing twice.
         """
         stream = JudgeStream(
-            *(chunks, judge, asking, self._deadline(timeout, STREAM_S), self._connection.budget),
-            include_details=include_details,
-            request_id=request_id,
+            chunks, judge, asking, include_details=include_details, request_id=request_id
         )
-        return async_run_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
+        deadline = self._deadline(timeout, STREAM_S)
+        return async_run_stream(self._connection, "StreamJudge", stream, deadline)
 
     async def evaluate(
         self,
@@ -209,16 +214,12 @@ class AsyncClient(BaseClient[AsyncConnection]):
             groups = await self._filled(groups, judge, timeout)
         stream = EvaluateStream(
             *(groups, metrics, judge, options, asking),
-            *(self._deadline(timeout, STREAM_S), self._connection.budget),
             include_verdicts=include_verdicts,
             include_details=include_details,
             record=record,
             progress=progress,
         )
-        replies = async_run_stream(self._connection, lambda to: to.judging.StreamEvaluate, stream)
-        async with aclosing(replies):
-            async for _ in replies:
-                pass  # the stream keeps what it is told
+        await self._finish("StreamEvaluate", stream, timeout)
         return stream.evaluation()
 
     async def compute_metrics(
@@ -240,13 +241,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
         stream = PartStream(
             partial(metric_parts, metrics, relevance, options, metadata or {}, human_values),
             pb.StreamMetricsRequest,
-            self._deadline(timeout, COMPUTING_S),
-            self._connection.budget,
             of_whole(relevance),
         )
-        reply = await self._in_parts(
-            stream, lambda to: to.judging.ComputeMetrics, lambda to: to.judging.StreamMetrics
-        )
+        reply = await self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
         return read_fields(MetricTable, reply.table)
 
     async def compare_runs(
@@ -266,7 +263,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
         `compute_metrics` and compare the values.
         """
         request = write_compare(metrics, runs, qrels, options, comparison)
-        reply = await self._call(self._connection.statistics.CompareRuns, request, timeout)
+        reply = await self._call("CompareRuns", request, timeout)
         return read_compare(reply, list(runs))
 
     async def compute_text_metrics(
@@ -282,14 +279,8 @@ class AsyncClient(BaseClient[AsyncConnection]):
         stream = PartStream(
             text_parts(metrics, items, per_item=per_item, interval=interval),
             statistics_service_pb2.StreamTextMetricsRequest,
-            self._deadline(timeout, COMPUTING_S),
-            self._connection.budget,
         )
-        reply = await self._in_parts(
-            stream,
-            lambda to: to.statistics.ComputeTextMetrics,
-            lambda to: to.statistics.StreamTextMetrics,
-        )
+        reply = await self._in_parts("ComputeTextMetrics", "StreamTextMetrics", stream, timeout)
         return read_fields(TextMetricTable, reply)
 
     async def measure_agreement(
@@ -307,7 +298,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
             systems=systems,
             interval=interval,
         )
-        reply = await self._call(self._connection.statistics.MeasureAgreement, request, timeout)
+        reply = await self._call("MeasureAgreement", request, timeout)
         return read_fields(MeasuredAgreement, reply)
 
     async def calibrate(
@@ -320,7 +311,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
     ) -> Calibration:
         """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
         request = write_calibrate(items, options, interval)
-        reply = await self._call(self._connection.statistics.Calibrate, request, timeout)
+        reply = await self._call("Calibrate", request, timeout)
         return read_calibration(reply)
 
     async def calibrate_cascade(
@@ -332,7 +323,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
     ) -> CascadeFrontier:
         """Return the cascades of judges that labels find worth having, and the one proposed."""
         request = write_calibrate_cascade(items, options)
-        reply = await self._call(self._connection.statistics.CalibrateCascade, request, timeout)
+        reply = await self._call("CalibrateCascade", request, timeout)
         return read_frontier(reply)
 
     async def rank_systems(
@@ -344,7 +335,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
     ) -> SystemRanking:
         """Return systems in the order of paired comparisons: Bradley-Terry with Davidson's ties."""
         request = write_comparisons(comparisons, interval)
-        reply = await self._call(self._connection.statistics.RankSystems, request, timeout)
+        reply = await self._call("RankSystems", request, timeout)
         return read_fields(SystemRanking, reply)
 
     async def score_answers(
@@ -365,14 +356,10 @@ class AsyncClient(BaseClient[AsyncConnection]):
         called with (scores done, scores in all). `include_replies` asks for the models' replies.
         For 10 minutes no score is paid twice under one `request_id` (a UUID of version 4).
         """
-        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
         scoring = Scoring(
-            *(items, rubrics, asking, deadline, budget, progress, request_id),
-            include_replies=include_replies,
+            items, rubrics, asking, progress, request_id, include_replies=include_replies
         )
-        async with aclosing(self._scores(scoring)) as scores:
-            async for _ in scores:
-                pass  # the parts keep them
+        await self._finish("ScoreAnswers", scoring, timeout)
         return scoring.whole()
 
     def stream_scores(
@@ -388,11 +375,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
 
         Those that never came are last, as errors. To leave early ends what is still asked.
         """
-        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
-        scoring = Scoring(
-            *(items, rubrics, asking, deadline, budget), include_replies=include_replies
-        )
-        return self._scores(scoring)
+        scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
+        deadline = self._deadline(timeout, STREAM_S)
+        return async_run_stream(self._connection, "ScoreAnswers", scoring, deadline)
 
     async def estimate(
         self,
@@ -403,9 +388,8 @@ class AsyncClient(BaseClient[AsyncConnection]):
         timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
-        batch = Batch(await self._filled(fold(items), judge, timeout), None, asking, judge)
-        requests = batch.requests(write_judge(judge), include_details=False)
-        work = (pb.EstimateBatchRequest(judge=request) for _, request in requests)
+        batch = Batch(await self._filled(fold(items), judge, timeout), judge, asking)
+        work = (pb.EstimateBatchRequest(judge=request) for _, request in batch.requests())
         return await self._estimate(work, timeout)
 
     async def estimate_scores(
@@ -417,15 +401,13 @@ class AsyncClient(BaseClient[AsyncConnection]):
         timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `score_answers` would take of calls, tokens and money at most."""
-        deadline, budget = self._deadline(timeout, COMPUTING_S), self._connection.budget
-        parts = Scoring(items, rubrics, asking, deadline, budget).parts
-        work = (pb.EstimateBatchRequest(score=part.request()) for part in parts)
+        requests = Scoring(items, rubrics, asking).requests()
+        work = (pb.EstimateBatchRequest(score=request) for request in requests)
         return await self._estimate(work, timeout)
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
-        send = self._connection.judging.GetServerInfo
-        reply = await self._call(send, pb.GetServerInfoRequest(), timeout, INFO_S)
+        reply = await self._call("GetServerInfo", pb.GetServerInfoRequest(), timeout, INFO_S)
         return read_fields(ServerInfo, reply)
 
     async def usage(self, days: int = 31, *, timeout: float | None = None) -> TenantUsage:
@@ -434,65 +416,34 @@ class AsyncClient(BaseClient[AsyncConnection]):
         Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
         another tenant's.
         """
-        send, request = (
-            self._connection.judging.GetUsage,
-            write_fields(pb.GetUsageRequest, days=days),
-        )
-        return read_fields(TenantUsage, await self._call(send, request, timeout, INFO_S))
+        request = write_fields(pb.GetUsageRequest, days=days)
+        return read_fields(TenantUsage, await self._call("GetUsage", request, timeout, INFO_S))
 
     async def _call(
-        self,
-        send: Callable[..., Any],
-        request: object,
-        timeout: float | None,
-        usual_s: float = COMPUTING_S,
+        self, method: str, request: object, timeout: float | None, usual_s: float = COMPUTING_S
     ) -> Any:  # noqa: ANN401 - the reply of the method
         deadline = self._deadline(timeout, usual_s)
-        return await async_call(self._connection, send, request, deadline)
+        return await async_call(self._connection, method, request, deadline)
+
+    async def _finish(
+        self, method: str, stream: Stream[Any], timeout: float | None, usual_s: float = STREAM_S
+    ) -> None:
+        """Run a stream that keeps what it is told."""
+        deadline = self._deadline(timeout, usual_s)
+        async with aclosing(
+            async_run_stream(self._connection, method, stream, deadline)
+        ) as replies:
+            async for _ in replies:
+                pass
 
     async def _in_parts(
-        self,
-        stream: PartStream,
-        alone: Callable[[AsyncConnection], Callable[..., Any]],
-        streamed: Callable[[AsyncConnection], Callable[..., Any]],
+        self, alone: str, streamed: str, stream: PartStream, timeout: float | None
     ) -> Any:  # noqa: ANN401 - the reply of either method
         """Return the reply to a request, which is sent in parts where it takes several."""
         if stream.alone is not None:
-            send = alone(self._connection)
-            return await async_call(self._connection, send, stream.alone, stream.deadline)
-        async with aclosing(async_run_stream(self._connection, streamed, stream)) as replies:
-            async for _ in replies:
-                pass  # the stream keeps its reply
+            return await self._call(alone, stream.alone, timeout)
+        await self._finish(streamed, stream, timeout, COMPUTING_S)
         return stream.reply
-
-    def _in_order(
-        self,
-        send: Callable[..., Any],
-        requests: Iterable[tuple[Part, object]],
-        deadline: Deadline,
-        ahead: int = CHUNKS_IN_FLIGHT,
-    ) -> AsyncGenerator[tuple[Part, Any], None]:
-        """Yield what each message is about and its reply, or its error, in order."""
-
-        async def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply of the method
-            try:
-                return await async_call(self._connection, send, request, deadline)
-            except errors.JudgedError as error:
-                return error
-
-        return async_in_order(reply_to, requests, ahead)
-
-    async def _scores(self, scoring: Scoring) -> AsyncGenerator[AnswerScore, None]:
-        for part in scoring.parts_in_turn():
-            replies = async_run_stream(self._connection, lambda to: to.judging.ScoreAnswers, part)
-            try:
-                async with aclosing(replies):
-                    async for score in replies:
-                        yield scoring.came(score)
-            except errors.JudgedError as error:
-                scoring.failed(part, error)
-        for score in scoring.lost():
-            yield score
 
     async def _filled(
         self, groups: Sequence[QueryGroup], judge: Judge | str | None, timeout: float | None
@@ -512,10 +463,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
         self, requests: Iterable[pb.EstimateBatchRequest], timeout: float | None
     ) -> CostEstimate:
         deadline, found = self._deadline(timeout, COMPUTING_S), CostEstimate()
-        send = self._connection.judging.EstimateBatch
         try:
             for request in requests:
-                reply = await async_call(self._connection, send, request, deadline)
+                reply = await async_call(self._connection, "EstimateBatch", request, deadline)
                 found += read_fields(CostEstimate, reply)
         except errors.InvalidArgument as error:
             raise rename_paths(error, _OF_WORK, lambda _: "") from None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import grpc
 
@@ -28,7 +28,7 @@ from judged._convert.statistics import (
     write_compare,
     write_comparisons,
 )
-from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Deadline
+from judged._transport.call import CallOptions, Stream
 from judged._transport.calls import call, run_stream
 from judged._transport.connection import (
     COMPUTING_S,
@@ -37,7 +37,6 @@ from judged._transport.connection import (
     STREAM_S,
     BaseClient,
     Connection,
-    read_options,
 )
 from judged._transport.primitives import in_order
 from judged._transport.status import rename_paths
@@ -86,8 +85,6 @@ _OF_WORK = re.compile(r"^(judge|score)\.")
 """Where the work stands in a message of EstimateBatch; errors speak of the work alone."""
 _OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
 
-Part = TypeVar("Part")
-
 
 class Client(BaseClient[Connection]):
     """A connection to one judge daemon; close it when done.
@@ -111,9 +108,9 @@ class Client(BaseClient[Connection]):
         Tls. `channel` takes the place of a connection of our own; it is not closed. The other
         options are those of `with_options`. Raises InvalidArgument for what can't be used.
         """
-        given = read_options(timeout=timeout, max_retries=max_retries, metadata=metadata)
+        options = CallOptions(timeout, max_retries, metadata)
         connection = Connection(target, credentials=credentials, channel=channel)
-        super().__init__(connection, CallOptions(**given))  # type: ignore[arg-type]
+        super().__init__(connection, options)
 
     def __enter__(self) -> Self:
         return self
@@ -146,12 +143,21 @@ class Client(BaseClient[Connection]):
         else the same gets the replies to the first, those under way included. Which model made the
         texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
-        groups = self._filled(fold(items), judge, timeout)
-        batch = Batch(groups, progress, asking, judge, request_id)
-        requests = batch.requests(write_judge(judge), include_details=include_details)
-        deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
-        asked = self._in_order(send, requests, deadline, batch.ahead)
-        with closing(asked) as answers:
+        batch = Batch(
+            *(self._filled(fold(items), judge, timeout), judge, asking),
+            include_details=include_details,
+            request_id=request_id,
+            progress=progress,
+        )
+        deadline = self._deadline(timeout, JUDGING_S)
+
+        def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply, or its error
+            try:
+                return call(self._connection, "BatchJudge", request, deadline)
+            except errors.JudgedError as error:
+                return error
+
+        with closing(in_order(reply_to, batch.requests(), batch.ahead)) as answers:
             for chunk, answer in answers:
                 batch.take(chunk, answer)
         return batch.verdicts()
@@ -172,11 +178,10 @@ class Client(BaseClient[Connection]):
         `request_id` (a UUID of version 4, drawn where none is given): models answer nothing twice.
         """
         stream = JudgeStream(
-            *(chunks, judge, asking, self._deadline(timeout, STREAM_S), self._connection.budget),
-            include_details=include_details,
-            request_id=request_id,
+            chunks, judge, asking, include_details=include_details, request_id=request_id
         )
-        return run_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
+        deadline = self._deadline(timeout, STREAM_S)
+        return run_stream(self._connection, "StreamJudge", stream, deadline)
 
     def evaluate(
         self,
@@ -210,16 +215,12 @@ class Client(BaseClient[Connection]):
             groups = self._filled(groups, judge, timeout)
         stream = EvaluateStream(
             *(groups, metrics, judge, options, asking),
-            *(self._deadline(timeout, STREAM_S), self._connection.budget),
             include_verdicts=include_verdicts,
             include_details=include_details,
             record=record,
             progress=progress,
         )
-        replies = run_stream(self._connection, lambda to: to.judging.StreamEvaluate, stream)
-        with closing(replies):
-            for _ in replies:
-                pass  # the stream keeps what it is told
+        self._finish("StreamEvaluate", stream, timeout)
         return stream.evaluation()
 
     def compute_metrics(
@@ -241,13 +242,9 @@ class Client(BaseClient[Connection]):
         stream = PartStream(
             partial(metric_parts, metrics, relevance, options, metadata or {}, human_values),
             pb.StreamMetricsRequest,
-            self._deadline(timeout, COMPUTING_S),
-            self._connection.budget,
             of_whole(relevance),
         )
-        reply = self._in_parts(
-            stream, lambda to: to.judging.ComputeMetrics, lambda to: to.judging.StreamMetrics
-        )
+        reply = self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
         return read_fields(MetricTable, reply.table)
 
     def compare_runs(
@@ -267,7 +264,7 @@ class Client(BaseClient[Connection]):
         `compute_metrics` and compare the values.
         """
         request = write_compare(metrics, runs, qrels, options, comparison)
-        reply = self._call(self._connection.statistics.CompareRuns, request, timeout)
+        reply = self._call("CompareRuns", request, timeout)
         return read_compare(reply, list(runs))
 
     def compute_text_metrics(
@@ -283,14 +280,8 @@ class Client(BaseClient[Connection]):
         stream = PartStream(
             text_parts(metrics, items, per_item=per_item, interval=interval),
             statistics_service_pb2.StreamTextMetricsRequest,
-            self._deadline(timeout, COMPUTING_S),
-            self._connection.budget,
         )
-        reply = self._in_parts(
-            stream,
-            lambda to: to.statistics.ComputeTextMetrics,
-            lambda to: to.statistics.StreamTextMetrics,
-        )
+        reply = self._in_parts("ComputeTextMetrics", "StreamTextMetrics", stream, timeout)
         return read_fields(TextMetricTable, reply)
 
     def measure_agreement(
@@ -308,7 +299,7 @@ class Client(BaseClient[Connection]):
             systems=systems,
             interval=interval,
         )
-        reply = self._call(self._connection.statistics.MeasureAgreement, request, timeout)
+        reply = self._call("MeasureAgreement", request, timeout)
         return read_fields(MeasuredAgreement, reply)
 
     def calibrate(
@@ -321,7 +312,7 @@ class Client(BaseClient[Connection]):
     ) -> Calibration:
         """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
         request = write_calibrate(items, options, interval)
-        reply = self._call(self._connection.statistics.Calibrate, request, timeout)
+        reply = self._call("Calibrate", request, timeout)
         return read_calibration(reply)
 
     def calibrate_cascade(
@@ -333,7 +324,7 @@ class Client(BaseClient[Connection]):
     ) -> CascadeFrontier:
         """Return the cascades of judges that labels find worth having, and the one proposed."""
         request = write_calibrate_cascade(items, options)
-        reply = self._call(self._connection.statistics.CalibrateCascade, request, timeout)
+        reply = self._call("CalibrateCascade", request, timeout)
         return read_frontier(reply)
 
     def rank_systems(
@@ -345,7 +336,7 @@ class Client(BaseClient[Connection]):
     ) -> SystemRanking:
         """Return systems in the order of paired comparisons: Bradley-Terry with Davidson's ties."""
         request = write_comparisons(comparisons, interval)
-        reply = self._call(self._connection.statistics.RankSystems, request, timeout)
+        reply = self._call("RankSystems", request, timeout)
         return read_fields(SystemRanking, reply)
 
     def score_answers(
@@ -366,14 +357,10 @@ class Client(BaseClient[Connection]):
         called with (scores done, scores in all). `include_replies` asks for the models' replies.
         For 10 minutes no score is paid twice under one `request_id` (a UUID of version 4).
         """
-        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
         scoring = Scoring(
-            *(items, rubrics, asking, deadline, budget, progress, request_id),
-            include_replies=include_replies,
+            items, rubrics, asking, progress, request_id, include_replies=include_replies
         )
-        with closing(self._scores(scoring)) as scores:
-            for _ in scores:
-                pass  # the parts keep them
+        self._finish("ScoreAnswers", scoring, timeout)
         return scoring.whole()
 
     def stream_scores(
@@ -389,11 +376,9 @@ class Client(BaseClient[Connection]):
 
         Those that never came are last, as errors. To leave early ends what is still asked.
         """
-        deadline, budget = self._deadline(timeout, STREAM_S), self._connection.budget
-        scoring = Scoring(
-            *(items, rubrics, asking, deadline, budget), include_replies=include_replies
-        )
-        return self._scores(scoring)
+        scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
+        deadline = self._deadline(timeout, STREAM_S)
+        return run_stream(self._connection, "ScoreAnswers", scoring, deadline)
 
     def estimate(
         self,
@@ -404,9 +389,8 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
-        batch = Batch(self._filled(fold(items), judge, timeout), None, asking, judge)
-        requests = batch.requests(write_judge(judge), include_details=False)
-        work = (pb.EstimateBatchRequest(judge=request) for _, request in requests)
+        batch = Batch(self._filled(fold(items), judge, timeout), judge, asking)
+        work = (pb.EstimateBatchRequest(judge=request) for _, request in batch.requests())
         return self._estimate(work, timeout)
 
     def estimate_scores(
@@ -418,15 +402,13 @@ class Client(BaseClient[Connection]):
         timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `score_answers` would take of calls, tokens and money at most."""
-        deadline, budget = self._deadline(timeout, COMPUTING_S), self._connection.budget
-        parts = Scoring(items, rubrics, asking, deadline, budget).parts
-        work = (pb.EstimateBatchRequest(score=part.request()) for part in parts)
+        requests = Scoring(items, rubrics, asking).requests()
+        work = (pb.EstimateBatchRequest(score=request) for request in requests)
         return self._estimate(work, timeout)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
-        send = self._connection.judging.GetServerInfo
-        reply = self._call(send, pb.GetServerInfoRequest(), timeout, INFO_S)
+        reply = self._call("GetServerInfo", pb.GetServerInfoRequest(), timeout, INFO_S)
         return read_fields(ServerInfo, reply)
 
     def usage(self, days: int = 31, *, timeout: float | None = None) -> TenantUsage:
@@ -435,65 +417,32 @@ class Client(BaseClient[Connection]):
         Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
         another tenant's.
         """
-        send, request = (
-            self._connection.judging.GetUsage,
-            write_fields(pb.GetUsageRequest, days=days),
-        )
-        return read_fields(TenantUsage, self._call(send, request, timeout, INFO_S))
+        request = write_fields(pb.GetUsageRequest, days=days)
+        return read_fields(TenantUsage, self._call("GetUsage", request, timeout, INFO_S))
 
     def _call(
-        self,
-        send: Callable[..., Any],
-        request: object,
-        timeout: float | None,
-        usual_s: float = COMPUTING_S,
+        self, method: str, request: object, timeout: float | None, usual_s: float = COMPUTING_S
     ) -> Any:  # noqa: ANN401 - the reply of the method
         deadline = self._deadline(timeout, usual_s)
-        return call(self._connection, send, request, deadline)
+        return call(self._connection, method, request, deadline)
+
+    def _finish(
+        self, method: str, stream: Stream[Any], timeout: float | None, usual_s: float = STREAM_S
+    ) -> None:
+        """Run a stream that keeps what it is told."""
+        deadline = self._deadline(timeout, usual_s)
+        with closing(run_stream(self._connection, method, stream, deadline)) as replies:
+            for _ in replies:
+                pass
 
     def _in_parts(
-        self,
-        stream: PartStream,
-        alone: Callable[[Connection], Callable[..., Any]],
-        streamed: Callable[[Connection], Callable[..., Any]],
+        self, alone: str, streamed: str, stream: PartStream, timeout: float | None
     ) -> Any:  # noqa: ANN401 - the reply of either method
         """Return the reply to a request, which is sent in parts where it takes several."""
         if stream.alone is not None:
-            send = alone(self._connection)
-            return call(self._connection, send, stream.alone, stream.deadline)
-        with closing(run_stream(self._connection, streamed, stream)) as replies:
-            for _ in replies:
-                pass  # the stream keeps its reply
+            return self._call(alone, stream.alone, timeout)
+        self._finish(streamed, stream, timeout, COMPUTING_S)
         return stream.reply
-
-    def _in_order(
-        self,
-        send: Callable[..., Any],
-        requests: Iterable[tuple[Part, object]],
-        deadline: Deadline,
-        ahead: int = CHUNKS_IN_FLIGHT,
-    ) -> Generator[tuple[Part, Any], None]:
-        """Yield what each message is about and its reply, or its error, in order."""
-
-        def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply of the method
-            try:
-                return call(self._connection, send, request, deadline)
-            except errors.JudgedError as error:
-                return error
-
-        return in_order(reply_to, requests, ahead)
-
-    def _scores(self, scoring: Scoring) -> Generator[AnswerScore, None]:
-        for part in scoring.parts_in_turn():
-            replies = run_stream(self._connection, lambda to: to.judging.ScoreAnswers, part)
-            try:
-                with closing(replies):
-                    for score in replies:
-                        yield scoring.came(score)
-            except errors.JudgedError as error:
-                scoring.failed(part, error)
-        for score in scoring.lost():
-            yield score
 
     def _filled(
         self, groups: Sequence[QueryGroup], judge: Judge | str | None, timeout: float | None
@@ -513,10 +462,9 @@ class Client(BaseClient[Connection]):
         self, requests: Iterable[pb.EstimateBatchRequest], timeout: float | None
     ) -> CostEstimate:
         deadline, found = self._deadline(timeout, COMPUTING_S), CostEstimate()
-        send = self._connection.judging.EstimateBatch
         try:
             for request in requests:
-                reply = call(self._connection, send, request, deadline)
+                reply = call(self._connection, "EstimateBatch", request, deadline)
                 found += read_fields(CostEstimate, reply)
         except errors.InvalidArgument as error:
             raise rename_paths(error, _OF_WORK, lambda _: "") from None

@@ -98,7 +98,7 @@ async def caller(stack: AsyncExitStack, server: ServerProcess, way: str) -> Call
             reply = await stub.BatchJudge(asked, timeout=WAIT_S)
         else:
             own = client._connection
-            reply = await async_call(own, own.judging.BatchJudge, asked, Deadline(WAIT_S))
+            reply = await async_call(own, "BatchJudge", asked, Deadline(WAIT_S))
         return len(reply.verdicts.relevant)
 
     await by_grpc(request("exact", "first", 1))

@@ -15,6 +15,7 @@ MEANT: dict[str, str] = {
     r"answer_equivalence .*errors.*code: 3 -> 9": "A fault's code follows from its reason.",
     r"entries for \d+ document": "Qrels and runs tell columns of different lengths alike.",
     r"canary.*(item_id|\.id: |guarantee)": "A canary has items as other files, and a guarantee.",
+    r"files\.my\.cascade\.json\.": "A cascade's file is the cascade, with one hash of all of it.",
     r"must bring a calibrator or name one": "One wording for a choice that is not set.",
     r"no such call; ": "The port of HTTP says where its calls are listed.",
     r": judged judges( |:)": "Thresholds begin at the left, and a server speaks of its own flags.",

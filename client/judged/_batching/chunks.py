@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count, groupby
 from typing import TypeVar
 
-from judged._convert.groups import as_items, check_group
+from judged._convert.groups import checked_group
+from judged._inputs import need_each, need_text
 from judged._transport.call import CHUNKS_IN_FLIGHT
 from judged.errors import InvalidArgument, WrongType
 from judged.values.groups import Context, QueryGroup, Span
@@ -67,16 +68,14 @@ def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
     Consecutive contexts of one query that form a cross product, retrieved-major, become one group:
     its texts then travel once.
     """
-    groups: list[QueryGroup] = []
-    contexts: list[Context] = []
-    for item in as_items(items):
-        if isinstance(item, Context):
-            contexts.append(item)
-        else:
-            groups.append(item)
-    if groups and contexts:
+    given = need_each(items, "groups", (QueryGroup, Context), "QueryGroup or Context")
+    groups = [item for item in given if isinstance(item, QueryGroup)]
+    if groups and len(groups) < len(given):
         raise WrongType.of_field("groups", "must be groups or contexts, not both in one call")
-    return groups or list(_fold_contexts(contexts))
+    for index, context in enumerate(() if groups else given):
+        for name in ("query", "expected_text", "retrieved_text"):
+            need_text(getattr(context, name), f"contexts[{index}].{name}")
+    return list(map(checked_group, groups, count())) or list(_fold_contexts(given))
 
 
 def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
@@ -149,30 +148,23 @@ def _pieces(
     if whole or (cost <= characters and n_contexts(group, n) <= contexts):
         yield Piece(index, group, 0, n), cost
         return
-    row = 4 * group.embeddings.dimensions if group.embeddings is not None else 0
+    row = group.embeddings.row_bytes if group.embeddings is not None else 0
     weights = [row + len(text) for text in group.retrieved] or [row] * n
     if group.spans is not None:
         costs = map(_span_cost, group.spans.retrieved)
         weights = [weight + more for weight, more in zip(weights, costs, strict=False)]
     head = cost - sum(weights)
-    most = max(1, contexts // max(1, n_contexts(group, 1)))
-    for start, end, size in _runs(weights, max(1, characters - head), most):
-        yield Piece(index, group, start, end), head + size
+    limits = (max(1, characters - head), max(1, contexts // max(1, n_contexts(group, 1))))
+    sized = ((rank, (weight, 1)) for rank, weight in enumerate(weights))
+    for ranks in packed(sized, limits) if weights else ([],):
+        start, end = (ranks[0], ranks[-1] + 1) if ranks else (0, 0)
+        yield Piece(index, group, start, end), head + sum(weights[start:end])
 
 
 def n_contexts(group: QueryGroup, n_retrieved: int) -> int:
     """Return how many contexts so many results of a group make, as the server counts them."""
     expected = 0 if group.by_id else group.n_expected
     return n_retrieved * (expected + len(group.negatives))
-
-
-def checked_group(group: object, index: int) -> QueryGroup:
-    """Return a group that can be sent. Raises WrongType or InvalidArgument with its path."""
-    if not isinstance(group, QueryGroup):
-        rule = f"must be a QueryGroup, not {type(group).__name__}"
-        raise WrongType.of_field(f"groups[{index}]", rule)
-    check_group(group, f"groups[{index}]")
-    return group
 
 
 def text_cost(group: QueryGroup) -> int:
@@ -189,16 +181,6 @@ def text_cost(group: QueryGroup) -> int:
 
 def _span_cost(span: Span) -> int:
     return len(span.file) + _SPAN_NUMBERS
-
-
-def _runs(weights: Sequence[int], limit: int, most: int) -> Iterator[tuple[int, int, int]]:
-    start = cost = 0
-    for index, weight in enumerate(weights):
-        if index > start and (cost + weight > limit or index - start >= most):
-            yield start, index, cost
-            start, cost = index, 0
-        cost += weight
-    yield start, len(weights), cost
 
 
 def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -> Sequence[int]:
@@ -232,7 +214,7 @@ def at_ranks(group: QueryGroup, ranks: Sequence[int]) -> QueryGroup:
         return group
     texts, vectors, spans, ids = group.retrieved, group.embeddings, group.spans, group.document_ids
     if vectors is not None:
-        row = 4 * vectors.dimensions
+        row = vectors.row_bytes
         rows = (vectors.retrieved[row * place : row * (place + 1)] for place in ranks)
         vectors = replace(vectors, retrieved=b"".join(rows))
     return replace(

@@ -8,14 +8,14 @@ from __future__ import annotations
 import uuid
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, count, islice
 
 from judged import errors
 from judged._batching.chunks import (
     Piece,
     against_negatives,
-    checked_group,
     cut,
     distinct_group,
     distinct_ranks,
@@ -23,16 +23,16 @@ from judged._batching.chunks import (
 )
 from judged._batching.judging import missing_verdicts
 from judged._codec import read_fields
-from judged._convert.groups import write_group
+from judged._convert.groups import checked_group, write_group
 from judged._convert.judges import Purse, write_asking, write_judge
 from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics
-from judged._transport.call import Deadline, RetryBudget, Stream
+from judged._transport.call import Attempts, Stream
 from judged._views import Listed
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.groups import QueryGroup
-from judged.values.judges import Asking, Judge, JudgeIdentity
+from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
 from judged.values.metrics import Evaluation, MetricOptions, NegativeMatch
 from judged.values.verdicts import VerdictError, Verdicts, join_verdicts
 
@@ -42,27 +42,12 @@ Record = Callable[[Sequence[QueryGroup], Verdicts], object]
 """Is told the groups that were judged, with their verdicts."""
 
 
-@dataclass(slots=True)
-class _Try:
-    """What one stream was sent and answered.
-
-    `continued` says of each chunk that was sent whether its first group is more of the last one.
-    """
-
-    judge: JudgeIdentity | None = None
-    verdicts: dict[int, Verdicts] = field(default_factory=dict)
-    on_negatives: dict[int, Verdicts] = field(default_factory=dict)
-    matches: dict[int, Sequence[NegativeMatch]] = field(default_factory=dict)
-    continued: list[bool] = field(default_factory=list)
-    query_ids: list[str] = field(default_factory=list)
-    columns: list[list[float] | array[float]] = field(default_factory=list)
-    spent: float = 0.0
-    result: pb.EvaluateResponse | None = None
-    failure: Exception | None = None
-
-
 class EvaluateStream(Stream[None]):
-    """One call of `evaluate`: what to send on each try, and what was answered."""
+    """One call of `evaluate`: what to send on each try, and what was answered.
+
+    Every try sends the same chunks. Verdicts of one that broke are kept, for where a later one
+    breaks sooner, unless another judge answers then.
+    """
 
     def __init__(
         self,
@@ -71,22 +56,21 @@ class EvaluateStream(Stream[None]):
         judge: Judge | str | None,
         options: MetricOptions,
         asking: Asking | None,
-        deadline: Deadline,
-        budget: RetryBudget,
         *,
         include_verdicts: bool,
         include_details: bool,
         record: Record | None,
         progress: Progress | None,
     ) -> None:
-        super().__init__(deadline, budget)
+        super().__init__()
         # What can be read once only is kept, so that it can be sent again.
         self._groups = list(groups) if iter(groups) is groups else groups
         # Groups that are all there are checked before anything is sent, others as they are sent.
         self._checked = isinstance(self._groups, Sequence)
-        if isinstance(self._groups, Sequence):
-            for index, group in enumerate(self._groups):
-                checked_group(group, index)
+        self._total: int | None = None
+        if self._checked:
+            checked = list(map(checked_group, self._groups, count()))
+            self._total = sum(n_contexts(group, group.n_retrieved) for group in checked)
         self._start = pb.StreamEvaluateStart(
             judge=write_judge(judge),
             metrics=as_metrics(metrics),
@@ -100,123 +84,85 @@ class EvaluateStream(Stream[None]):
         self._purse = Purse(asking)  # what is wrong with it is told before anything is sent
         self._record = record
         self._progress = progress
-        self._total = self._count() if progress is not None else None
-        self._try = self._best = _Try()
+        self._identity: JudgeIdentity | None = None
+        self._verdicts: dict[int, Verdicts] = {}
+        self._on_negatives: dict[int, Verdicts] = {}
+        self._begin()
 
-    def _count(self) -> int | None:
-        """Return how many contexts the groups make; None where they are read as they are sent."""
-        if not isinstance(self._groups, Sequence):
-            return None
-        return sum(n_contexts(group, group.n_retrieved) for group in self._groups)
+    def _begin(self) -> None:
+        self._matches: dict[int, Sequence[NegativeMatch]] = {}
+        self._query_ids: list[str] = []
+        self._columns: list[list[float] | array[float]] = []
+        self._spent = 0.0
+        self._result: pb.EvaluateResponse | None = None
 
     def _chunks(self) -> Iterator[list[Piece]]:
-        groups = self._groups
-        if not self._checked:
-            groups = (checked_group(group, index) for index, group in enumerate(groups))
+        groups = self._groups if self._checked else map(checked_group, self._groups, count())
         return cut(groups, self._judge, evaluated=True)
 
     def request(self) -> Iterator[pb.StreamEvaluateRequest]:
-        """Return what the next try sends.
-
-        gRPC reads them on a thread of its own and hides what goes wrong there: a failure of the
-        caller's groups ends the messages, and `take`, `ended` or `waits` raises it.
-        """
-        if len(self._try.verdicts) >= len(self._best.verdicts):
-            self._best = self._try
-        self._try, self._progressed = _Try(), False
+        """Return what the next try sends."""
+        self._begin()
         start = pb.StreamEvaluateStart(asking=write_asking(self._purse.rest()))
         start.MergeFrom(self._start)
-        return self._messages(start, self._try)
+        return self.written(self._messages(start))
 
-    def _messages(
-        self, start: pb.StreamEvaluateStart, this: _Try
-    ) -> Iterator[pb.StreamEvaluateRequest]:
+    def _messages(self, start: pb.StreamEvaluateStart) -> Iterator[pb.StreamEvaluateRequest]:
         yield pb.StreamEvaluateRequest(start=start)
-        try:
-            for chunk_id, chunk in enumerate(self._chunks()):
-                continues = chunk[0].start > 0
-                this.continued.append(continues)
-                message = pb.EvaluateChunk(chunk_id=chunk_id, continues=continues)
-                for piece in chunk:
-                    path = f"groups[{piece.index}]"
-                    message.groups.append(write_group(piece.part(), path))
-                yield pb.StreamEvaluateRequest(chunk=message)
-        except Exception as failure:  # noqa: BLE001 - raised where the caller waits
-            this.failure = failure
+        for chunk_id, chunk in enumerate(self._chunks()):
+            message = pb.EvaluateChunk(chunk_id=chunk_id, continues=chunk[0].start > 0)
+            for piece in chunk:
+                message.groups.append(write_group(piece.part(), f"groups[{piece.index}]"))
+            yield pb.StreamEvaluateRequest(chunk=message)
 
     def take(self, reply: pb.StreamEvaluateResponse) -> None:
         """Take in one message of the server."""
-        this = self._try
-        if this.failure is not None:
-            raise this.failure
         kind = reply.WhichOneof("message")
         if kind == "chunk":
-            self._take_chunk(this, reply.chunk)
+            self._take_chunk(reply.chunk)
         elif kind == "values":
+            self._query_ids.extend(reply.values.query_ids)
             columns = reply.values.columns
-            if not self._checked and not this.columns:
-                # Of groups that are not all there, values are kept in few bytes too.
-                this.columns = [array("d") for _ in columns]
-            this.query_ids.extend(reply.values.query_ids)
-            this.columns = this.columns or [[] for _ in columns]
-            for values, more in zip(this.columns, columns, strict=True):
+            # Of groups that are not all there, values are kept in few bytes too.
+            self._columns = self._columns or [[] if self._checked else array("d") for _ in columns]
+            for values, more in zip(self._columns, columns, strict=True):
                 values.extend(more.values)
         elif kind == "result":
-            this.result = reply.result
+            self._result = reply.result
 
-    def _take_chunk(self, this: _Try, chunk: pb.EvaluatedChunk) -> None:
-        self._progressed = True
-        self._budget.answered()
+    def _take_chunk(self, chunk: pb.EvaluatedChunk) -> None:
+        self.progressed = True
         if chunk.HasField("judge"):
-            this.judge = read_fields(JudgeIdentity, chunk.judge)
+            judge = read_fields(JudgeIdentity, chunk.judge)
+            if judge != self._identity:
+                self._identity, self._verdicts, self._on_negatives = judge, {}, {}
         usage = usage_of(chunk)
-        this.spent += 0.0 if usage is None else usage.cost or 0.0
-        self._purse.spent = max(self._purse.spent, this.spent)
-        if chunk.negatives:
-            found = [read_fields(NegativeMatch, match) for match in chunk.negatives]
-            this.matches[chunk.chunk_id] = found
-        if this.judge is not None:
-            for name, kept in (
-                ("verdicts", this.verdicts),
-                ("negative_verdicts", this.on_negatives),
-            ):
-                if chunk.HasField(name):  # type: ignore[arg-type]  # a name that is spelt out above
-                    columns = getattr(chunk, name)
-                    kept[chunk.chunk_id] = read_verdicts(
-                        columns, this.judge, in_arrays=not self._checked
-                    )
+        self._spent += 0.0 if usage is None else usage.cost or 0.0
+        self._purse.spent = max(self._purse.spent, self._spent)
+        self._matches[chunk.chunk_id] = [read_fields(NegativeMatch, m) for m in chunk.negatives]
+        if self._identity is not None:
+            read = partial(read_verdicts, judge=self._identity, in_arrays=not self._checked)
+            if chunk.HasField("verdicts"):
+                self._verdicts[chunk.chunk_id] = read(chunk.verdicts)
+            if chunk.HasField("negative_verdicts"):
+                self._on_negatives[chunk.chunk_id] = read(chunk.negative_verdicts)
         if self._progress is not None:
-            done = chunk.progress.contexts_done
-            received = chunk.progress.contexts_received
+            done, received = chunk.progress.contexts_done, chunk.progress.contexts_received
             self._progress(done, received if self._total is None else self._total)
-
-    def ended(self) -> None:
-        """Note that the server ended the stream.
-
-        Raises what went wrong in the caller's groups.
-        """
-        if self._try.failure is not None:
-            raise self._try.failure
-        self.done = True
 
     def evaluation(self) -> Evaluation:
         """Return the evaluation. Raises InternalError when the stream ended without it."""
-        this = self._try
-        if this.result is None:
+        if self._result is None:
             raise errors.InternalError("the stream ended without a result")
-        found = read_evaluation(this.result)
-        verdicts = self._verdicts(None) if found.judge is not None else None
-        if verdicts is not None:
-            verdicts = replace(verdicts, usage=found.usage)
-            self._tell(verdicts, None)
-        table = found.table
-        if this.columns:
-            pairs = zip(table.metrics, this.columns, strict=True)
+        found = read_evaluation(self._result)
+        verdicts = self._whole(None, found.usage) if found.judge is not None else None
+        table, negatives = found.table, found.negatives
+        if self._columns:
+            pairs = zip(table.metrics, self._columns, strict=True)
             metrics = [replace(metric, per_query=values) for metric, values in pairs]
-            table = replace(table, metrics=metrics, query_ids=this.query_ids)
-        negatives = found.negatives
+            table = replace(table, metrics=metrics, query_ids=self._query_ids)
         if negatives is not None:
-            matches = [match for _, some in sorted(this.matches.items()) for match in some]
+            matches = [match for _, some in sorted(self._matches.items()) for match in some]
             negatives = replace(negatives, matches=matches)
         return replace(
             found,
@@ -225,82 +171,65 @@ class EvaluateStream(Stream[None]):
             verdicts=verdicts if self._keeps_verdicts else None,
         )
 
-    def waits(self, error: errors.JudgedError) -> Iterator[float]:
-        """Return the waits in seconds before the next try.
-
-        They raise the error when there is to be no other try, with the verdicts that are there.
-        """
-        if self._try.failure is not None:
-            raise self._try.failure
+    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
+        """Yield the waits before the next try; the error for none has the verdicts so far."""
         try:
-            yield from super().waits(error)
+            yield from super().waits(error, attempts)
         except errors.JudgedError as last:
-            last.verdicts = self._verdicts(last)
-            if last.verdicts is not None:
-                self._tell(last.verdicts, last)
+            last.verdicts = self._whole(last, None)
             raise
 
-    def _verdicts(self, error: errors.JudgedError | None) -> Verdicts | None:
-        """Return the verdicts of the judge; those that are not there have the error."""
-        if error is not None and len(self._best.verdicts) > len(self._try.verdicts):
-            self._try = self._best  # a later try broke sooner
-        this = self._try
-        if not this.verdicts or this.judge is None:
+    def _whole(self, error: errors.JudgedError | None, usage: Usage | None) -> Verdicts | None:
+        """Return the verdicts of the judge, and tell the record; missing ones have the error."""
+        if not self._verdicts:
             return None
-        groups: Sequence[QueryGroup]
+        groups: Sequence[QueryGroup] = _JudgedGroups(self._groups)
         if self._checked:
-            groups = list(map(_as_judged, self._groups))
-        else:
-            groups = _JudgedGroups(self._groups)
-        if error is None and len(this.verdicts) == len(this.continued):
-            parts = (this.verdicts.pop(number) for number in range(len(this.continued)))
-            return join_verdicts(parts, this.continued, groups)
-        return self._joined(this.verdicts, error, groups, _whole_chunk)
+            groups = list(groups)
+        verdicts = replace(
+            self._joined(self._verdicts, error, groups, of_negatives=False), usage=usage
+        )
+        if self._record is not None:
+            judged, parts = list(groups), [(verdicts, False)]
+            if self._on_negatives:
+                against = against_negatives(map(distinct_group, self._groups))
+                more = self._joined(self._on_negatives, error, against, of_negatives=True)
+                parts.append((more, False))
+                judged += against
+            joined = join_verdicts(parts, judged)
+            self._record(judged, replace(joined, usage=usage))
+        return verdicts
 
     def _joined(
         self,
         known: dict[int, Verdicts],
         error: errors.JudgedError | None,
         groups: Sequence[QueryGroup],
-        of_chunk: Callable[[Sequence[Piece]], tuple[Sequence[int], bool]],
+        *,
+        of_negatives: bool,
     ) -> Verdicts:
-        """Return the verdicts of all chunks; `of_chunk` says how many each of its groups has."""
+        """Return the verdicts of all chunks, which are let go."""
         reason = VerdictError(0, "INTERNAL", "the server sent no verdict", retryable=False)
         if error is not None:
             reason = missing_for(error)
         judge = next(iter(known.values())).judge
-        parts: list[Verdicts] = []
-        continued: list[bool] = []
-        for chunk_id, chunk in enumerate(self._chunks()):
-            sizes, continues = of_chunk(chunk)
-            part = known.get(chunk_id)
-            if part is None:
-                part = missing_verdicts([0, *accumulate(sizes)], reason, judge)
-            parts.append(part)
-            continued.append(continues)
-        return join_verdicts(parts, continued, groups)
 
-    def _tell(self, verdicts: Verdicts, error: errors.JudgedError | None) -> None:
-        """Tell the record of the verdicts, those on negatives behind the others."""
-        if self._record is None:
-            return
-        groups, parts = list(verdicts.groups), [verdicts]
-        if self._try.on_negatives:
-            against = against_negatives(map(distinct_group, self._groups))
-            parts.append(self._joined(self._try.on_negatives, error, against, _of_negatives))
-            groups += against
-        joined = join_verdicts(parts, [False] * len(parts), groups)
-        self._record(groups, replace(joined, usage=verdicts.usage))
+        def parts() -> Iterator[tuple[Verdicts, bool]]:
+            for chunk_id, chunk in enumerate(self._chunks()):
+                pieces = [piece for piece in chunk if piece.group.negatives or not of_negatives]
+                if (part := known.pop(chunk_id, None)) is None:
+                    sizes = (_n_judged(piece, of_negatives=of_negatives) for piece in pieces)
+                    part = missing_verdicts([0, *accumulate(sizes)], reason, judge)
+                yield part, pieces[:1] == chunk[:1] and chunk[0].start > 0
 
-
-def _as_judged(group: QueryGroup) -> QueryGroup:
-    """Return a group as it was judged: without repeated results and negatives."""
-    group = distinct_group(group)
-    return replace(group, negatives=()) if group.negatives else group
+        return join_verdicts(parts(), groups)
 
 
 class _JudgedGroups(Listed[QueryGroup]):
-    """Groups as they were judged, which are read again each time that they are asked for."""
+    """Groups as they were judged, without repeated results and negatives.
+
+    They are read again each time that they are asked for.
+    """
 
     def __init__(self, groups: Iterable[QueryGroup]) -> None:
         self._groups = groups
@@ -309,25 +238,15 @@ class _JudgedGroups(Listed[QueryGroup]):
         return sum(1 for _ in self._groups)
 
     def __iter__(self) -> Iterator[QueryGroup]:
-        return map(_as_judged, self._groups)
+        for group in map(distinct_group, self._groups):
+            yield replace(group, negatives=()) if group.negatives else group
 
     def _item(self, index: int) -> QueryGroup:
         return next(islice(self, index, None))
 
 
-def _whole_chunk(chunk: Sequence[Piece]) -> tuple[Sequence[int], bool]:
-    sizes = [
-        0 if piece.group.by_id else piece.group.n_expected * _distinct(piece) for piece in chunk
-    ]
-    return sizes, chunk[0].start > 0
-
-
-def _of_negatives(chunk: Sequence[Piece]) -> tuple[Sequence[int], bool]:
-    with_negatives = [piece for piece in chunk if piece.group.negatives]
-    sizes = [len(piece.group.negatives) * _distinct(piece) for piece in with_negatives]
-    return sizes, bool(chunk[0].start and chunk[0].group.negatives)
-
-
-def _distinct(piece: Piece) -> int:
-    """Return how many results of a piece repeat no earlier one of its group."""
-    return sum(piece.start <= rank < piece.end for rank in distinct_ranks(piece.group))
+def _n_judged(piece: Piece, *, of_negatives: bool) -> int:
+    """Return how many verdicts a piece has, of its results that repeat no earlier one."""
+    group = piece.group
+    texts = len(group.negatives) if of_negatives else 0 if group.by_id else group.n_expected
+    return texts and texts * sum(piece.start <= rank < piece.end for rank in distinct_ranks(group))

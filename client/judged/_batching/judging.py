@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain, count
 
 from judged import errors
 from judged._batching.chunks import Piece, cut
@@ -17,9 +16,8 @@ from judged._convert.groups import write_group
 from judged._convert.judges import Purse, write_asking, write_judge
 from judged._convert.verdicts import missing_for, read_error, read_verdicts, usage_of
 from judged._inputs import need_each
-from judged._transport.call import CHUNKS_IN_FLIGHT, Deadline, RetryBudget, Stream, derived_id
+from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Stream, derived_id
 from judged._transport.status import rename_paths
-from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Source, Status
 from judged.values.groups import QueryGroup
@@ -41,18 +39,22 @@ class Batch:
     def __init__(
         self,
         groups: Sequence[QueryGroup],
-        progress: Progress | None,
-        asking: Asking | None = None,
         judge: Judge | str | None = None,
+        asking: Asking | None = None,
+        *,
+        include_details: bool = False,
         request_id: str = "",
+        progress: Progress | None = None,
     ) -> None:
         if not groups:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
         self._groups = groups
         self._judge = judge
         self._asking = asking
+        self._alike = pb.BatchJudgeRequest(
+            judge=write_judge(judge), include_details=include_details, request_id=request_id
+        )
         self._purse = Purse(asking)
-        self._request_id = request_id
         self._progress = progress
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
@@ -63,9 +65,7 @@ class Batch:
         """How many requests may be under way: one where the next depends on what it cost."""
         return 1 if self._purse.limited else CHUNKS_IN_FLIGHT
 
-    def requests(
-        self, spec: groups_pb2.JudgeSpec | None, *, include_details: bool
-    ) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
+    def requests(self) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
         """Yield each chunk with the request for its verdicts, in order, made as it is asked for.
 
         Models are asked about a chunk for what is left of what all may cost. Where the call has a
@@ -75,13 +75,11 @@ class Batch:
             unread = dict.fromkeys(("query_id", "document_ids", "metadata"))
             request = pb.BatchJudgeRequest(
                 groups=[write_group(p.part(), f"groups[{p.index}]", **unread) for p in chunk],
-                judge=spec,
-                include_details=include_details,
                 asking=write_asking(self._purse.rest()),
             )
-            if self._request_id:
-                later = derived_id(self._request_id, place) if place else self._request_id
-                request.request_id = later
+            request.MergeFrom(self._alike)
+            if place and request.request_id:
+                request.request_id = derived_id(request.request_id, place)
             yield chunk, request
 
     def take(
@@ -112,20 +110,21 @@ class Batch:
     def verdicts(self) -> Verdicts:
         """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
         answered = [part for _, part in self._parts if isinstance(part, Verdicts)]
-        for _, part in self._parts:
-            if isinstance(part, errors.JudgedError) and not answered:
-                raise part
+        if not answered:
+            raise next(part for _, part in self._parts if isinstance(part, errors.JudgedError))
         judge = answered[0].judge
         parts = (
-            part
-            if isinstance(part, Verdicts)
-            else missing_verdicts(_offsets(chunk), missing_for(part), judge)
+            (
+                part
+                if isinstance(part, Verdicts)
+                else missing_verdicts(_offsets(chunk), missing_for(part), judge),
+                chunk[0].start > 0,
+            )
             for chunk, part in self._parts
         )
-        continued = [chunk[0].start > 0 for chunk, _ in self._parts]
         usages = [part.usage for part in answered if part.usage is not None]
         usage = sum(usages, Usage()) if usages else None
-        return replace(join_verdicts(parts, continued, self._groups), usage=usage)
+        return replace(join_verdicts(parts, self._groups), usage=usage)
 
 
 def _offsets(chunk: Sequence[Piece]) -> list[int]:
@@ -179,13 +178,11 @@ class JudgeStream(Stream[JudgedChunk]):
         chunks: Iterable[Sequence[QueryGroup]],
         judge: Judge | str | None,
         asking: Asking | None,
-        deadline: Deadline,
-        budget: RetryBudget,
         *,
         include_details: bool,
         request_id: str,
     ) -> None:
-        super().__init__(deadline, budget)
+        super().__init__()
         self._start = pb.StreamJudgeStart(
             judge=write_judge(judge),
             include_details=include_details,
@@ -195,74 +192,56 @@ class JudgeStream(Stream[JudgedChunk]):
         self._unread = iter(chunks)
         self._n_read = 0
         self._all_read = False
-        self._failure: Exception | None = None
         self._unanswered: dict[int, Sequence[QueryGroup]] = {}
         self._identity: JudgeIdentity | None = None
         self._lock = threading.Lock()
         """Held while the caller's iterable is read: a stream that broke may still be reading."""
 
     def request(self) -> Iterator[pb.StreamJudgeRequest]:
-        """Return what the next try sends: the start, chunks without an answer, then new ones.
-
-        gRPC reads them on a thread of its own and hides what goes wrong there: a failure of the
-        caller's iterable ends the messages, and `ended` raises it.
-        """
-        self._identity, self._progressed = None, False
-        asking = write_asking(self._purse.rest())
-        start = pb.StreamJudgeStart(asking=asking)
+        """Return what the next try sends: the start, chunks without an answer, then new ones."""
+        self._identity = None
+        start = pb.StreamJudgeStart(asking=write_asking(self._purse.rest()))
         start.MergeFrom(self._start)
         n_sent = self._n_read  # read without the lock: whoever holds it may wait for an answer
-        again = deque(chunk_id for chunk_id in list(self._unanswered) if chunk_id < n_sent)
-        return self._messages(start, again, n_sent)
+        again = [chunk_id for chunk_id in list(self._unanswered) if chunk_id < n_sent]
+        return self.written(self._messages(start, chain(again, count(n_sent))))
 
     def _messages(
-        self, start: pb.StreamJudgeStart, again: deque[int], n_sent: int
+        self, start: pb.StreamJudgeStart, chunk_ids: Iterable[int]
     ) -> Iterator[pb.StreamJudgeRequest]:
         yield pb.StreamJudgeRequest(start=start)
-        while True:
-            if again:
-                chunk_id = again.popleft()
-            elif self._has(n_sent):
-                chunk_id, n_sent = n_sent, n_sent + 1
-            else:
+        for chunk_id in chunk_ids:
+            if not self._has(chunk_id):
                 return
             groups = self._unanswered.get(chunk_id)
             if groups is None:  # an earlier stream read it, and its answer is there
                 continue
-            try:
-                path = f"chunks[{chunk_id}].groups"
-                messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(groups)]
-            except Exception as failure:  # noqa: BLE001 - raised where the caller waits
-                self._failure = failure
-                return
+            path = f"chunks[{chunk_id}].groups"
+            messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(groups)]
             yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
 
     def _has(self, chunk_id: int) -> bool:
         """Say whether there is such a chunk; read it if nobody has."""
+        if chunk_id < self._n_read:
+            return True
         with self._lock:
             if chunk_id < self._n_read or self._all_read:
                 return chunk_id < self._n_read
-            try:
-                groups = need_each(
-                    next(self._unread), f"chunks[{chunk_id}].groups", (QueryGroup,), "QueryGroup"
-                )
-            except StopIteration:
-                self._all_read = True
-                return False
-            except Exception as failure:  # noqa: BLE001 - raised where the caller waits
-                self._failure, self._all_read = failure, True
-                return False
-            self._unanswered[chunk_id] = groups
-            self._n_read += 1
-            return True
+            self._all_read = True  # also where the iterable fails
+            for chunk in self._unread:
+                path = f"chunks[{chunk_id}].groups"
+                self._unanswered[chunk_id] = need_each(chunk, path, (QueryGroup,), "QueryGroup")
+                self._n_read += 1
+                self._all_read = False
+                break
+            return not self._all_read
 
     def take(self, reply: pb.StreamJudgeResponse) -> JudgedChunk | None:
         """Return the chunk that a reply answers; None for the one that the stream begins with."""
         if self._identity is None:
             self._identity = read_fields(JudgeIdentity, reply.started.judge)
-            self._budget.answered()
             return None
-        self._progressed = True
+        self.progressed = True
         self._purse.spent += reply.chunk.usage.cost
         groups = self._unanswered.pop(reply.chunk.chunk_id, ())
         chunk, failed = reply.chunk, reply.chunk.WhichOneof("result") == "error"
@@ -276,28 +255,17 @@ class JudgeStream(Stream[JudgedChunk]):
         )
 
     def ended(self) -> None:
-        """Note that the server ended the stream.
-
-        Raises what went wrong in the caller's chunks, InternalError where answers are missing.
-        """
-        if self._failure is not None:
-            raise self._failure
+        """Note that the server ended the stream. Raises InternalError where answers are missing."""
+        super().ended()
         if not self._all_answered:
             missing = len(self._unanswered)
             raise errors.InternalError(f"the stream ended with {missing} chunks unanswered")
-        self.done = True
 
-    def waits(self, error: errors.JudgedError) -> Iterator[float]:
-        """Return the waits in seconds before the next try; none when everything is answered.
-
-        They raise the error when there is to be no other try.
-        """
-        if self._failure is not None:
-            raise self._failure
-        if self._all_answered:
-            self.done = True
-            return iter(())
-        return super().waits(error)
+    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
+        """Yield the waits before the next try; none when everything is answered."""
+        self.done = self._all_answered and self._failure is None
+        if not self.done:
+            yield from super().waits(error, attempts)
 
     @property
     def _all_answered(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, cast
 
 from judged import errors
@@ -14,7 +14,7 @@ from judged._codec import write_at, write_fields
 from judged._convert.metrics import write_human, write_metadata, write_metrics
 from judged._convert.trec import Joined, joined
 from judged._inputs import as_metrics, need_by_ids, need_each
-from judged._transport.call import Deadline, RetryBudget, Stream
+from judged._transport.call import Attempts, Stream
 from judged._transport.status import rename_paths
 from judged.v1 import judge_service_pb2, statistics_service_pb2
 from judged.values.groups import EmbeddedRanking, EmbeddedRankings
@@ -49,54 +49,40 @@ class PartStream(Stream[None]):
         self,
         parts: Callable[[], Iterator[Any]],
         message: Callable[..., object],
-        deadline: Deadline,
-        budget: RetryBudget,
         of_whole: Callable[[errors.InvalidArgument], errors.InvalidArgument] = lambda error: error,
     ) -> None:
         """Take what writes the parts, the message of the stream, and what renames paths."""
-        super().__init__(deadline, budget)
+        super().__init__()
         self._parts = parts
         self._message = message
         self._of_whole = of_whole
         unsent = parts()
-        first = [part for _, part in zip(range(2), unsent, strict=False)]
+        first = list(islice(unsent, 2))
         self.alone = first[0] if len(first) == 1 else None
         """The request, where one message holds it."""
         self._unsent: Iterator[Any] | None = chain(first, unsent)
-        self._failure: Exception | None = None
         self.reply: Any = None
 
     def request(self) -> Iterator[object]:
-        """Return what the next try sends; a failure to write it ends the messages."""
+        """Return what the next try sends."""
         parts, self._unsent = self._unsent or self._parts(), None
-        return self._messages(parts)
-
-    def _messages(self, parts: Iterator[Any]) -> Iterator[object]:
-        try:
-            for part in parts:
-                yield self._message(part=part)
-        except Exception as failure:  # noqa: BLE001 - raised where the caller waits
-            self._failure = failure
+        return self.written(self._message(part=part) for part in parts)
 
     def take(self, reply: Any) -> None:  # noqa: ANN401 - the reply of the stream
         """Take in the reply."""
         self.reply = reply
 
     def ended(self) -> None:
-        """Raise what went wrong when the parts were written, InternalError without a reply."""
-        if self._failure is not None:
-            raise self._failure
+        """Note that the server ended the stream. Raises InternalError without a reply."""
+        super().ended()
         if self.reply is None:
             raise errors.InternalError("the stream ended without a reply")
-        self.done = True
 
-    def waits(self, error: errors.JudgedError) -> Iterator[float]:
-        """Return the waits in seconds before the next try; they raise the error for none."""
-        if self._failure is not None:
-            raise self._failure
+    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
+        """Yield the waits before the next try; the error for none speaks of the whole."""
         if isinstance(error, errors.InvalidArgument):
             error = self._of_whole(error)
-        return super().waits(error)
+        yield from super().waits(error, attempts)
 
 
 def metric_parts(
@@ -108,7 +94,7 @@ def metric_parts(
 ) -> Iterator[judge_service_pb2.ComputeMetricsRequest]:
     """Yield a request in parts, or the one that holds everything."""
     pieces = split(relevance)
-    first = [piece for _, piece in zip(range(2), pieces, strict=False)]
+    first = list(islice(pieces, 2))
     if len(first) == 1:
         yield write_metrics(metrics, relevance, options, metadata, human)
         return

@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, count
 
 from judged._codec import write_at
-from judged._inputs import all_texts, need_each
-from judged.errors import InvalidArgument, WrongType
+from judged._inputs import all_texts, need_each, need_kind
+from judged.errors import InvalidArgument
 from judged.v1 import groups_pb2
-from judged.values.groups import Context, QueryGroup
+from judged.values.groups import QueryGroup
 
 _LISTED = {list, tuple}
 
 
 def as_groups(groups: Iterable[QueryGroup]) -> list[QueryGroup]:
     """Return groups that are read once. Raises InvalidArgument for what is no group."""
-    found: list[QueryGroup] = need_each(groups, "groups", (QueryGroup,), "QueryGroup")
-    for index, group in enumerate(found):
-        check_group(group, f"groups[{index}]")
-    return found
+    return list(
+        map(checked_group, need_each(groups, "groups", (QueryGroup,), "QueryGroup"), count())
+    )
 
 
-def as_items(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup | Context]:
-    """Return groups or contexts that are read once. Raises InvalidArgument for what is neither."""
-    kinds = (QueryGroup, Context)
-    found: list[QueryGroup | Context] = need_each(items, "groups", kinds, "QueryGroup or Context")
-    for index, item in enumerate(found):
-        if isinstance(item, QueryGroup):
-            check_group(item, f"groups[{index}]")
-            continue
-        for name in ("query", "expected_text", "retrieved_text"):
-            if not isinstance(text := getattr(item, name), str):
-                rule = f"must be text, not {type(text).__name__}"
-                raise WrongType.of_field(f"contexts[{index}].{name}", rule)
-    return found
-
-
-def check_group(group: QueryGroup, path: str) -> None:
-    """Raise InvalidArgument for what no message of a group holds, and for ids that can't be cut."""
-    if not isinstance(group, QueryGroup):
-        raise WrongType.of_field(path, f"must be a QueryGroup, not {type(group).__name__}")
+def checked_group(group: QueryGroup, index: int) -> QueryGroup:
+    """Return a group that can be sent and cut. Raises InvalidArgument with its path."""
+    path = f"groups[{index}]"
+    need_kind(group, path, QueryGroup, "a QueryGroup")
     if not _are_texts(group) or group.metadata is None or group.embeddings or group.spans:
         write_group(group, path)
     n_ids = len(group.document_ids)
     if n_ids and n_ids != group.n_retrieved:
         rule = f"{n_ids} ids for {group.n_retrieved} retrieved; give one each or none"
         raise InvalidArgument.of_field(f"{path}.document_ids", rule)
+    return group
 
 
 def _are_texts(group: QueryGroup) -> bool:

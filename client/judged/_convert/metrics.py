@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
-
-from google.protobuf.message import Message
 
 from judged import errors
 from judged._codec import read_fields, write_at, write_fields
@@ -27,7 +24,7 @@ from judged.values.rankings import (
     TrecRankings,
 )
 
-_INPUTS: dict[str, Literal["verdicts", "qrels", "gains"]] = {
+_OPTIONS_OF = {
     "groups": "verdicts",
     "judged": "verdicts",
     "embedded": "verdicts",
@@ -35,40 +32,44 @@ _INPUTS: dict[str, Literal["verdicts", "qrels", "gains"]] = {
     "gains": "gains",
 }
 """Which options something has, by what the rankings are given as."""
+_OF_INPUT = (
+    *("matching", "no_gold", "strict_duplicates", "complete", "unjudged"),
+    *("relevance_level", "max_documents"),
+)
+RELEVANCE: Mapping[type, str] = {
+    TrecRankings: "trec",
+    JudgedRankings: "judged",
+    GainRankings: "gains",
+    EmbeddedRankings: "embedded",
+    PerQueryValues: "values",
+}
+"""What a request calls what rankings are given as."""
+_MOST = (1 << 31) - 1
 
 
-def write_options(options: MetricOptions, given_as: str | None) -> pb2.MetricOptions:
+def write_options(options: MetricOptions, given_as: str) -> pb2.MetricOptions:
     """Return the message of the options of rankings that are given as groups, or a `relevance`.
 
     Raises InvalidArgument for an option that would change nothing for them.
     """
     need_kind(options, "options", MetricOptions, "MetricOptions")
     message = write_at("options", pb2.MetricOptions, options)
-    of_input = {
-        "matching": options.matching,
-        "no_gold": options.no_gold,
-        "strict_duplicates": options.strict_duplicates or None,
-        "complete": options.complete or None,
-        "unjudged": options.unjudged,
-        "relevance_level": _whole(options.relevance_level, "options.relevance_level"),
-        "max_documents": _whole(options.max_documents, "options.max_documents"),
-    }
-    given = {name: value for name, value in of_input.items() if value is not None}
-    if not given:
-        return message
-    part = getattr(message, _INPUTS.get(given_as or "", "verdicts"))
-    for name in given:
-        if given_as not in _INPUTS or name not in part.DESCRIPTOR.fields_by_name:
+    given: dict[str, object] = {}
+    part = getattr(message, _OPTIONS_OF.get(given_as, "verdicts"))
+    for name in _OF_INPUT:
+        value = getattr(options, name)
+        if value is None or value is False:
+            continue
+        if given_as not in _OPTIONS_OF or name not in part.DESCRIPTOR.fields_by_name:
             rule = f"does nothing for {given_as}; leave it out"
             raise errors.InvalidArgument.of_field(f"options.{name}", rule)
-    part.CopyFrom(write_at("options", type(part), **given))
+        if type(value) is int and not 0 < value <= _MOST:  # the field can't hold a negative one
+            rule = f"must lie in 1 to {_MOST}"
+            raise errors.InvalidArgument.of_field(f"options.{name}", rule)
+        given[name] = value
+    if given:
+        part.CopyFrom(write_at("options", type(part), **given))
     return message
-
-
-def _whole(value: int | None, field: str) -> int | None:
-    if value is not None and not 0 < value < 1 << 31:  # the field could not hold a negative one
-        raise errors.InvalidArgument.of_field(field, f"must lie in 1 to {(1 << 31) - 1}")
-    return value
 
 
 def write_metrics(
@@ -79,28 +80,8 @@ def write_metrics(
     human_values: PerQueryValues | None = None,
 ) -> pb.ComputeMetricsRequest:
     """Return a ComputeMetrics request; `metadata` is by query id."""
-    part: Message
-    if isinstance(relevance, JudgedRankings):
-        given_as = "judged"
-        rankings = [_write_ranking(each, i) for i, each in enumerate(relevance.rankings)]
-        verdicts = write_at("judged.verdicts", verdicts_pb2.VerdictColumns, relevance)
-        part = write_at(
-            "judged", pb2.JudgedRankings, relevance, rankings=rankings, verdicts=verdicts
-        )
-    elif isinstance(relevance, TrecRankings):
-        given_as = "trec"
-        part = pb2.TrecRankings()
-        write_trec(part, relevance)
-    elif isinstance(relevance, GainRankings):
-        given_as = "gains"
-        part = write_at("gains", pb2.GainRankings, relevance)
-    elif isinstance(relevance, EmbeddedRankings):
-        given_as = "embedded"
-        part = write_at("embedded", pb.EmbeddedRankings, relevance)
-    elif isinstance(relevance, PerQueryValues):
-        given_as = "values"
-        part = _write_values(relevance, "values")
-    else:
+    given_as = RELEVANCE.get(type(relevance))
+    if given_as is None:
         rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
         given = f"PerQueryValues, not {type(relevance).__name__}"
         raise WrongType.of_field("relevance", f"{rule} {given}")
@@ -110,8 +91,23 @@ def write_metrics(
         options=write_options(options, given_as),
         metadata=write_metadata([*need_by_ids(metadata or {}, "metadata").items()]),
         human_values=None if human_values is None else write_human(human_values),
-        **{given_as: part},
+        **{given_as: write_relevance(relevance)},
     )
+
+
+def write_relevance(relevance: Relevance) -> object:
+    """Return what a request has of rankings under the name of their kind."""
+    if isinstance(relevance, JudgedRankings):
+        rankings = [_write_ranking(each, i) for i, each in enumerate(relevance.rankings)]
+        verdicts = write_at("judged.verdicts", verdicts_pb2.VerdictColumns, relevance)
+        return write_at(
+            "judged", pb2.JudgedRankings, relevance, rankings=rankings, verdicts=verdicts
+        )
+    if isinstance(relevance, TrecRankings):
+        return write_trec(relevance)
+    if isinstance(relevance, PerQueryValues):
+        return _write_values(relevance, "values")
+    return relevance
 
 
 def write_metadata(

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from judged import errors
 from judged._codec import read_fields, write_at, write_fields
-from judged._convert.metrics import write_metrics
+from judged._convert.metrics import RELEVANCE, write_metrics, write_options, write_relevance
+from judged._convert.trec import write_trec
 from judged._inputs import need_each, need_kind
 from judged.errors import WrongType
 from judged.v1 import statistics_service_pb2 as pb
@@ -16,7 +17,6 @@ from judged.values.cascades import (
     CascadeFrontier,
     CascadeOptions,
     FrontierPoint,
-    ScoredStage,
     StagedLabels,
 )
 from judged.values.comparison import ComparedRuns, CompareOptions, DocumentRankings, RunRelevance
@@ -31,19 +31,12 @@ def write_calibrate(
 ) -> pb.CalibrateRequest:
     """Return the message. Raises InvalidArgument when there is not one label entry a score."""
     need_kind(items, "items", LabelledScores, "LabelledScores")
-    for i, label in enumerate(items.labels):
-        if label is not None and label not in (0, 1):
-            raise WrongType.of_field(f"labels[{i}]", "must be True, False or None")
-    if len(items.labels) != len(items.scores):
-        raise errors.InvalidArgument.of_field(
-            "labels", f"has {len(items.labels)} entries for {len(items.scores)} scores"
-        )
-    inclusion = items.inclusion_probabilities
-    if len(inclusion) not in {0, len(items.scores)}:
-        raise errors.InvalidArgument.of_field(
-            "inclusion_probabilities",
-            f"has {len(inclusion)} entries for {len(items.scores)} scores",
-        )
+    _need_labels(items.labels, (0, 1, None), "must be True, False or None")
+    inclusion, n = items.inclusion_probabilities, len(items.scores)
+    for name, column in (("labels", items.labels), ("inclusion_probabilities", inclusion)):
+        if len(column) != n and (len(column) or name == "labels"):
+            rule = f"has {len(column)} entries for {n} scores"
+            raise errors.InvalidArgument.of_field(name, rule)
     labelled = [i for i, label in enumerate(items.labels) if label is not None]
     return write_fields(
         pb.CalibrateRequest,
@@ -55,6 +48,12 @@ def write_calibrate(
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
         interval=interval,
     )
+
+
+def _need_labels(labels: Sequence[object], known: tuple[object, ...], rule: str) -> None:
+    for i, label in enumerate(labels):
+        if label not in known:
+            raise WrongType.of_field(f"labels[{i}]", rule)
 
 
 def _numbers_of(names: Sequence[str]) -> list[int]:
@@ -77,10 +76,7 @@ def write_calibrate_cascade(
 ) -> pb.CalibrateCascadeRequest:
     """Return the message. Raises InvalidArgument for what is no label."""
     need_kind(items, "items", StagedLabels, "StagedLabels")
-    need_each(items.stages, "stages", (ScoredStage,), "ScoredStage")
-    for i, label in enumerate(items.labels):
-        if label not in (0, 1):
-            raise WrongType.of_field(f"labels[{i}]", "must be True or False")
+    _need_labels(items.labels, (0, 1), "must be True or False")
     stages = [
         write_at(
             f"stages[{place}]",
@@ -125,32 +121,30 @@ def write_compare(
     """Return the message of a comparison."""
     need_kind(runs, "runs", Mapping, "a mapping of names to runs")
     need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
-    judgements = write_metrics(metrics, TrecRankings(qrels or {}, {}), options)
+    judged = write_metrics(metrics, TrecRankings(qrels or {}, {}), options)
     request = pb.CompareRunsRequest(
-        metrics=judgements.metrics,
-        options=judgements.options,
-        qrels=judgements.trec.qrels,
-        qrels_columns=(
-            judgements.trec.qrels_columns if judgements.trec.HasField("qrels_columns") else None
-        ),
+        metrics=judged.metrics,
+        options=judged.options,
+        qrels=judged.trec.qrels,
         comparison=write_at("comparison", pb.CompareOptions, comparison),
     )
+    if judged.trec.HasField("qrels_columns"):
+        request.qrels_columns.CopyFrom(judged.trec.qrels_columns)
     for name, relevance in runs.items():
-        run = request.runs.add(name=name)
-        if isinstance(relevance, DocumentRankings):
-            retrieved = write_metrics((), TrecRankings({}, relevance.topics), options)
-            run.documents.topics.extend(retrieved.trec.run)
-            run.documents.SetInParent()  # a run that retrieved nothing is one of documents too
-            if retrieved.trec.HasField("run_columns"):
-                run.documents.topic_columns.CopyFrom(retrieved.trec.run_columns)
-            continue
-        kinds = (JudgedRankings, GainRankings, PerQueryValues)
+        kinds = (DocumentRankings, JudgedRankings, GainRankings, PerQueryValues)
         what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
         need_kind(relevance, f"runs[{name!r}]", kinds, what)
-        alone = write_metrics((), relevance, options)
-        kind = alone.WhichOneof("relevance")
-        if kind is not None:
-            getattr(run, kind).CopyFrom(getattr(alone, kind))
+        run = request.runs.add(name=name)
+        if not isinstance(relevance, DocumentRankings):
+            kind = RELEVANCE[type(relevance)]
+            write_options(options, kind)  # which refuses those that change nothing for it
+            run.MergeFrom(write_fields(pb.ComparedRun, **{kind: write_relevance(relevance)}))
+            continue
+        retrieved = write_trec(TrecRankings({}, relevance.topics))
+        run.documents.topics.extend(retrieved.run)
+        run.documents.SetInParent()  # a run that retrieved nothing is one of documents too
+        if retrieved.HasField("run_columns"):
+            run.documents.topic_columns.CopyFrom(retrieved.run_columns)
     return request
 
 

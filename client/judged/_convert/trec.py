@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from struct import error as struct_error
 from struct import pack
-from typing import NamedTuple, SupportsFloat
+from typing import NamedTuple, TypeVar
 
-from judged._inputs import all_texts, join_ids, no_id, no_utf8
+from judged._codec import write_at
+from judged._inputs import all_texts, join_ids, need_id, need_ids
 from judged.errors import InvalidArgument
 from judged.v1 import metrics_pb2
 from judged.values.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
+
+Topic = TypeVar("Topic", metrics_pb2.TopicQrels, metrics_pb2.TopicRun)
 
 _TEXT_BYTES = 3
 """What a string costs on the wire beside its characters."""
 _LITTLE_ENDIAN = "" if sys.byteorder == "little" else "<"
 """The contract's order of bytes; packing in the machine's own takes a quarter less time."""
-
-
-_UNFIT = (UnicodeEncodeError, TypeError, ValueError)
-"""What protobuf raises for values that a message can't hold."""
 
 
 class Joined(NamedTuple):
@@ -60,21 +59,44 @@ def joined(documents: RetrievedDocuments) -> Joined:
     return Joined(ids, scores, text)
 
 
-def write_trec(message: metrics_pb2.TrecRankings, relevance: TrecRankings) -> None:
-    """Fill in the message of judgements and a run. Raises InvalidArgument for what can't be sent.
+def write_trec(relevance: TrecRankings) -> metrics_pb2.TrecRankings:
+    """Return the message of judgements and a run. Raises InvalidArgument for what can't be sent.
 
     What a topic's columns have to be beyond that is up to the server.
     """
+    message = metrics_pb2.TrecRankings()
     if relevance.qrels:
         judged = list(map(joined, relevance.qrels.values()))
         if not _write_columns(message.qrels_columns, relevance.qrels, judged, graded=True):
             message.ClearField("qrels_columns")
-            _write_qrels(message, relevance.qrels, judged)
+            path, kind = "trec.qrels", metrics_pb2.TopicQrels
+            message.qrels.extend(_topics(path, kind, "grades", relevance.qrels, judged))
     if relevance.run:
         retrieved = list(map(joined, relevance.run.values()))
         if not _write_columns(message.run_columns, relevance.run, _all_scored(retrieved)):
             message.ClearField("run_columns")
-            _write_run(message, relevance.run, retrieved)
+            path, run = "trec.run", metrics_pb2.TopicRun
+            message.run.extend(_topics(path, run, "scores", relevance.run, retrieved))
+    return message
+
+
+def _topics(
+    path: str,
+    kind: type[Topic],
+    column: str,
+    query_ids: Iterable[object],
+    topics: Sequence[Joined],
+) -> Iterator[Topic]:
+    """Yield messages of topics one by one; what none can hold is named by its place."""
+    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
+        topic = f"{path}[{i}]"
+        if isinstance(documents.document_ids, str):
+            raise InvalidArgument.of_field(topic, "must be a list of ids, not one text")
+        ids = {
+            "query_id": need_id(query_id, f"{topic}.query_id"),
+            "document_ids": need_ids(documents.document_ids, f"{topic}.document_ids"),
+        }
+        yield write_at(topic, kind, **ids, **{column: documents.scores})
 
 
 def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
@@ -122,61 +144,6 @@ def _write_columns(
         if any(n_scores):
             scores = chain.from_iterable(topic.scores for topic in topics)
             message.values = pack(f"{_LITTLE_ENDIAN}{n}d", *scores)
-    except (*_UNFIT, struct_error, OverflowError):
+    except (TypeError, ValueError, struct_error, OverflowError):
         return False
     return True
-
-
-def _write_qrels(
-    message: metrics_pb2.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
-) -> None:
-    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
-        try:
-            _check_ids(query_id, documents)
-            judged = message.qrels.add(query_id=query_id)
-            judged.document_ids.extend(documents.document_ids)
-            judged.grades.extend(documents.scores)  # type: ignore[arg-type]  # the error names them
-        except _UNFIT as problem:
-            raise _unfit(f"trec.qrels[{i}]", query_id, documents, "grades", problem) from None
-
-
-def _write_run(
-    message: metrics_pb2.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
-) -> None:
-    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
-        try:
-            _check_ids(query_id, documents)
-            retrieved = message.run.add(query_id=query_id)
-            retrieved.document_ids.extend(documents.document_ids)
-            retrieved.scores.extend(documents.scores)
-        except _UNFIT as problem:
-            raise _unfit(f"trec.run[{i}]", query_id, documents, "scores", problem) from None
-
-
-def _check_ids(query_id: object, documents: Joined) -> None:
-    """Raise TypeError for what is no id; protobuf would take bytes for text."""
-    if isinstance(documents.document_ids, str):
-        raise TypeError("must be a list of ids, not one text")
-    if documents.text is None or not isinstance(query_id, str):
-        raise TypeError("must be text")
-
-
-def _unfit(
-    path: str, query_id: object, documents: Joined, column: str, problem: Exception
-) -> InvalidArgument:
-    """Return an error that names the first thing of a topic that no message can hold."""
-    names: list[tuple[str, object]] = [(f"{path}.query_id", query_id)]
-    if not isinstance(documents.document_ids, str):
-        names += [(f"{path}.document_ids[{j}]", n) for j, n in enumerate(documents.document_ids)]
-    for field, name in names:
-        if not isinstance(name, str):
-            return InvalidArgument.of_field(field, no_id(name))
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            return InvalidArgument.of_field(field, no_utf8(error))
-    for j, value in enumerate(documents.scores):
-        if not isinstance(value, SupportsFloat):
-            rule = f"must be a number, not {type(value).__name__}"
-            return InvalidArgument.of_field(f"{path}.{column}[{j}]", rule)
-    return InvalidArgument.of_field(path, str(problem))

@@ -8,22 +8,18 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 import grpc
 
 from judged import errors
-from judged._transport.channel import OPTIONS, socket_path
+from judged._transport.channel import socket_path
 from judged.credentials import Credentials, File, Tls, Token, check_token
 
 Metadata = tuple[tuple[str, str], ...]
 
 LOOKED_AT_EVERY_S = 1.0
 """How often the files are looked at, while there are calls."""
-
-AnyChannel = TypeVar("AnyChannel")
 
 _log = logging.getLogger("judged")
 
@@ -60,17 +56,10 @@ class Authorization:
         return token
 
 
-def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
+def _channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
     """Return what gRPC makes a channel with. Raises InvalidArgument for files that can't be."""
+    _refuse_mismatch(tls)
     return grpc.ssl_channel_credentials(_pem(tls.ca), _pem(tls.key), _pem(tls.certificate))
-
-
-def tls_options(tls: Tls) -> tuple[tuple[str, int | str], ...]:
-    """Return the options of a channel over TLS: by the proxy that is named, and by no other."""
-    if tls.proxy is None:
-        return OPTIONS
-    named = dict(OPTIONS) | {"grpc.enable_http_proxy": 1, "grpc.http_proxy": tls.proxy}
-    return tuple(named.items())
 
 
 def tls_state(tls: Tls) -> tuple[object, ...]:
@@ -132,30 +121,27 @@ def _unreadable(what: str, file: Path, error: Exception) -> errors.InvalidArgume
     return errors.InvalidArgument.of_field("credentials", f"the {what} {file} can't be read: {why}")
 
 
-class TlsChannel(Generic[AnyChannel]):
-    """Makes the calls of a channel, by the certificates of the moment. Safe to share by threads.
+class Certificates:
+    """What channels over TLS are made with, by the files of the moment. Safe to share by threads.
 
-    gRPC for Python fixes the certificates of a channel. So calls, and what is sent again of those
-    under way, go over a channel of the files that are there now; the one of before ends the calls
-    it has.
-
-    `opened` has gRPC's channels that are to be closed: the one of before, which may have calls
-    under way, and the present one. Those before are let go.
+    gRPC for Python fixes the certificates of a channel, so another channel takes its place once the
+    files have changed and can be used.
     """
 
-    def __init__(self, tls: Tls, open_: Callable[[grpc.ChannelCredentials], AnyChannel]) -> None:
-        """Open a channel; raises InvalidArgument for files that can't be used."""
+    def __init__(self, tls: Tls) -> None:
+        """Read the files; raises InvalidArgument for those that can't be used."""
         self._tls = tls
-        self._open = open_
         self._lock = threading.Lock()
         self._state = tls_state(tls)
         self._refused: object = None
         self._looked_at = time.monotonic()
-        _refuse_mismatch(tls)
-        self.opened = [open_(channel_credentials(tls))]
+        self._credentials = _channel_credentials(tls)
+        proxy = {} if tls.proxy is None else {"grpc.http_proxy": tls.proxy}
+        self.options = {"grpc.enable_http_proxy": len(proxy), **proxy}
+        """What a channel goes by: the proxy that is named, and no other."""
 
-    def current(self) -> AnyChannel:
-        """Return the channel of the files as they are."""
+    def current(self) -> grpc.ChannelCredentials:
+        """Return the credentials of the files as they are; the same while these are the same."""
         now = time.monotonic()
         if now - self._looked_at >= LOOKED_AT_EVERY_S and self._lock.acquire(blocking=False):
             try:
@@ -163,16 +149,14 @@ class TlsChannel(Generic[AnyChannel]):
                 self._renew()
             finally:
                 self._lock.release()
-        return self.opened[-1]
+        return self._credentials
 
     def _renew(self) -> None:
-        """Open another channel where the files have changed and can be used."""
         state = tls_state(self._tls)
         if state == self._state:
             return
         try:
-            _refuse_mismatch(self._tls)
-            credentials = channel_credentials(self._tls)
+            credentials = _channel_credentials(self._tls)
         except errors.InvalidArgument as error:
             # They may be half written. If they stay so, it is told once, at the second look.
             if state == self._refused:
@@ -180,52 +164,8 @@ class TlsChannel(Generic[AnyChannel]):
                 _log.warning("%s; the certificate of before is shown on", error.message)
             self._refused = state
             return
-        if tls_state(self._tls) != state:
-            return  # they are being written; the next look finds them whole
-        self._state = state
-        self.opened = [self.opened[-1], self._open(credentials)]
-
-    def unary_unary(self, *given: Any, **named: Any) -> _Method:  # noqa: ANN401 - as gRPC's
-        """Return a call, as a channel of gRPC does; so do the others."""
-        return _Method(self.current, "unary_unary", given, named)
-
-    def unary_stream(self, *given: Any, **named: Any) -> _Method:  # noqa: ANN401 - as gRPC's
-        return _Method(self.current, "unary_stream", given, named)
-
-    def stream_stream(self, *given: Any, **named: Any) -> _Method:  # noqa: ANN401 - as gRPC's
-        return _Method(self.current, "stream_stream", given, named)
-
-    def stream_unary(self, *given: Any, **named: Any) -> _Method:  # noqa: ANN401 - as gRPC's
-        return _Method(self.current, "stream_unary", given, named)
-
-
-class _Method:
-    """A call that is made over the channel of the moment."""
-
-    def __init__(
-        self,
-        channel: Callable[[], object],
-        kind: str,
-        given: tuple[Any, ...],
-        named: Mapping[str, Any],
-    ) -> None:
-        self._channel = channel
-        self._make: Callable[[object], Any] = lambda of: getattr(of, kind)(*given, **named)
-        self._made: tuple[object, Any] = (None, None)
-
-    def _of_now(self) -> Any:  # noqa: ANN401 - as gRPC's
-        channel = self._channel()
-        made = self._made
-        if made[0] is not channel:
-            made = self._made = (channel, self._make(channel))
-        return made[1]
-
-    def __call__(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - as gRPC's
-        return self._of_now()(*given, **named)
-
-    def future(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - as gRPC's
-        """Begin the call without waiting for its end."""
-        return self._of_now().future(*given, **named)
+        if tls_state(self._tls) == state:  # else they are being written: the next look decides
+            self._state, self._credentials = state, credentials
 
 
 def _refuse_mismatch(tls: Tls) -> None:

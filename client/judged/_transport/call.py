@@ -8,12 +8,13 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from judged import errors
-from judged._transport.access import Authorization, Metadata
+from judged._inputs import need_kind
+from judged._transport.access import Metadata
 from judged._transport.status import REQUEST_ID, may_retry, was_reached
 from judged.v1 import judge_service_pb2 as pb
 
@@ -28,6 +29,7 @@ IDENTIFIED = (pb.BatchJudgeRequest, pb.EvaluateRequest)
 """Requests that have a request_id."""
 
 Item = TypeVar("Item")
+Message = TypeVar("Message")
 
 _log = logging.getLogger("judged")
 
@@ -39,7 +41,6 @@ class RetryBudget:
     Retries are bounded by the second and by what is answered, so that a sick server is not finished
     off. A call that finds none left waits for one as long as its time lasts. `waits` says whether
     to wait for a server that answered before; one that never did is given up soon.
-    `authorization` is what it is told of who calls, `channel` by which channel.
     """
 
     waits: bool = True
@@ -48,8 +49,6 @@ class RetryBudget:
     earn: float = 1.0
     a_second: float = 5.0
     reached: bool = False
-    authorization: Authorization = field(default_factory=lambda: Authorization(None))
-    channel: Metadata = ()
     _filled: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108
     _silent_since: float | None = None
     _told: float | None = None
@@ -91,19 +90,43 @@ class RetryBudget:
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """How a client calls: see `Client.with_options`."""
+    """How a client calls: see `Client.with_options`. Raises InvalidArgument for what can't be."""
 
     timeout: float | None = None
     max_retries: int | None = None
-    metadata: tuple[tuple[str, str], ...] = ()
+    metadata: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None:
+            _need_time(self.timeout)
+        n = self.max_retries
+        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 0):
+            rule = "must be a whole number, 0 or more, or None"
+            raise errors.InvalidArgument.of_field("max_retries", rule)
+        need_kind(self.metadata or {}, "metadata", Mapping, "a mapping of names to texts")
+        for name, value in (self.metadata or {}).items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                raise errors.InvalidArgument.of_field("metadata", "must map names to texts")
+            if name.lower() in (REQUEST_ID, "authorization") or name.lower().startswith("grpc-"):
+                rule = f"has {name!r}, which the client sets itself; use credentials= for tokens"
+                raise errors.InvalidArgument.of_field("metadata", rule)
+
+    @property
+    def pairs(self) -> Metadata:
+        """The metadata as gRPC takes it: names in small letters."""
+        return tuple((name.lower(), value) for name, value in (self.metadata or {}).items())
+
+
+def _need_time(seconds: float) -> None:
+    if not seconds > 0:
+        raise errors.InvalidArgument.of_field("timeout", "must be a number of seconds above 0")
 
 
 class Deadline:
     """The time a call has as a whole, all its chunks, tries and waits, and its other options."""
 
     def __init__(self, timeout: float, options: CallOptions = CallOptions()) -> None:
-        if not timeout > 0:
-            raise errors.InvalidArgument.of_field("timeout", "must be a number of seconds above 0")
+        _need_time(timeout)
         self.timeout = timeout
         self.options = options
         self._ends = time.monotonic() + timeout
@@ -123,23 +146,29 @@ class Attempts:
     """The tries of one message. Ask `wait_after` for every failure."""
 
     def __init__(
-        self, deadline: Deadline, budget: RetryBudget, request: object | None = None
+        self,
+        deadline: Deadline,
+        budget: RetryBudget,
+        who: Callable[[], Metadata] = tuple,
+        request: object | None = None,
     ) -> None:
-        """Give the tries one id, by which the server answers them as one call where it can."""
+        """Take the time, and `who` calls as metadata, asked anew when the tries begin again."""
         self._deadline = deadline
         self._budget = budget
+        self._who = who
+        self._request = request
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from the first try, under a new id: by it a server knows tries as one call."""
         self._failed = 0
         self._failing_since = 0.0
         self._error: errors.JudgedError | None = None
         request_id = str(uuid.uuid4())
-        self.metadata = (
-            (REQUEST_ID, request_id),
-            *budget.authorization.metadata(),
-            *budget.channel,
-            *deadline.options.metadata,
-        )
-        if isinstance(request, IDENTIFIED) and not request.request_id:
-            request.request_id = request_id
+        own = self._deadline.options.pairs
+        self.metadata = ((REQUEST_ID, request_id), *self._who(), *own)
+        if isinstance(self._request, IDENTIFIED) and not self._request.request_id:
+            self._request.request_id = request_id
 
     def timeout(self) -> float:
         """Return the seconds the next try may take.
@@ -209,18 +238,27 @@ class Attempts:
 class Stream(Generic[Item]):
     """A call that is answered by a stream: what is sent and taken in over all its tries."""
 
-    def __init__(self, deadline: Deadline, budget: RetryBudget) -> None:
-        self.deadline = deadline
-        self._budget = budget
-        self.attempts = Attempts(deadline, budget)
+    def __init__(self) -> None:
         self.done = False
         """Whether nothing is left to be sent."""
-        self._progressed = False
+        self.progressed = False
         """Whether this try was answered anything."""
+        self._failure: Exception | None = None
 
     def request(self) -> object:
         """Return what the next try sends: a message, or an iterator of messages."""
         raise NotImplementedError
+
+    def written(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Yield the messages of a request; what fails ends them.
+
+        gRPC reads them on a thread of its own and hides what goes wrong there: a failure of what
+        the caller gave is raised once the stream has ended.
+        """
+        try:
+            yield from messages
+        except Exception as failure:  # noqa: BLE001 - raised where the caller waits
+            self._failure = failure
 
     def take(self, reply: Any) -> Item | None:  # noqa: ANN401 - a message of this stream
         """Return what a reply brings to the caller, if anything."""
@@ -228,13 +266,21 @@ class Stream(Generic[Item]):
 
     def ended(self) -> None:
         """Note that the server ended the stream. Raises an error when it should not have."""
-        raise NotImplementedError
+        if self._failure is not None:
+            raise self._failure
+        self.done = True
 
-    def waits(self, error: errors.JudgedError) -> Iterator[float]:
-        """Return the waits in seconds before the next try; they raise the error for none."""
-        if self._progressed:
-            self.attempts = Attempts(self.deadline, self._budget)  # it goes on, so count anew
-        return self.attempts.waits(error)
+    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
+        """Yield the waits in seconds before the next try; raise the error for none."""
+        if self._failure is not None:
+            raise self._failure
+        if self.progressed:
+            attempts.begin()  # it goes on, so count anew
+        yield from attempts.waits(error)
+
+    def rest(self) -> Iterable[Item]:
+        """Return what is still to be told the caller when nothing is left to be sent."""
+        return ()
 
 
 def derived_id(*parts: object) -> str:

@@ -6,60 +6,69 @@ When to try again is decided in `call`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import grpc
 
-from judged._transport.call import Attempts, Deadline, Item, Stream
+from judged import errors
+from judged._transport.call import Deadline, Item, Stream
 from judged._transport.connection import CLOSED, Connection
-from judged._transport.primitives import send, sleep
+from judged._transport.primitives import result, send, sleep
 
 
-def call(
-    connection: Connection,
-    method: Callable[..., Any],
-    request: object,
-    deadline: Deadline,
-) -> Any:  # noqa: ANN401 - the reply of the method
+def call(connection: Connection, method: str, request: object, deadline: Deadline) -> Any:  # noqa: ANN401 - the reply of the method
     """Return the reply of the first try that is answered; each waits for a slot in the window."""
-    attempts, window = Attempts(deadline, connection.budget, request), connection.window
+    attempts = connection.attempts(deadline, request)
     while True:
         try:
-            while not window.take(attempts.timeout()):
-                pass
-            with window.held():
+            with connection.window.slot() as slot:
+                result(slot, attempts.timeout())
                 reply = send(
-                    method, request, timeout=attempts.timeout(), metadata=attempts.metadata
+                    connection.method(method),
+                    request,
+                    timeout=attempts.timeout(),
+                    metadata=attempts.metadata,
                 )
+        except TimeoutError:
+            continue  # there is no time left
         except CLOSED:
             connection.need_open()
             raise
         except grpc.RpcError as failure:
-            for wait in connection.waits(failure, attempts):
+            error = connection.error_of(failure)
+            if isinstance(error, errors.Overloaded) and error.retry_after is not None:
+                connection.window.turned_away()
+            for wait in attempts.waits(error):
                 sleep(wait)
         else:
-            connection.answered()
+            connection.budget.answered()
+            connection.window.answered()
             return reply
 
 
 def run_stream(
-    connection: Connection,
-    method: Callable[[Connection], Callable[..., Any]],
-    stream: Stream[Item],
+    connection: Connection, method: str, stream: Stream[Item], deadline: Deadline
 ) -> Generator[Item, None]:
     """Yield what the replies bring; what breaks is opened again until everything is answered."""
+    attempts = connection.attempts(deadline)
     while not stream.done:
-        open_ = method(connection)  # each time: raises ClientUnusable after `close`
-        request, attempts = stream.request(), stream.attempts
-        replies = open_(request, timeout=attempts.timeout(), metadata=attempts.metadata)
+        open_ = connection.method(method)  # each time: raises ClientUnusable after `close`
+        replies: Any = None
         try:
+            timeout, stream.progressed = attempts.timeout(), False
+            replies = open_(stream.request(), timeout=timeout, metadata=attempts.metadata)
             for reply in replies:
+                connection.budget.answered()
                 if (item := stream.take(reply)) is not None:
                     yield item
             stream.ended()
-        except grpc.RpcError as failure:
-            for wait in stream.waits(connection.error_of(failure)):
+            attempts.begin()
+        except (grpc.RpcError, errors.JudgedError) as failure:
+            for wait in stream.waits(connection.error_of(failure), attempts):
                 sleep(wait)
         finally:
-            replies.cancel()
+            if replies is not None:
+                replies.cancel()
+    for item in stream.rest():
+        yield item

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import secrets
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import grpc
 
 from judged import errors
 from judged._inputs import need_kind
-from judged._transport.access import Authorization, TlsChannel, refuse_unsafe, tls_options
+from judged._transport.access import Authorization, Certificates, Metadata, refuse_unsafe
 from judged._transport.call import Attempts, CallOptions, Deadline, RetryBudget
 from judged._transport.channel import (
     OPTIONS,
@@ -25,72 +25,123 @@ from judged._transport.channel import (
     socket_path,
     used,
 )
-from judged._transport.status import Failure, to_error
+from judged._transport.status import to_error
 from judged._transport.window import Window
 from judged.credentials import Credentials, Tls, Token
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 
-if TYPE_CHECKING:
-    from judged.v1.judge_service_pb2_grpc import JudgeServiceAsyncStub
-    from judged.v1.statistics_service_pb2_grpc import StatisticsServiceAsyncStub
-
-    AsyncStubs = tuple[JudgeServiceAsyncStub, StatisticsServiceAsyncStub]
-    _AsyncChannel = grpc.aio.Channel | TlsChannel[grpc.aio.Channel]
-
 CLOSED = (ValueError, grpc.aio.UsageError)
 """What gRPC raises for a channel that was closed."""
+
+
+class _Opened(NamedTuple):
+    """The channels of a thread or loop, the present one last, and the calls over it by name."""
+
+    channels: Sequence[Any]
+    credentials: grpc.ChannelCredentials | None
+    methods: Mapping[str, Any]
 
 
 class _Connection:
     """What both kinds of connection know of their server."""
 
-    def __init__(self, target: str | None, credentials: Credentials | None, *, given: bool) -> None:
-        """Raise InvalidArgument for what can't go together; `given` says that the channel was."""
+    _grpc: Any
+    """What has the functions that open a channel."""
+
+    def __init__(
+        self, target: str | None, credentials: Credentials | None, channel: object = None
+    ) -> None:
+        """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
         self.target = resolve(target)
         if credentials is not None:
             what = "Token(...) or Tls(...) of judged.credentials"
             need_kind(credentials, "credentials", (Token, Tls), what)
-        if not given:
+        if channel is None:
             refuse_wrong(self.target)
             refuse_unsafe(self.target, credentials)
         elif credentials is not None:
             raise errors.InvalidArgument.of_field(
                 "credentials", "a channel that is given has its own; leave out one of the two"
             )
-        self._tls = credentials if isinstance(credentials, Tls) else None
+        self._certificates = Certificates(credentials) if isinstance(credentials, Tls) else None
+        self._given = None if channel is None else _methods(channel)
+        self._opened: dict[asyncio.AbstractEventLoop | None, _Opened] = {}
+        self._lock = threading.Lock()
         self._closed = False
         token = credentials.token if isinstance(credentials, Tls) else credentials
+        self._authorization = Authorization(token)
         # gRPC tells a server which connection of TCP a call came by, and of a Unix socket nothing.
         is_socket = socket_path(self.target) is not None
-        channel = (("x-judged-channel", secrets.token_hex(8)),) if is_socket else ()
-        self.budget = RetryBudget(authorization=Authorization(token), channel=channel)
+        self._channel_id = (("x-judged-channel", secrets.token_hex(8)),) if is_socket else ()
+        self.budget = RetryBudget()
         self.window = Window()
 
     def need_open(self) -> None:
         """Raise ClientUnusable after `close`, and after some forks."""
         refuse_unusable(was_closed=self._closed)
 
-    def error_of(self, failure: grpc.RpcError) -> errors.JudgedError:
+    def attempts(self, deadline: Deadline, request: object | None = None) -> Attempts:
+        """Return the tries of a message, with who calls in their metadata."""
+        return Attempts(deadline, self.budget, self._who, request)
+
+    def _who(self) -> Metadata:
+        return (*self._authorization.metadata(), *self._channel_id)
+
+    def error_of(self, failure: Exception) -> errors.JudgedError:
         """Return what a failed call means. Raises ClientUnusable where `close` ended it."""
+        if isinstance(failure, errors.JudgedError):
+            return failure
         self.need_open()
-        return to_error(cast("Failure", failure), self.target)
+        return to_error(failure, self.target)
 
-    def waits(self, failure: grpc.RpcError, attempts: Attempts) -> Iterator[float]:
-        """Return the waits before the next try of a message; they raise the error for none."""
-        error = self.error_of(failure)
-        if isinstance(error, errors.Overloaded) and error.retry_after is not None:
-            self.window.turned_away()
-        return attempts.waits(error)
+    def method(self, name: str) -> Any:  # noqa: ANN401 - what makes a call of gRPC
+        """Return what makes a call, over the channel of the certificates as they are now.
 
-    def answered(self) -> None:
-        """Note a message that was answered."""
-        self.budget.answered()
-        self.window.answered()
+        What was sent over the channel of before ends there. Raises ClientUnusable after `close`,
+        and after some forks.
+        """
+        self.need_open()
+        if self._given is not None:
+            return self._given[name]
+        tls, loop = self._certificates, self._loop()
+        credentials = None if tls is None else tls.current()
+        with self._lock:
+            opened = self._opened.get(loop)
+            if opened is None or opened.credentials is not credentials:
+                if tls is None:
+                    channel = self._grpc.insecure_channel(self.target, options=OPTIONS)
+                else:
+                    options = tuple((dict(OPTIONS) | tls.options).items())
+                    channel = self._grpc.secure_channel(self.target, credentials, options=options)
+                for other in [each for each in self._opened if each and each.is_closed()]:
+                    del self._opened[other]
+                before = opened.channels[-1:] if opened else []
+                opened = _Opened([*before, channel], credentials, _methods(channel))
+                self._opened[loop] = opened
+        return opened.methods[name]
+
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """Return the loop that a channel is for."""
+        return None
+
+    def _let_go(self) -> Sequence[Any]:
+        """Take leave of all channels; return those to be closed."""
+        self._closed = True
+        mine = self._opened.pop(self._loop(), None)
+        self._opened.clear()  # those of other loops close as they are let go
+        return () if mine is None or forked() else mine.channels
+
+
+def _methods(channel: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a channel of either kind
+    used()
+    return {**vars(JudgeServiceStub(channel)), **vars(StatisticsServiceStub(channel))}
 
 
 class Connection(_Connection):
     """A connection of the synchronous client."""
+
+    _grpc = grpc
 
     def __init__(
         self,
@@ -99,44 +150,19 @@ class Connection(_Connection):
         credentials: Credentials | None = None,
         channel: grpc.Channel | None = None,
     ) -> None:
-        """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
-        super().__init__(target, credentials, given=channel is not None)
-        self._opened: TlsChannel[grpc.Channel] | grpc.Channel | None = None
-        if channel is None:
-            self.need_open()
-            if self._tls is None:
-                self._opened = channel = grpc.insecure_channel(self.target, options=OPTIONS)
-            else:
-                options = tls_options(self._tls)
-                open_ = partial(grpc.secure_channel, self.target, options=options)
-                self._opened = TlsChannel(self._tls, open_)
-                channel = cast("grpc.Channel", self._opened)
-        used()
-        self._stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
-
-    @property
-    def judging(self) -> JudgeServiceStub:
-        """The calls of JudgeService. Raises ClientUnusable after `close`, and after some forks."""
-        self.need_open()
-        return self._stubs[0]
-
-    @property
-    def statistics(self) -> StatisticsServiceStub:
-        """The calls of StatisticsService; as `judging`."""
-        self.need_open()
-        return self._stubs[1]
+        super().__init__(target, credentials, channel)
+        self.method("GetServerInfo")  # which opens the channel
 
     def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
-        self._closed = True
-        if self._opened is not None and not forked():
-            opened = self._opened
-            for channel in opened.opened if isinstance(opened, TlsChannel) else (opened,):
-                channel.close()
+        for channel in self._let_go():
+            channel.close()
 
 
 class AsyncConnection(_Connection):
     """A connection of the asynchronous client: a channel for each event loop."""
+
+    _grpc = grpc.aio
 
     def __init__(
         self,
@@ -145,54 +171,15 @@ class AsyncConnection(_Connection):
         credentials: Credentials | None = None,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
-        """Connect as `AsyncClient` does. Raises InvalidArgument for what can't be used."""
-        super().__init__(target, credentials, given=channel is not None)
-        self._given = (
-            None if channel is None else (JudgeServiceStub(channel), StatisticsServiceStub(channel))
-        )
-        self._opened: dict[asyncio.AbstractEventLoop, tuple[_AsyncChannel, AsyncStubs]] = {}
+        super().__init__(target, credentials, channel)
 
-    @property
-    def judging(self) -> JudgeServiceAsyncStub:
-        """The calls of JudgeService. Raises ClientUnusable after `close`, and after some forks."""
-        return self._stubs()[0]
-
-    @property
-    def statistics(self) -> StatisticsServiceAsyncStub:
-        """The calls of StatisticsService; as `judging`."""
-        return self._stubs()[1]
-
-    def _stubs(self) -> AsyncStubs:
-        """Both services, over the channel of the running loop."""
-        self.need_open()
-        if self._given is not None:
-            return self._given
-        loop = asyncio.get_running_loop()
-        if loop not in self._opened:
-            for other in [other for other in self._opened if other.is_closed()]:
-                del self._opened[other]
-            channel: _AsyncChannel
-            if self._tls is None:
-                channel = grpc.aio.insecure_channel(self.target, options=OPTIONS)
-            else:
-                options = tls_options(self._tls)
-                open_ = partial(grpc.aio.secure_channel, self.target, options=options)
-                channel = TlsChannel(self._tls, open_)
-            of_stubs = cast("grpc.aio.Channel", channel)
-            stubs = JudgeServiceStub(of_stubs), StatisticsServiceStub(of_stubs)
-            self._opened[loop] = channel, stubs
-            used()
-        return self._opened[loop][1]
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     async def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
-        self._closed = True
-        mine = self._opened.pop(asyncio.get_running_loop(), None)
-        self._opened.clear()  # those of other loops close as they are let go
-        if mine is not None and not forked():
-            channel = mine[0]
-            for each in channel.opened if isinstance(channel, TlsChannel) else (channel,):
-                await each.close()
+        for channel in self._let_go():
+            await channel.close()
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection | AsyncConnection)
@@ -246,7 +233,7 @@ class BaseClient(Generic[ConnectionT]):
         changes = {"timeout": timeout, "max_retries": max_retries, "metadata": metadata}
         given = {name: value for name, value in changes.items() if not isinstance(value, Unset)}
         made = copy.copy(self)
-        options = replace(self._options, **read_options(**given))  # type: ignore[arg-type]
+        options = replace(self._options, **given)  # type: ignore[arg-type]  # their names
         made._options = options  # noqa: SLF001 - a copy of ours
         return made
 
@@ -255,34 +242,3 @@ class BaseClient(Generic[ConnectionT]):
         if timeout is None:
             timeout = usual if self._options.timeout is None else self._options.timeout
         return Deadline(timeout, self._options)
-
-
-def read_options(**given: object) -> dict[str, object]:
-    """Return options as CallOptions has them. Raises InvalidArgument for what none can be."""
-    read: dict[str, object] = {}
-    for name, value in given.items():
-        if value is None:
-            read[name] = () if name == "metadata" else None
-        elif name == "timeout":
-            read[name] = Deadline(value).timeout  # type: ignore[arg-type]  # checks what it gets
-        elif name == "max_retries":
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise errors.InvalidArgument.of_field(
-                    name, "must be a whole number, 0 or more, or None"
-                )
-            read[name] = value
-        else:
-            need_kind(value, name, Mapping, "a mapping of names to texts")
-            read[name] = _pairs(value)  # type: ignore[arg-type]  # checked above
-    return read
-
-
-def _pairs(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return metadata as gRPC takes it: names in small letters."""
-    for name, value in metadata.items():
-        if not (isinstance(name, str) and isinstance(value, str)):
-            raise errors.InvalidArgument.of_field("metadata", "must map names to texts")
-        if name.lower() in ("x-request-id", "authorization") or name.lower().startswith("grpc-"):
-            rule = f"has {name!r}, which the client sets itself; use credentials= for tokens"
-            raise errors.InvalidArgument.of_field("metadata", rule)
-    return tuple((name.lower(), value) for name, value in metadata.items())

@@ -11,8 +11,8 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 Key = TypeVar("Key")
@@ -20,6 +20,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 async_sleep = asyncio.sleep
+
+
+async def async_result(future: Future[Result], seconds: float) -> Result:
+    """Return the result of a future that a thread may set. Raises TimeoutError."""
+    if future.done():
+        return future.result()
+    async with asyncio.timeout(seconds):
+        return await asyncio.wrap_future(future)
+
+
+def result(future: Future[Result], seconds: float) -> Result:
+    """Return the result of a future that a thread may set. Raises TimeoutError."""
+    return future.result(seconds)
 
 
 async def async_send(
@@ -59,43 +72,18 @@ async def async_on_thread(work: Callable[[], Result]) -> Result:
     The thread does not keep Python from exiting. Who is cancelled here leaves at once; the thread
     goes on until the work has noticed.
     """
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Any] = loop.create_future()
-    context = copy_context()
-
-    def settle(result: object, error: BaseException | None) -> None:
-        if outcome.done():
-            return
-        if error is None:
-            outcome.set_result(result)
-        else:
-            outcome.set_exception(error)
-
-    def run() -> None:
-        result: object = None
-        failure: BaseException | None = None
-        try:
-            result = context.run(work)
-        except StopIteration as error:  # which no future takes
-            failure = RuntimeError(f"the work raised {error!r}")
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            failure = error
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=run, daemon=True, name="judged-work").start()
-    result: Result = await outcome
-    return result
+    return await asyncio.wrap_future(_Worker(partial(copy_context().run, work)).result)
 
 
 class _Worker(threading.Thread):
-    """A thread of `in_order`; its call to the server ends when it is stopped."""
+    """A thread with a result; its call to the server ends when it is stopped."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         # A daemon: who leaves early does not wait for it, nor does the interpreter.
-        super().__init__(name="judged-call", daemon=True)
+        super().__init__(name="judged-work", daemon=True)
         self.stopped = threading.Event()
         self.result: Future[Any] = Future()
+        self.result.set_running_or_notify_cancel()  # who waits may leave, the work goes on
         self.call: Any = None
         self._work = work
         self.start()
@@ -103,6 +91,8 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         try:
             self.result.set_result(self._work())
+        except StopIteration as error:  # which no future of a loop takes
+            self.result.set_exception(RuntimeError(f"the work raised {error!r}"))
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             self.result.set_exception(error)
 

@@ -6,8 +6,8 @@ The classes are in `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -50,24 +50,8 @@ _CHOICES = {
 _FULL_NAME = re.compile(rf"\b({'|'.join(_CHOICES)})_([A-Z]+(?:_[A-Z]+)*)\b")
 
 
-class Failure(Protocol):
-    """What a failed call knows, synchronous or not."""
-
-    def code(self) -> grpc.StatusCode:
-        """Return the status code."""
-        ...
-
-    def details(self) -> str | None:
-        """Return the status message."""
-        ...
-
-    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
-        """Return the trailers."""
-        ...
-
-
-def to_error(failure: Failure, target: str) -> errors.JudgedError:
-    """Return the error of a failed call to `target`."""
+def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 - of either gRPC
+    """Return the error of a failed call to `target`; what failed has code, details, trailers."""
     code = failure.code()
     trailers = dict(failure.trailing_metadata() or ())
     info, bad_request, retry_after = _details(trailers.get(_DETAILS))

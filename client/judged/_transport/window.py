@@ -7,10 +7,10 @@ over and over; and callers of one server come to have about the same.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 FIRST, LEAST, MOST = 64, 1, 256
@@ -26,8 +26,8 @@ class Window:
     def __init__(self) -> None:
         self._limit = float(FIRST)
         self._in_flight = 0
-        self._waiting: dict[object, Callable[[], object]] = {}
-        """Who waits, in order, and how to wake them: they have a slot then."""
+        self._waiting: dict[Future[None], None] = {}
+        """Who waits, in order; a future is done once it has a slot."""
         self._shrunk = 0.0
         self._lock = threading.Lock()
 
@@ -36,54 +36,22 @@ class Window:
         """The most messages in flight now."""
         return int(self._limit)
 
-    def take(self, seconds: float) -> bool:
-        """Wait for a slot; say whether there was one in time."""
-        granted = threading.Event()
-        if self._took_or_waits(granted, granted.set):
-            return True
-        try:
-            in_time = granted.wait(seconds)
-        except BaseException:  # Ctrl-C: else the slot would go to nobody
-            if not self._stopped_waiting(granted):
-                self.release()
-            raise
-        return in_time or not self._stopped_waiting(granted)
-
-    async def async_take(self, seconds: float) -> bool:
-        """Wait for a slot on an event loop; say whether there was one in time."""
-        loop = asyncio.get_running_loop()
-        granted: asyncio.Future[None] = loop.create_future()
-
-        def grant() -> None:
-            if not granted.done():
-                granted.set_result(None)
-
-        if self._took_or_waits(granted, lambda: loop.call_soon_threadsafe(grant)):
-            return True
-        try:
-            async with asyncio.timeout(seconds):
-                await granted
-        except TimeoutError:
-            return not self._stopped_waiting(granted)
-        except asyncio.CancelledError:
-            if not self._stopped_waiting(granted):
-                self.release()
-            raise
-        return True
-
-    def release(self) -> None:
-        """Give a slot back."""
-        with self._lock:
-            self._in_flight -= 1
-            self._grant()
-
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Give a slot back that was taken, at the end of a `with`."""
+    def slot(self) -> Iterator[Future[None]]:
+        """Get in line for a slot: it is there when the future is done, and is given back after."""
+        slot: Future[None] = Future()
+        with self._lock:
+            self._waiting[slot] = None
+            self._grant()
         try:
-            yield
+            yield slot
         finally:
-            self.release()
+            with self._lock:
+                if slot in self._waiting:
+                    del self._waiting[slot]
+                elif not slot.cancelled():
+                    self._in_flight -= 1
+                self._grant()
 
     def answered(self) -> None:
         """Note a message that was answered: a window full of them makes it one larger."""
@@ -99,21 +67,10 @@ class Window:
                 self._shrunk = now
                 self._limit = max(float(LEAST), self._limit * DECREASE)
 
-    def _took_or_waits(self, who: object, wake: Callable[[], object]) -> bool:
-        """Take a slot if there is one, else get in line; say which."""
-        with self._lock:
-            if self._in_flight < self.limit and not self._waiting:
-                self._in_flight += 1
-                return True
-            self._waiting[who] = wake
-            return False
-
-    def _stopped_waiting(self, who: object) -> bool:
-        """Leave the line; say whether that was before there was a slot."""
-        with self._lock:
-            return self._waiting.pop(who, None) is not None
-
     def _grant(self) -> None:
         while self._waiting and self._in_flight < self.limit:
-            self._in_flight += 1
-            self._waiting.pop(next(iter(self._waiting)))()
+            slot = next(iter(self._waiting))
+            del self._waiting[slot]
+            if slot.set_running_or_notify_cancel():
+                self._in_flight += 1
+                slot.set_result(None)

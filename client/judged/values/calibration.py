@@ -8,9 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from judged._inputs import (
-    need_column,
-    need_ids,
-    set_fields,
+    Given,
 )
 from judged._views import View
 from judged.values.calibrators import Calibrator
@@ -36,7 +34,7 @@ class ThresholdCriterion(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LabelledScores(View):
+class LabelledScores(Given, View):
     """A judge's scores, and human labels of some of them.
 
     `labels` has an entry a score: True, False, or None without a label. `clusters` names what each
@@ -50,18 +48,6 @@ class LabelledScores(View):
     labels: Sequence[bool | None]
     clusters: Sequence[str] = ()
     inclusion_probabilities: Sequence[float] = ()
-
-    def __post_init__(self) -> None:
-        scores, labels = need_column(self.scores, "scores"), need_column(self.labels, "labels")
-        set_fields(
-            self,
-            scores=scores,
-            labels=labels,
-            clusters=need_ids(self.clusters, "clusters"),
-            inclusion_probabilities=need_column(
-                self.inclusion_probabilities, "inclusion_probabilities"
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +143,9 @@ class ReliabilityBin:
     upper: float = 0.0
 
 
+_OF_BIN = ("probability", "relevant", "lower", "upper")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Reliability(View):
     """A calibrator, and how far its probabilities can be believed.
@@ -181,14 +170,8 @@ class Reliability(View):
         """Return a row a bin, from probability 0 to 1."""
         width = 1 / len(self.bins)
         return [
-            {
-                "from": round(place * width, 10),
-                "n": each.n,
-                "probability": each.probability if each.n else None,
-                "relevant": each.relevant if each.n else None,
-                "lower": each.lower if each.n else None,
-                "upper": each.upper if each.n else None,
-            }
+            {"from": round(place * width, 10), "n": each.n}
+            | {name: getattr(each, name) if each.n else None for name in _OF_BIN}
             for place, each in enumerate(self.bins)
         ]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 from judged import errors
+from judged._files import FileError, Record
 from judged._writing import replace_text
 
 _FORMAT = 1
@@ -50,20 +50,6 @@ class ErrorGuarantee:
     data: tuple[ItemShares, ...] = ()
     labels_needed: int = 0
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> ErrorGuarantee:
-        """Return the guarantee of a document; old ones have no data."""
-        data = tuple(
-            ItemShares(
-                each["name"],
-                tuple(each["edges"]),
-                tuple(each["shares"]),
-                tuple(each["variances"]),
-            )
-            for each in fields.get("data", ())
-        )
-        return cls(**{**fields, "data": data})
-
 
 @dataclass(frozen=True, slots=True)
 class Calibrator:
@@ -92,34 +78,25 @@ class Calibrator:
             text += f"|{self.accept!r}|{self.reject!r}"
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the calibration as its file has it."""
-        fitted = {"sha256": self.sha256, "fitted": not self.not_fitted}
-        return {"judged_calibration": _FORMAT, **asdict(self), **fitted}
-
     def save(self, path: str | Path, **facts: object) -> None:
         """Write a file that `load`, `--calibration` and a server's calibrations_dir read.
 
         `facts` are kept beside it, for people. Raises OSError.
         """
-        fields = {**self.to_dict(), **facts}
+        fitted = {"sha256": self.sha256, "fitted": not self.not_fitted}
+        fields = {"judged_calibration": _FORMAT, **asdict(self), **fitted, **facts}
         replace_text(path, json.dumps(fields, indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
-        """Return the calibrator of a file. Raises OSError, and InvalidArgument for another file."""
+        """Return the calibrator of a file.
+
+        Raises OSError, and InvalidArgument for another file, or one that labels made nothing of.
+        """
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
         except ValueError:
             fields = None
-        return cls.from_dict(fields, str(path))
-
-    @classmethod
-    def from_dict(cls, fields: object, path: str) -> Calibrator:
-        """Return the calibrator of what a file holds.
-
-        Raises InvalidArgument for another thing, and for a file that labels made nothing of.
-        """
         if not isinstance(fields, dict) or fields.get("judged_calibration") != _FORMAT:
             raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
         again = "make it anew with `judged calibrate`"
@@ -128,22 +105,11 @@ class Calibrator:
             why = fields.get("not_fitted") or few
             raise _refused(f"{path} holds nothing that labels made: {why}; {again}")
         try:
-            min_score, accept, reject = (
-                None if fields.get(name) is None else float(fields[name])
-                for name in ("min_score", "accept", "reject")
-            )
-            found = cls(
-                *(str(fields["scoring_key"]), float(fields["slope"]), float(fields["intercept"])),
-                min_score=min_score,
-                made=str(fields.get("made", "")),
-                accept=accept,
-                reject=reject,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise _refused(f"{path}: {error}; {again}") from None
+            found = Record(fields, str(path), None, "").read(cls)
+        except FileError as error:
+            raise _refused(f"{error}; {again}") from None
         if found.sha256 != fields.get("sha256"):
-            changed = "was changed after it was made: its sha256 is another"
-            raise _refused(f"{path} {changed}; {again}")
+            raise _refused(f"{path} was changed after it was made: its sha256 is another; {again}")
         return found
 
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from judged import errors
+from judged._files import Record
 from judged._inputs import (
-    need_column,
-    need_ids,
+    Given,
     need_kind,
-    set_fields,
 )
-from judged._views import View
+from judged._views import View, row_of
 from judged._writing import replace_text
 from judged.values.calibrators import Calibrator, ErrorGuarantee
-from judged.values.judges import Judge, JudgeIdentity, PanelMember
+from judged.values.judges import Judge, JudgeIdentity, to_judge
 
-_FORMAT, _FORMATS = 2, (1, 2)
-"""Files of 1 have no data to hold others against."""
-_KIND = "cascade"
+_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredStage:
+class ScoredStage(Given):
     """A judge that may be a stage, and its scores of all labelled items; None where it has none.
 
     `cost` is that of asking it about one item, 0 or more. `flagged` says which verdicts have a
@@ -38,13 +36,9 @@ class ScoredStage:
     cost: float = 0.0
     flagged: Sequence[bool] = ()
 
-    def __post_init__(self) -> None:
-        flagged = need_column(self.flagged, "flagged")
-        set_fields(self, scores=need_column(self.scores, "scores"), flagged=flagged)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StagedLabels(View):
+class StagedLabels(Given, View):
     """Labels of items, and several judges' scores of them.
 
     `clusters` names what each item belongs to, a query say; empty when every item stands alone.
@@ -56,14 +50,6 @@ class StagedLabels(View):
     labels: Sequence[bool]
     clusters: Sequence[str] = ()
     lengths: Sequence[int] = ()
-
-    def __post_init__(self) -> None:
-        labels = need_column(self.labels, "labels")
-        clusters, lengths = (
-            need_ids(self.clusters, "clusters"),
-            need_column(self.lengths, "lengths"),
-        )
-        set_fields(self, labels=labels, clusters=clusters, lengths=lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +110,12 @@ class FrontierPoint:
 
     def judge(self, judges: Sequence[Judge | str]) -> Judge:
         """Return the cascade to be asked, of the judges that gave the scores, in their order."""
-        members = []
-        for stage in self.stages:
-            asked = judges[stage.stage]
-            bare = Judge(asked) if isinstance(asked, str) else asked
-            calibrated = Judge(
-                *(bare.kind, bare.profile, None, bare.parameters, bare.members),
-                calibration=stage.calibrator,
-            )
-            members.append(calibrated)
-        return Judge(_KIND, members=members, guarantee=self.guarantee)
+        asked = [(to_judge(judges[stage.stage]), stage.calibrator) for stage in self.stages]
+        members = [
+            replace(judge, min_score=None, calibration=calibrator, guarantee=None)
+            for judge, calibrator in asked
+        ]
+        return Judge("cascade", members=members, guarantee=self.guarantee)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -156,15 +138,9 @@ class CascadeFrontier(View):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a cascade, the cheapest first."""
         return [
-            {
-                "stages": [stage.stage for stage in point.stages],
-                "cost": point.cost,
-                "settled": point.settled,
-                "accuracy": point.accuracy,
-                "least_accuracy": point.least_accuracy,
-                "certified": point.certified,
-                "proposed": place == self.proposed,
-            }
+            {"stages": [stage.stage for stage in point.stages]}
+            | row_of(point, "cost settled accuracy least_accuracy certified")
+            | {"proposed": place == self.proposed}
             for place, point in enumerate(self.points)
         ]
 
@@ -176,14 +152,22 @@ def save_cascade(cascade: Judge, path: str | Path, **facts: object) -> None:
     Raises OSError and InvalidArgument.
     """
     need_kind(cascade, "cascade", Judge, "a Judge")
-    fields = {
-        "judged_cascade": _FORMAT,
-        "stages": [_written(member) for member in cascade.members],
-        "parameters": dict(cascade.parameters),
-        "guarantee": None if cascade.guarantee is None else asdict(cascade.guarantee),
-        **facts,
-    }
+    _refuse_names(cascade)
+    kept = asdict(cascade)
+    fields = {"judged_cascade": _FORMAT, "cascade": kept, "sha256": _sha256(kept), **facts}
     replace_text(path, json.dumps(fields, indent=2) + "\n")
+
+
+def _refuse_names(judge: Judge) -> None:
+    if isinstance(judge.calibration, str):
+        rule = f"the calibration {judge.calibration!r} is a name; give its Calibrator"
+        raise errors.InvalidArgument.of_field("cascade", rule)
+    for member in judge.members:
+        _refuse_names(to_judge(member))
+
+
+def _sha256(kept: object) -> str:
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def load_cascade(path: str | Path) -> Judge:
@@ -192,51 +176,10 @@ def load_cascade(path: str | Path) -> Judge:
         fields = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError:
         fields = None
-    if not isinstance(fields, dict) or fields.get("judged_cascade") not in _FORMATS:
-        raise errors.InvalidArgument.of_field(
-            "cascade", f"{path} is no file that `judged frontier -o` wrote"
-        )
-    try:
-        promised = fields.get("guarantee")
-        return Judge(
-            _KIND,
-            parameters=dict(fields.get("parameters", {})),
-            members=tuple(_read(stage, path) for stage in fields["stages"]),
-            guarantee=None if promised is None else ErrorGuarantee.from_dict(promised),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise errors.InvalidArgument.of_field(
-            "cascade", f"{path}: {error}; make it anew with `judged frontier`"
-        ) from None
-
-
-def _written(member: PanelMember | Judge | str) -> dict[str, Any]:
-    weight = member.weight if isinstance(member, PanelMember) else None
-    asked = member.judge if isinstance(member, PanelMember) else member
-    judge = Judge(asked) if isinstance(asked, str) else asked
-    if isinstance(judge.calibration, str):
-        raise errors.InvalidArgument.of_field(
-            "cascade", f"the calibration {judge.calibration!r} is a name; give its Calibrator"
-        )
-    return {
-        "kind": judge.kind,
-        "profile": judge.profile,
-        "min_score": judge.min_score,
-        "parameters": dict(judge.parameters),
-        "members": [_written(each) for each in judge.members],
-        "weight": weight,
-        "calibration": None if judge.calibration is None else judge.calibration.to_dict(),
-    }
-
-
-def _read(fields: Mapping[str, Any], path: str | Path) -> PanelMember:
-    kept = fields.get("calibration")
-    judge = Judge(
-        fields["kind"],
-        fields.get("profile", ""),
-        fields.get("min_score"),
-        fields.get("parameters", {}),
-        tuple(_read(each, path) for each in fields.get("members", ())),
-        None if kept is None else Calibrator.from_dict(kept, str(path)),
-    )
-    return PanelMember(judge, fields.get("weight"))
+    if not isinstance(fields, dict) or fields.get("judged_cascade") != _FORMAT:
+        problem = "is no file that `judged frontier -o` wrote"
+    elif fields.get("sha256") != _sha256(fields.get("cascade")):
+        problem = "was changed after it was made; make it anew with `judged frontier`"
+    else:
+        return Record(fields["cascade"], str(path), None, "cascade").read(Judge)
+    raise errors.InvalidArgument.of_field("cascade", f"{path} {problem}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from judged._inputs import set_fields
-from judged._views import View
+from judged._views import View, row_of
 from judged.values.intervals import Estimate, Options, ends_of
 from judged.values.metrics import MetricTable
 from judged.values.rankings import (
@@ -112,26 +112,14 @@ class RunComparison(View):
         interval = self.difference.interval
         told = [] if interval is None else [f"interval: {warning}" for warning in interval.warnings]
         return [
-            {
-                "metric": self.metric,
-                "baseline": self.baseline,
-                "run": self.run,
-                "n": self.n,
-                "baseline_mean": self.baseline_mean,
-                "run_mean": self.run_mean,
-                "difference": self.difference.value,
-                **ends_of(interval),
-                "effect_size": self.effect_size,
-                "p_permutation": self.permutation.p_value,
-                "p_permutation_holm": self.permutation.p_holm,
-                "p_t_test": self.t_test.p_value,
-                "p_wilcoxon": self.wilcoxon.p_value,
-                "wins": self.wins,
-                "losses": self.losses,
-                "ties": self.ties,
-                "detectable_difference": self.power.detectable_difference,
-                "warnings": "; ".join([*self.warnings, *told]),
-            }
+            row_of(self, "metric baseline run n baseline_mean run_mean")
+            | {"difference": self.difference.value, **ends_of(interval)}
+            | {"effect_size": self.effect_size, "p_permutation": self.permutation.p_value}
+            | {"p_permutation_holm": self.permutation.p_holm, "p_t_test": self.t_test.p_value}
+            | {"p_wilcoxon": self.wilcoxon.p_value}
+            | row_of(self, "wins losses ties")
+            | row_of(self.power, "detectable_difference")
+            | {"warnings": "; ".join([*self.warnings, *told])}
         ]
 
     def to_query_rows(self) -> list[dict[str, Any]]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from judged._inputs import (
+    Given,
     as_id,
     as_ids,
     as_list,
-    need_each,
     need_grades,
-    need_id,
     need_list,
     refuse_set,
     set_fields,
@@ -42,37 +41,25 @@ class Embeddings(View):
         return cls(dimensions, _pack(expected), _pack(retrieved))
 
     @property
-    def n_expected(self) -> int:
-        """The number of expected vectors."""
-        return len(self.expected) // (4 * max(1, self.dimensions))
-
-    @property
-    def n_retrieved(self) -> int:
-        """The number of retrieved vectors."""
-        return len(self.retrieved) // (4 * max(1, self.dimensions))
+    def row_bytes(self) -> int:
+        """The bytes of a vector."""
+        return 4 * max(1, self.dimensions)
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddedRanking:
+class EmbeddedRanking(Given):
     """One query's vectors, the retrieved ones best rank first."""
 
     query_id: str
     embeddings: Embeddings
 
-    def __post_init__(self) -> None:
-        set_fields(self, query_id=need_id(self.query_id, "query_id"))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class EmbeddedRankings(View):
+class EmbeddedRankings(Given, View):
     """Rankings judged by the cosine of your vectors; without a threshold the server's 0.8 holds."""
 
     rankings: Sequence[EmbeddedRanking]
     min_score: float | None = None
-
-    def __post_init__(self) -> None:
-        rankings = need_each(self.rankings, "rankings", (EmbeddedRanking,), "EmbeddedRanking")
-        set_fields(self, rankings=rankings)
 
 
 def _rows(rows: Iterable[Sequence[float]], field: str) -> list[Sequence[float]]:
@@ -102,15 +89,11 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Given):
     """The spans that stand for the texts of a group, the retrieved ones best rank first."""
 
     expected: Sequence[Span] = ()
     retrieved: Sequence[Span] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("expected", "retrieved"):
-            object.__setattr__(self, name, need_each(getattr(self, name), name, (Span,), "Span"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +157,7 @@ class QueryGroup:
     @property
     def n_expected(self) -> int:
         """The number of expected texts, or of what stands for them."""
-        if self.expected:
-            return len(self.expected)
-        if self.spans is not None:
-            return len(self.spans.expected)
-        return self.embeddings.n_expected if self.embeddings is not None else 0
+        return self._count("expected")
 
     @property
     def open_ended(self) -> bool:
@@ -190,8 +169,12 @@ class QueryGroup:
     @property
     def n_retrieved(self) -> int:
         """The number of retrieved texts, or of what stands for them."""
-        if self.retrieved:
-            return len(self.retrieved)
+        return self._count("retrieved")
+
+    def _count(self, side: str) -> int:
+        if texts := getattr(self, side):
+            return len(texts)
         if self.spans is not None:
-            return len(self.spans.retrieved)
-        return self.embeddings.n_retrieved if self.embeddings is not None else 0
+            return len(getattr(self.spans, side))
+        vectors = self.embeddings
+        return 0 if vectors is None else len(getattr(vectors, side)) // vectors.row_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, Self
 
-from judged._inputs import need_column, need_ids, set_fields
+from judged._inputs import Given
 from judged._views import View
 
 
@@ -101,7 +101,7 @@ def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HumanLabels(View):
+class HumanLabels(Given, View):
     """What people decided on every context of some rankings.
 
     `relevant` holds ranking after ranking in the order of `query_ids`, each retrieved-major. Draw
@@ -112,17 +112,6 @@ class HumanLabels(View):
     query_ids: Sequence[str]
     relevant: Sequence[bool]
     inclusion_probabilities: Sequence[float] = ()
-
-    def __post_init__(self) -> None:
-        query_ids = need_ids(self.query_ids, "query_ids")
-        set_fields(
-            self,
-            query_ids=query_ids,
-            relevant=need_column(self.relevant, "relevant"),
-            inclusion_probabilities=need_column(
-                self.inclusion_probabilities, "inclusion_probabilities"
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,7 +15,7 @@ from judged.values.choices import CacheMode
 
 Scalar = bool | int | float | str
 """The value of a parameter of a judge."""
-Counts = TypeVar("Counts", "Usage", "CostEstimate")
+Counts = TypeVar("Counts", "StageUsage", "CascadeUsage", "Usage", "CostEstimate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,14 @@ class PanelMember:
     weight: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.judge, str):
-            set_fields(self, judge=Judge(self.judge))
+        set_fields(self, judge=to_judge(self.judge))
+
+
+def to_judge(judge: PanelMember | Judge | str) -> Judge:
+    """Return the judge that a member is, or that a kind names."""
+    if isinstance(judge, PanelMember):
+        return to_judge(judge.judge)
+    return Judge(judge) if isinstance(judge, str) else judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +150,7 @@ class StageUsage:
 
     def __add__(self, other: StageUsage) -> StageUsage:
         """Return both together."""
-        cost = _added(self.cost, other.cost)
-        return StageUsage(self.judge, self.asked + other.asked, self.settled + other.settled, cost)
+        return _summed(self, other, judge=self.judge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +169,13 @@ class CascadeUsage:
 
     def __add__(self, other: CascadeUsage) -> CascadeUsage:
         """Return both together, which are of the same cascade."""
-        stages = tuple(a + b for a, b in zip(self.stages, other.stages, strict=True))
-        counts = tuple(map(sum, zip_longest(self.counts, other.counts, fillvalue=0)))
-        cost = _added(self.avoided_cost, other.avoided_cost)
-        return CascadeUsage(stages, cost, self.guarantee, counts)
+        return _summed(
+            self,
+            other,
+            stages=tuple(a + b for a, b in zip(self.stages, other.stages, strict=True)),
+            counts=tuple(map(sum, zip_longest(self.counts, other.counts, fillvalue=0))),
+            guarantee=self.guarantee,
+        )
 
     @property
     def shift(self) -> Shift | None:
@@ -181,12 +189,18 @@ class CascadeUsage:
         return asked - sum(stage.settled for stage in self.stages)
 
 
-def _added(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN401 - fields
+    """Return a value with the sums of all fields but the `others`, which are given.
 
-
-def _together(one: CascadeUsage | None, other: CascadeUsage | None) -> CascadeUsage | None:
-    return one + other if one is not None and other is not None else one or other
+    Without one of two costs there is no sum; without one of two cascades the other is it.
+    """
+    for name in (part.name for part in fields(one) if part.name not in others):
+        a, b = getattr(one, name), getattr(other, name)
+        if name == "cascade" and (a is None or b is None):
+            others[name] = a or b
+        else:
+            others[name] = None if a is None or b is None else a + b
+    return type(one)(**others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +231,7 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
-        return _summed(
-            self,
-            other,
-            left_out=tuple(sorted({*self.left_out, *other.left_out}))
-            if self.left_out or other.left_out
-            else (),
-        )
+        return _summed(self, other, left_out=tuple(sorted({*self.left_out, *other.left_out})))
 
     @property
     def reported(self) -> Usage:
@@ -257,12 +265,3 @@ class CostEstimate(View):
     def __add__(self, other: CostEstimate) -> CostEstimate:
         """Return both together."""
         return _summed(self, other, currency=self.currency or other.currency)
-
-
-def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN401 - fields
-    """Return a value with the sums of all fields but the `others`, which are given."""
-    others["cost"] = _added(one.cost, other.cost)
-    others["cascade"] = _together(one.cascade, other.cascade)
-    names = (part.name for part in fields(one) if part.name not in others)
-    sums = {name: getattr(one, name) + getattr(other, name) for name in names}
-    return type(one)(**sums, **others)

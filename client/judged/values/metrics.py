@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from judged._inputs import as_list, set_fields
-from judged._views import View, named_mean, plain
+from judged._inputs import Given
+from judged._views import Row, View, named_mean, plain, row_of
 from judged.errors import InvalidArgument
 from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions, ends_of
@@ -19,7 +19,7 @@ from judged.values.verdicts import VerdictCounts, Verdicts
 
 
 @dataclass(frozen=True, slots=True)
-class MetricOptions:
+class MetricOptions(Given):
     """How rankings become numbers. None means the server's default, for `interval` none at all.
 
     `slice_by` names keys of the queries' metadata. For qrels only: `unjudged`; `relevance_level`,
@@ -37,9 +37,6 @@ class MetricOptions:
     unjudged: Unjudged | None = None
     relevance_level: int | None = None
     max_documents: int | None = None
-
-    def __post_init__(self) -> None:
-        set_fields(self, slice_by=as_list(self.slice_by))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,18 +62,9 @@ class MetricResult(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the mean, what it is of, and how sure it is."""
-        corrected = self.corrected
-        row = {
-            "metric": self.name,
-            "mean": self.mean,
-            "n": self.n,
-            **ends_of(self.interval),
-            "lower_bound": self.lower_bound,
-            "upper_bound": self.upper_bound,
-            "signature": self.signature,
-        }
-        if corrected is not None and corrected.corrected is not None:
-            row["corrected"] = corrected.corrected.value
+        row = _row_of_metric(self, "lower_bound upper_bound signature")
+        if self.corrected is not None and self.corrected.corrected is not None:
+            row["corrected"] = self.corrected.corrected.value
         return [row]
 
 
@@ -94,6 +82,11 @@ class MetricCounts(View):
     retrieved: int = 0
     verdicts: VerdictCounts | None = None
     unjudged: int = 0
+
+
+def _row_of_metric(metric: MetricResult | TextMetricResult, others: str) -> Row:
+    means = row_of(metric, "mean n", **ends_of(metric.interval))
+    return {"metric": metric.name} | means | row_of(metric, others)
 
 
 _Result = TypeVar("_Result", "MetricResult", "TextMetricResult")
@@ -207,28 +200,18 @@ class MetricTable(_Metrics[MetricResult]):
 
 
 def _by_name(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
+    names = "mean n interval lower_bound upper_bound signature"
     return {
-        metric.name: {
-            "mean": metric.mean,
-            "n": metric.n,
-            "interval": plain(metric.interval),
-            "lower_bound": metric.lower_bound,
-            "upper_bound": metric.upper_bound,
-            "signature": metric.signature,
-        }
-        for metric in metrics
+        metric.name: row_of(metric, names, interval=plain(metric.interval)) for metric in metrics
     }
 
 
 @dataclass(frozen=True, slots=True)
-class TextItem:
+class TextItem(Given):
     """A text to measure, and at least one reference that is right. Any of them may be empty."""
 
     hypothesis: str
     references: Sequence[str]
-
-    def __post_init__(self) -> None:
-        set_fields(self, references=as_list(self.references))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -254,15 +237,7 @@ class TextMetricResult(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the mean, what it is of, and how sure it is."""
-        return [
-            {
-                "metric": self.name,
-                "mean": self.mean,
-                "n": self.n,
-                **ends_of(self.interval),
-                "signature": self.signature,
-            }
-        ]
+        return [_row_of_metric(self, "signature")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -301,13 +276,8 @@ class NegativeReport(View):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a match. Ranks count from 1, negatives from 0."""
         return [
-            {
-                "query_id": match.query_id,
-                "rank": match.retrieved + 1,
-                "document_id": match.document_id,
-                "negative": match.negative,
-                "score": match.score,
-            }
+            {"query_id": match.query_id, "rank": match.retrieved + 1}
+            | row_of(match, "document_id negative score")
             for match in self.matches
         ]
 

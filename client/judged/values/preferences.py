@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judged._views import View
+from judged._views import View, row_of
 from judged.values.intervals import Estimate, ends_of
 
 
@@ -72,9 +72,7 @@ class SystemRanking(View):
                 "system": system.name,
                 "strength": system.strength.value,
                 **ends_of(system.strength.interval),
-                "wins": system.wins,
-                "ties": system.ties,
-                "losses": system.losses,
+                **row_of(system, "wins ties losses"),
             }
             for system in self.systems
         ]

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from judged._inputs import (
+    Given,
     as_column,
     kind_of,
     need_by_ids,
-    need_column,
-    need_each,
     need_grades,
     need_id,
     need_ids,
-    need_list,
     refuse_set,
     set_fields,
 )
@@ -118,7 +116,7 @@ class JudgedRanking:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JudgedRankings(View):
+class JudgedRankings(Given, View):
     """Rankings and their verdicts, ranking after ranking, each retrieved-major.
 
     Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
@@ -136,39 +134,21 @@ class JudgedRankings(View):
     source: Sequence[int] = ()
     max_grade: int = 0
 
-    def __post_init__(self) -> None:
-        rankings = need_each(self.rankings, "rankings", (JudgedRanking,), "JudgedRanking")
-        set_fields(self, rankings=rankings)
-        for name in ("relevant", "status", "flags", "score", "source"):
-            object.__setattr__(self, name, need_column(getattr(self, name), name))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GainRanking(View):
+class GainRanking(Given, View):
     """One query's gains by rank, and the gains of everything relevant, retrieved or not."""
 
     query_id: str
     gains: Sequence[float]
     relevant_gains: Sequence[float]
 
-    def __post_init__(self) -> None:
-        set_fields(
-            self,
-            query_id=need_id(self.query_id, "query_id"),
-            gains=need_column(self.gains, "gains"),
-            relevant_gains=need_column(self.relevant_gains, "relevant_gains"),
-        )
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GainRankings(View):
+class GainRankings(Given, View):
     """Rankings whose gains you know."""
 
     rankings: Sequence[GainRanking]
-
-    def __post_init__(self) -> None:
-        rankings = need_each(self.rankings, "rankings", (GainRanking,), "GainRanking")
-        set_fields(self, rankings=rankings)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -192,7 +172,7 @@ class IdFit(View):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PerQueryValues(View):
+class PerQueryValues(Given, View):
     """Per-query values of earlier calls, one column a metric, to be merged into means.
 
     As human values they may have `inclusion_probabilities`: with which one each query was drawn.
@@ -203,13 +183,6 @@ class PerQueryValues(View):
     columns: Sequence[Sequence[float]]
     inclusion_probabilities: Sequence[float] = ()
     id_fits: Sequence[IdFit] = ()
-
-    def __post_init__(self) -> None:
-        columns = need_list(self.columns, "columns", "columns")
-        columns = [need_column(column, f"columns[{i}]") for i, column in enumerate(columns)]
-        inclusion = need_column(self.inclusion_probabilities, "inclusion_probabilities")
-        query_ids = need_ids(self.query_ids, "query_ids")
-        set_fields(self, query_ids=query_ids, columns=columns, inclusion_probabilities=inclusion)
 
 
 Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from judged._inputs import as_id, as_list, set_fields
-from judged._views import Listed, View, named_mean
+from judged._inputs import Given, as_id, set_fields
+from judged._views import Listed, View, named_mean, row_of
 from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
 from judged.values.judges import JudgeIdentity, Scalar, Usage
@@ -15,7 +15,7 @@ from judged.values.verdicts import VerdictError
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerItem:
+class AnswerItem(Given):
     """One answer of a system, and what it may be measured by.
 
     `item_id` comes back with every score and must be unique; a whole number stands for its text.
@@ -34,15 +34,6 @@ class AnswerItem:
     other_answer: str = ""
     sources_used: Sequence[str] = ()
     confidence: float | None = None
-
-    def __post_init__(self) -> None:
-        set_fields(
-            self,
-            item_id=as_id(self.item_id),
-            references=as_list(self.references),
-            contexts=as_list(self.contexts),
-            sources_used=as_list(self.sources_used),
-        )
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -160,22 +151,15 @@ class AnswerScore(View):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the score, what it is of, and where it came from."""
         return [
-            {
-                "item_id": self.item_id,
-                "rubric": self.rubric,
-                "status": self.status.name,
-                "score": self.score,
-                "probability": self.probability,
-                "passed": self.passed,
-                "min_score": self.min_score,
-                "agreement": self.agreement if self.samples > 1 else None,
-                "reasoning": self.reasoning,
-                "source": None if self.source is None else self.source.name,
-                "model": self.model,
-                "cost": self.usage.cost,
-                "error": None if self.error is None else self.error.message,
-                "warnings": "; ".join(self.warnings),
-            }
+            row_of(
+                self,
+                "item_id rubric status score probability passed min_score agreement reasoning "
+                "source model",
+                agreement=self.agreement if self.samples > 1 else None,
+                cost=self.usage.cost,
+                error=None if self.error is None else self.error.message,
+                warnings="; ".join(self.warnings),
+            )
         ]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import pairwise
+from operator import add
 from typing import Any, TypeVar
 
-from judged._views import Booleans, Listed, View, plain
+from judged._views import Booleans, Listed, View, plain, row_of
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import QueryGroup
 from judged.values.judges import JudgeIdentity, Usage
@@ -16,6 +17,7 @@ from judged.values.judges import JudgeIdentity, Usage
 Number = TypeVar("Number", int, float)
 
 _RARE = {"flagged_reserved_tokens", "flagged_fallback", "flagged_unknown_tokens"}
+_FLAGGED = "flagged_"
 _COLUMNS = ("relevant", "score", "status", "source", "flags")
 RARE_COLUMNS = ("agreement", "probability", "stage")
 """The columns of verdicts, and those that are empty unless the judge fills them."""
@@ -148,17 +150,13 @@ class Verdicts(View, Listed[Verdict]):
     def _row(self, index: int) -> dict[str, Any]:
         verdict = self._item(index)
         error = verdict.error
-        return {
-            "status": verdict.status.name,
-            "relevant": verdict.relevant,
-            "score": verdict.score,
-            "probability": verdict.probability,
-            "stage": verdict.stage,
-            "agreement": vote_agreement(verdict, self.judge),
-            "source": verdict.source.name,
-            "flags": ", ".join(str(flag.name) for flag in Flag if flag & verdict.flags),
-            "error": None if error is None else f"{error.reason}: {error.message}",
-        }
+        return row_of(
+            verdict,
+            "status relevant score probability stage agreement source",
+            agreement=vote_agreement(verdict, self.judge),
+            flags=", ".join(str(flag.name) for flag in Flag if flag & verdict.flags),
+            error=None if error is None else f"{error.reason}: {error.message}",
+        )
 
     def _item(self, index: int) -> Verdict:
         status = Status(self.status[index])
@@ -196,20 +194,20 @@ class Verdicts(View, Listed[Verdict]):
 
 
 def join_verdicts(
-    parts: Iterable[Verdicts], continued: Sequence[bool], groups: Sequence[QueryGroup] = ()
+    parts: Iterable[tuple[Verdicts, bool]], groups: Sequence[QueryGroup] = ()
 ) -> Verdicts:
     """Return the verdicts of parts, one after the other, under the judge of the first.
 
-    That the others are of the same judge is for the caller to see to. The first group of a part
-    that is `continued` is more of the last one before. Parts are read once and let go; columns are
-    of the kind that those of the first are.
+    That the others are of the same judge is for the caller to see to. Each part comes with whether
+    its first group is more of the last one before. Parts are read once and let go; columns are of
+    the kind that those of the first are.
     """
     judge: JudgeIdentity | None = None
     columns: dict[str, Any] = {}
     errors: dict[int, VerdictError] = {}
     details: dict[int, VerdictDetail] = {}
     total = 0
-    for part, more in zip(parts, continued, strict=True):
+    for part, continued in parts:
         if judge is None:
             judge = part.judge
             columns = {name: _empty_like(getattr(part, name)) for name in _COLUMNS + RARE_COLUMNS}
@@ -221,7 +219,7 @@ def join_verdicts(
             if values := getattr(part, name):
                 _fill(columns[name], total)
                 columns[name].extend(values)
-        if more:
+        if continued:
             columns["offsets"].pop()
         columns["offsets"].extend([total + offset for offset in part.offsets[1:]])
         errors |= {total + index: error for index, error in part.errors.items()}
@@ -342,23 +340,14 @@ class VerdictCounts(View):
             return cls()
         # A list counts an integer a thousand times faster than it counts members of an IntEnum.
         statuses = list(verdicts.status)
-        return cls(
-            ok=statuses.count(int(Status.OK)),
-            error=statuses.count(int(Status.ERROR)),
-            abstained=statuses.count(int(Status.ABSTAINED)),
-            not_assessable=statuses.count(int(Status.NOT_ASSESSABLE)),
-            relevant=list(verdicts.relevant).count(True),
-            flagged_no_tokens=verdicts.count(Flag.NO_TOKENS),
-            flagged_truncated=verdicts.count(Flag.TRUNCATED),
-            flagged_reserved_tokens=verdicts.count(Flag.RESERVED_TOKENS),
-            flagged_fallback=verdicts.count(Flag.FALLBACK),
-            flagged_unknown_tokens=verdicts.count(Flag.UNKNOWN_TOKENS),
-        )
+        counts = {each.name.lower(): statuses.count(int(each)) for each in Status}
+        for name in (part.name for part in fields(cls) if part.name.startswith(_FLAGGED)):
+            counts[name] = verdicts.count(Flag[name.removeprefix(_FLAGGED).upper()])
+        return cls(**counts, relevant=list(verdicts.relevant).count(True))
 
     def __add__(self, other: VerdictCounts) -> VerdictCounts:
         """Return the counts of both."""
-        names = [part.name for part in fields(self)]
-        return VerdictCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return VerdictCounts(*map(add, astuple(self), astuple(other)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts by name; those that few verdicts have only where there are any."""

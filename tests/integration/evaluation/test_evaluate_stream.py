@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 import grpc
 import pytest
@@ -23,7 +22,7 @@ from judged import (
     Span,
     Spans,
 )
-from judged._transport.status import Failure, to_error
+from judged._transport.status import to_error
 from judged.evaluation import Evaluator
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
@@ -235,7 +234,7 @@ def test_refuses_the_same_with_the_same_error(
         unary(stub, groups, metrics, judge, options)
     theirs = refusal.value
     if not isinstance(theirs, JudgedError):
-        theirs = to_error(cast("Failure", theirs), client.target)
+        theirs = to_error(theirs, client.target)
     with pytest.raises(JudgedError) as ours:
         Evaluator(client).evaluate_groups(groups, metrics, judge, options)
     assert type(ours.value) is type(theirs)

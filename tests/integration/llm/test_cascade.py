@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from judged import Calibrator, Client, Flag, Judge, QueryGroup
+from judged.values import load_cascade, save_cascade
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
@@ -171,10 +173,10 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
     both = run_in(tmp_path, *judging, "--judge", "exact", **there)
     assert "--cascade and --judge exact exclude each other" in both.stderr
 
-    text = (tmp_path / "my.cascade.json").read_text()
-    kept = json.loads(text)
-    kept["guarantee"]["stages_sha256"] = "0" * 64
-    (tmp_path / "other.json").write_text(json.dumps(kept))
+    kept = load_cascade(tmp_path / "my.cascade.json")
+    assert kept.guarantee is not None
+    others = replace(kept.guarantee, stages_sha256="0" * 64)
+    save_cascade(replace(kept, guarantee=others), tmp_path / "other.json")
     other = run_in(tmp_path, "judge", str(DATA), "--cascade", "other.json", **there)
     assert other.returncode == 2
     assert "--cascade: is of other stages" in other.stderr

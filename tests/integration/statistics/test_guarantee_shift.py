@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from judged import Client, Judge, QueryGroup
-from judged.values import load_cascade
+from judged.values import load_cascade, save_cascade
 
 from tests.integration.cli_process import run_in
 
@@ -34,11 +35,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, server_address: str) -> Pat
     )
     assert frontier.returncode == 0, frontier.stderr
     assert "of data like the labels at most 0.2 of what it settles" in frontier.stdout
-    fields = json.loads((made / "my.cascade.json").read_text())
-    assert [part["name"] for part in fields["guarantee"]["data"]] == ["flags", "score", "length"]
-    for name in ("data", "labels_needed"):
-        del fields["guarantee"][name]
-    (made / "old.cascade.json").write_text(json.dumps({**fields, "judged_cascade": 1}))
+    cascade = load_cascade(made / "my.cascade.json")
+    assert cascade.guarantee is not None
+    assert [part.name for part in cascade.guarantee.data] == ["flags", "score", "length"]
+    old = replace(cascade, guarantee=replace(cascade.guarantee, data=(), labels_needed=0))
+    save_cascade(old, made / "old.cascade.json")
     return made
 
 

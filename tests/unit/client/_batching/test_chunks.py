@@ -12,7 +12,6 @@ from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans
 from judged._batching import chunks as chunking
 from judged._batching.chunks import cut, fold
 from judged._batching.judging import Batch
-from judged._convert.judges import write_judge
 from judged.errors import InternalError
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
@@ -21,7 +20,7 @@ from judged.values.verdicts import Verdicts, join_verdicts
 
 
 def sent(batch: Batch) -> list[Any]:
-    return list(batch.requests(write_judge("exact"), include_details=False))
+    return list(batch.requests())
 
 
 def reply_to(request: pb.BatchJudgeRequest) -> pb.BatchJudgeResponse:
@@ -46,7 +45,7 @@ texts = st.lists(st.integers(0, 60).map(lambda n: "x" * n), max_size=9)
     st.integers(1, 12),
 )
 def test_any_cut_is_put_together_in_order(sides, characters, contexts):
-    batch = Batch([QueryGroup("q", expected, retrieved) for expected, retrieved in sides], None)
+    batch = Batch([QueryGroup("q", expected, retrieved) for expected, retrieved in sides])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunking, "CHUNK_CHARACTERS", characters)
         patch.setattr(chunking, "CHUNK_CONTEXTS", contexts)
@@ -123,7 +122,7 @@ def test_groups_and_contexts_do_not_mix():
 )
 def test_an_error_in_a_chunk_speaks_of_the_batch(inner, whole, monkeypatch):
     monkeypatch.setattr(chunking, "CHUNK_CONTEXTS", 4)
-    batch = Batch([QueryGroup("q", ["e"], ["r"] * n) for n in (4, 9)], None)
+    batch = Batch([QueryGroup("q", ["e"], ["r"] * n) for n in (4, 9)])
     (chunk, _) = sent(batch)[2]
     with pytest.raises(InvalidArgument) as caught:
         batch.take(chunk, InvalidArgument.of_field(inner, "too long"))
@@ -134,7 +133,7 @@ def test_an_error_in_a_chunk_speaks_of_the_batch(inner, whole, monkeypatch):
 
 def test_a_failed_chunk_fails_its_own_contexts_and_the_rest_is_put_together(monkeypatch):
     monkeypatch.setattr(chunking, "CHUNK_CONTEXTS", 2)
-    batch = Batch([QueryGroup("q", ["e"], ["a", "b", "c"])], None)
+    batch = Batch([QueryGroup("q", ["e"], ["a", "b", "c"])])
     (first, _), (second, _) = sent(batch)
     batch.take(first, InternalError("no", code="X"))
     columns = verdicts_pb2.VerdictColumns(
@@ -154,7 +153,7 @@ def test_a_failed_chunk_fails_its_own_contexts_and_the_rest_is_put_together(monk
 
 
 def test_too_few_verdicts_are_a_fault_of_the_server():
-    batch = Batch([QueryGroup("q", ["e"], ["a", "b"])], None)
+    batch = Batch([QueryGroup("q", ["e"], ["a", "b"])])
     ((chunk, _),) = sent(batch)
     with pytest.raises(InternalError, match="1 verdicts for 2"):
         batch.take(
@@ -169,11 +168,11 @@ def test_parts_keep_what_few_judges_say():
     identity = JudgeIdentity("k", "", 0.5, "s", "k", "f")
     bare = Verdicts([True], [1.0], [1], [1], [0], [0, 1], {}, identity)
     staged = replace(bare, probability=[0.75], stage=[2], usage=Usage(1))
-    joined = join_verdicts([bare, staged], [False, False])
+    joined = join_verdicts([(bare, False), (staged, False)])
     assert (joined.probability, joined.stage, joined.agreement) == ([0.0, 0.75], [0, 2], [])
 
 
 def test_what_asks_models_is_cut_small():
-    batch = Batch([QueryGroup("q", ["e"], ["r"] * 100)], None, None, "llm")
+    batch = Batch([QueryGroup("q", ["e"], ["r"] * 100)], "llm")
     sizes = [sum(len(group.retrieved) for group in request.groups) for _, request in sent(batch)]
     assert sizes == [chunking.ASKED_CONTEXTS, 100 - chunking.ASKED_CONTEXTS]

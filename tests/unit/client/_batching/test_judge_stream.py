@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from judged import Asking, DeadlineExceeded, InternalError, QueryGroup, Unavailable
 from judged._batching.judging import JudgeStream
-from judged._transport.call import Deadline, RetryBudget
+from judged._transport.call import Attempts, Deadline, RetryBudget
 from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
@@ -17,10 +17,11 @@ CHUNKS = [[QueryGroup("q", [str(i)], [str(i)])] for i in range(5)]
 
 
 def stream(chunks: Iterable[Sequence[QueryGroup]] = CHUNKS, asking: Asking | None = None):
-    budget = RetryBudget()
-    return JudgeStream(
-        *(chunks, "exact", asking, Deadline(60), budget), include_details=False, request_id=""
-    )
+    return JudgeStream(chunks, "exact", asking, include_details=False, request_id="")
+
+
+def attempts() -> Attempts:
+    return Attempts(Deadline(60), RetryBudget())
 
 
 def answer(chunk_id: int, cost: float = 0.0) -> pb.StreamJudgeResponse:
@@ -51,7 +52,7 @@ class TestTries:
             assert chunk is not None
             assert chunk.verdicts is not None
             assert chunk.verdicts.groups == CHUNKS[chunk_id]
-        assert list(judging.waits(Unavailable("gone")))
+        assert list(judging.waits(Unavailable("gone"), attempts()))
         again, chunk_ids = sent(judging.request())
         assert chunk_ids == [0, 2, 4]
         assert again.request_id == start.request_id != ""
@@ -102,14 +103,14 @@ class TestTries:
         sent(judging.request())
         judging.take(started())
         judging.take(answer(0))
-        assert list(judging.waits(Unavailable("gone"))) == []
+        assert list(judging.waits(Unavailable("gone"), attempts())) == []
         assert judging.done
 
     def test_what_would_fail_again_is_raised(self):
         judging = stream()
         sent(judging.request())
         with pytest.raises(DeadlineExceeded):
-            next(judging.waits(DeadlineExceeded("too late")))
+            next(judging.waits(DeadlineExceeded("too late"), attempts()))
 
 
 class TestWhatGoesWrongInside:
@@ -126,7 +127,7 @@ class TestWhatGoesWrongInside:
         with pytest.raises(ValueError, match="no more"):
             judging.ended()
         with pytest.raises(ValueError, match="no more"):
-            judging.waits(Unavailable("gone"))
+            next(judging.waits(Unavailable("gone"), attempts()))
 
     @pytest.mark.parametrize(
         ("chunk", "field"),

@@ -11,12 +11,13 @@ from judged import (
     DeadlineExceeded,
     InternalError,
     InvalidArgument,
+    JudgedError,
     Overloaded,
     Status,
 )
 from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring, summarise
-from judged._transport.call import Deadline, RetryBudget
+from judged._transport.call import Attempts, Deadline, RetryBudget
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.values import AnswerScore
@@ -25,7 +26,12 @@ from tests.fakes.score_service import score_of
 
 
 def of(items: list[AnswerItem], rubrics=("a",), asking: Asking | None = None, **options) -> Scoring:
-    return Scoring(items, rubrics, asking, Deadline(60), RetryBudget(), **options)
+    return Scoring(items, rubrics, asking, **options)
+
+
+def fail(scoring: Scoring, error: JudgedError) -> None:
+    """End a message for good."""
+    assert list(scoring.waits(error, Attempts(Deadline(60), RetryBudget()))) == []
 
 
 def scoring(n: int = 3, rubrics=("a", "b"), **options) -> Scoring:
@@ -52,7 +58,7 @@ class TestCut:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scoring_module, "PART_SCORES", most)
             patch.setattr(scoring_module, "PART_CHARACTERS", 50)
-            asked = [part.request() for part in of(items, rubrics).parts]
+            asked = list(of(items, rubrics).requests())
         assert [i.item_id for r in asked for i in r.items] == [i.item_id for i in items]
         for request in asked:
             n = len(request.items)
@@ -78,7 +84,7 @@ class TestCut:
 
 class TestPart:
     def test_what_nobody_asked_for_is_a_fault_of_the_server(self):
-        (part,) = scoring().parts
+        part = scoring()
         part.request()
         with pytest.raises(InternalError):
             part.take(reply("7", "a"))
@@ -86,7 +92,7 @@ class TestPart:
             part.take(reply("0", "c"))
 
     def test_usage_is_that_of_the_summary_and_of_scores_without_one(self):
-        (part,) = scoring().parts
+        part = scoring()
         part.request()
         part.take(reply("0", "a"))
         part.take(reply("0", "b"))  # the stream breaks here: one call each
@@ -101,17 +107,19 @@ class TestPart:
     def test_an_error_names_the_item_of_the_whole(self, came, monkeypatch):
         monkeypatch.setattr(scoring_module, "PART_SCORES", 2)
         whole = scoring(5, ["a"])
-        part = whole.parts[1]
-        part.request()
+        whole.request()
+        for item_id in "01":
+            whole.take(reply(item_id, "a"))
+        whole.ended()
+        whole.request()
         for item_id in came:
-            part.take(reply(item_id, "a"))
-        place = len(part.request().items) - 1
+            whole.take(reply(item_id, "a"))
+        place = len(whole.request().items) - 1
+        wrong = InvalidArgument.of_field(f"items[{place}].contexts[0]", "is too long")
         with pytest.raises(
             InvalidArgument, match=r"^items\[3\]\.contexts\[0\]: is too long"
         ) as caught:
-            whole.failed(
-                part, InvalidArgument.of_field(f"items[{place}].contexts[0]", "is too long")
-            )
+            fail(whole, wrong)
         assert caught.value.field == "items[3].contexts[0]"
 
 
@@ -137,10 +145,12 @@ class TestMaxCost:
         monkeypatch.setattr(scoring_module, "PART_SCORES", 4)
         whole = of(items, ["a", "b"], Asking(max_cost=10.0))
         limits = []
-        for part in whole.parts_in_turn():
-            limits.append(part.request().asking.max_cost)
-            part.take(reply(part.missing[0][0], "a"))  # it cost 0.5
-            assert part.request().asking.max_cost == pytest.approx(limits[-1] - 0.5)
+        while not whole.done:
+            request = whole.request()
+            limits.append(request.asking.max_cost)
+            whole.take(reply(request.items[0].item_id, "a"))  # it cost 0.5
+            assert whole.request().asking.max_cost == pytest.approx(limits[-1] - 0.5)
+            fail(whole, Overloaded("later", code="RESOURCE_EXHAUSTED"))
         assert limits == pytest.approx([10, 9.5, 9])
 
     def test_a_part_that_failed_may_have_spent_it_all(self, monkeypatch):
@@ -148,13 +158,12 @@ class TestMaxCost:
         monkeypatch.setattr(scoring_module, "PART_SCORES", 1)
         whole = of(items, ["a"], Asking(max_cost=10.0))
         limits = []
-        for part in whole.parts_in_turn():
-            limits.append(part.request().asking.max_cost)
+        while not whole.done:
+            limits.append(whole.request().asking.max_cost)
             # One that was turned away has asked nothing, one that was late may have asked all.
             busy = Overloaded("later", code="RESOURCE_EXHAUSTED")
-            whole.failed(part, busy if len(limits) == 1 else DeadlineExceeded("late"))
+            fail(whole, busy if len(limits) == 1 else DeadlineExceeded("late"))
         assert limits == pytest.approx([10, 10, 1e-12])
 
     def test_one_part_gets_it_whole(self):
-        (part,) = of([AnswerItem("0")], asking=Asking(max_cost=0.1)).parts
-        assert part.request().asking.max_cost == 0.1
+        assert of([AnswerItem("0")], asking=Asking(max_cost=0.1)).request().asking.max_cost == 0.1

@@ -32,7 +32,6 @@ class TestWrite:
         [
             (AnswerItem("i", contexts="text"), "contexts: must be a list, not one text"),
             (AnswerItem("i", references=["a", 3]), r"references\[1\]: must be text, not int"),
-            (AnswerItem(7.5), "item_id: must be text or a whole number, not float"),
             (AnswerItem("i", answer=b"a\xff"), "answer: must be text, not bytes"),
             (AnswerItem("i", "ab\ud800"), "query: holds a lone surrogate at character 2"),
         ],
@@ -40,6 +39,10 @@ class TestWrite:
     def test_names_the_text_that_cant_be_sent(self, item: AnswerItem, message: str):
         with pytest.raises(InvalidArgument, match=rf"^items\[4\]\.{message}"):
             write_item(item, "items[4]")
+
+    def test_an_item_without_an_id_that_can_be_one_is_not_made(self):
+        with pytest.raises(InvalidArgument, match=r"^item_id: must be text or a whole number"):
+            AnswerItem(7.5)
 
 
 class TestRead:

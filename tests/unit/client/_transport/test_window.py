@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from judged._transport import window as window_module
+from judged._transport.primitives import async_result, result
 from judged._transport.window import FIRST, LEAST, MOST, Window
 
 
-def full(window: Window) -> int:
-    """Take all slots; return how many there were."""
-    taken = 0
-    while window.take(0):
-        taken += 1
-    return taken
+@contextmanager
+def full(window: Window) -> Iterator[int]:
+    """Hold all slots; say how many there are."""
+    with ExitStack() as stack:
+        taken = 0
+        while stack.enter_context(window.slot()).done():
+            taken += 1
+        yield taken
 
 
 def test_answers_make_it_larger_up_to_a_bound():
@@ -46,61 +51,53 @@ def test_refusals_make_it_smaller_those_together_once(monkeypatch: pytest.Monkey
 
 def test_threads_get_their_slots_in_order():
     window = Window()
-    full(window)
     order: list[int] = []
     threads = []
-    for number in range(5):
-        waits = len(window._waiting)
+    with full(window):
+        for number in range(5):
+            waits = len(window._waiting)
 
-        def work(number: int = number) -> None:
-            assert window.take(30)
-            order.append(number)
-            window.release()
+            def work(number: int = number) -> None:
+                with window.slot() as slot:
+                    result(slot, 30)
+                    order.append(number)
 
-        threads.append(threading.Thread(target=work))
-        threads[-1].start()
-        while len(window._waiting) == waits and number not in order:
-            pass
-    window.release()
+            threads.append(threading.Thread(target=work))
+            threads[-1].start()
+            while len(window._waiting) == waits:
+                pass
+        assert order == []
+        for _ in range(MOST):
+            window.turned_away()  # one at a time from here on
+        window._limit = 1.0
     for thread in threads:
         thread.join(30)
     assert order == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("is_granted", [False, True])
-def test_an_interrupted_waiter_takes_no_slot_along(monkeypatch: pytest.MonkeyPatch, is_granted):
-    window = Window()
-    slots = full(window)
-
-    class Interrupted(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            if is_granted:
-                window.release()
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading, "Event", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            window.take(60)
-    for _ in range(slots - is_granted):
-        window.release()
-    assert full(window) == slots
-
-
 async def test_a_waiter_that_leaves_takes_no_slot_along():
     window = Window()
-    full(window)
-    assert not await window.async_take(0.01)
-    waiting = asyncio.create_task(window.async_take(30))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.wait({waiting})
-    window.release()
-    assert await window.async_take(0.01)
-    # Cancelled in the moment in which it was given a slot.
-    waiting = asyncio.create_task(window.async_take(30))
-    await asyncio.sleep(0)
-    window.release()
-    waiting.cancel()
-    await asyncio.wait({waiting})
-    assert window.take(0)
+
+    async def wait(seconds: float) -> None:
+        with window.slot() as slot:
+            await async_result(slot, seconds)
+
+    with full(window) as slots:
+        with pytest.raises(TimeoutError):
+            await wait(0.01)
+        with pytest.raises(TimeoutError), window.slot() as slot:
+            result(slot, 0.01)
+        with pytest.raises(KeyboardInterrupt), window.slot():
+            raise KeyboardInterrupt
+        waiting = asyncio.create_task(wait(30))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        # Cancelled in the moment in which it was given a slot.
+        granted = asyncio.create_task(wait(30))
+        await asyncio.sleep(0)
+    granted.cancel()
+    await asyncio.wait({granted})
+    assert granted.cancelled()
+    with full(window) as again:
+        assert again == slots
