@@ -196,7 +196,7 @@ def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
 
     telemetry.configure(settings.log_level)
     for warning in misspelt_variables(os.environ):
-        telemetry.logger("settings").warning("misspelt variable", reason=warning)
+        telemetry.Logger("settings").warning("misspelt variable", reason=warning)
 
     async def whole_life() -> None:
         await App(settings, reread).run()

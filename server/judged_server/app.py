@@ -8,44 +8,65 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judged_server import errors, recorder, wiring
-from judged_server.address import Address, write_whole
-from judged_server.api.authentication import FailedCalls
+from judged_server import errors, recorder, tracing
+from judged_server.address import Address, AddressError, write_whole
+from judged_server.api.authentication import Authenticator, FailedCalls
+from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.health_service import Health
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
-from judged_server.api.listeners import CONTRACT, Services, connection_options
+from judged_server.api.listeners import (
+    CONTRACT,
+    Listener,
+    Services,
+    connection_options,
+)
 from judged_server.api.requests import Admission, Receiver
 from judged_server.api.servicer import Servicer
 from judged_server.audit import AuditLog
+from judged_server.domain import to_amount
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
+from judged_server.embedding.runtime.backend import RuntimeConfig, choose
+from judged_server.judges.calibrated import load_calibrations
+from judged_server.judges.equivalence.judge import EquivalenceKind
+from judged_server.judges.exact import ExactKind
+from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
+from judged_server.judges.span import SpanKind
+from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.llm.budgets import Budgets, default_ledger
 from judged_server.llm.caller import ModelCaller
+from judged_server.llm.reply_cache import ReplyCache
+from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.process import (
     MemoryWatch,
     Watchdog,
     batch_scheduling,
+    heap_in_use,
     memory_limit,
     settle_heap,
 )
 from judged_server.scheduling.concurrency import IN_PYTHON
-from judged_server.settings import Settings, SettingsError
-from judged_server.store.ledger import LEASE_S
-from judged_server.telemetry import logger, set_level
+from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
+from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows
+from judged_server.store.ledger import LEASE_S, Ledger
+from judged_server.telemetry import Logger, send_to, set_level
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.estimate_batch import Estimator
-from judged_server.watched_files import Reload
+from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
     from judged_server.http_api.port import HttpPort
-    from judged_server.monitoring.prometheus import MonitoringPort
+    from judged_server.llm.models import ChatModels
+    from judged_server.monitoring.opentelemetry import OtlpExport
+    from judged_server.monitoring.prometheus import MonitoringPort, Reading
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
@@ -57,8 +78,13 @@ SWITCH_S = 0.001
 Small calls beside four callers of 3.5 MB of it took 175 ms by Python's 5 ms, and 57 by this."""
 _CUT_SHORT_S = 2.0
 """The longest that a drain takes once a second signal has come."""
+RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute", "log_level"}
+"""Settings that SIGHUP takes over. The others are parts of what was built at the start."""
+_READ_AT_START = ("calibrations_dir", "llm_config", "rubrics_dir")
+"""Settings whose files SIGHUP does not read again."""
+_LOOK_EVERY_S = 1.0
 
-_log = logger("server")
+_log = Logger("server")
 
 
 class App:
@@ -67,19 +93,27 @@ class App:
     def __init__(self, settings: Settings, reread: Callable[[], Settings] | None = None) -> None:
         """Take the settings, and what returns them anew for SIGHUP. Raises as the parts do."""
         self._settings = settings
+        self._reread = reread or (lambda: settings)
         self._embedders = StoredEmbedders(
             ModelStore(settings.models_dir),
             settings.model or DEFAULT_MODEL,
-            wiring.runtime_config(settings),
-            memory_bytes=wiring.vector_memory_bytes(settings),
-            file=wiring.vector_file(settings),
+            RuntimeConfig(
+                choose(settings.embedding_backend, settings.embedding_precision),
+                settings.embedding_threads,
+                settings.embedding_batch_threads,
+                settings.embedding_batch_tokens,
+                settings.max_queue_delay_s,
+            ),
+            memory_bytes=0
+            if settings.vector_cache == "off"
+            else settings.vector_cache_memory_bytes,
+            file=_vector_file(settings),
             health=self._models_run,
         )
         IN_PYTHON.limit_delay(settings.max_queue_delay_s)
-        self._chat_models = wiring.chat_models(settings)
-        self._ledger = wiring.ledger_of(self._chat_models, settings)
-        self._budgets = wiring.budgets_of(self._chat_models, self._ledger)
-        self._reply_cache = wiring.reply_cache(settings)
+        self._chat_models = _chat_models(settings)
+        self._ledger, self._budgets = _budgets(settings, self._chat_models)
+        self._reply_cache = _reply_cache(settings)
         self._memory = MemoryWatch(memory_limit())
         self._admission = Admission(settings.max_pending_bytes, self._memory)
         self._audit_log = None if settings.audit_log is None else AuditLog(settings.audit_log)
@@ -98,23 +132,29 @@ class App:
         self._http_address = None
         if settings.http_listen is not None:
             self._http_address = Address.parse(settings.http_listen, "http_listen")
-        self._certificates = wiring.certificates(settings, self.address, self._http_address)
+        self._certificates = _certificates(settings, self.address, self._http_address)
         self._model_caller = ModelCaller(self._budgets, self._reply_cache)
-        self._offerings = wiring.offerings(
-            settings, self._embedders, self._chat_models, self._model_caller
+        folder = settings.calibrations_dir
+        own = {} if settings.rubrics_dir is None else load_folder(settings.rubrics_dir)
+        self._offerings = Offerings(
+            (TokenOverlapKind(), ExactKind(), SpanKind(), EquivalenceKind()),
+            self._embedders,
+            self._chat_models,
+            {**load_builtin(), **own},
+            self._model_caller,
+            settings.default_judge,
+            {} if folder is None else load_calibrations(folder),
         )
         self._directory = None
         if settings.tenants is not None:
             self._directory = FileDirectory(settings.tenants, self._offerings.check)
         self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
-        self._reload = Reload(
-            settings,
-            reread or (lambda: settings),
-            self._take_over,
-            self._look_at_files,
-        )
+        self._looking = asyncio.Lock()
+        self._reloading: asyncio.Task[None] | None = None
+        self._bad_settings = 0
+        """How often SIGHUP found settings that could not be used."""
         self._monitoring_port = self._monitoring()
-        self._export = wiring.otlp_export(settings)
+        self._export = _otlp_export(settings)
         self._http_port: HttpPort | None = None
 
     async def start(self) -> None:
@@ -122,11 +162,12 @@ class App:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         has_tls = self._certificates is not None
-        wiring.refuse_open_address(settings, "listen", self.address, tls=has_tls)
+        refuse_open_address(settings, "listen", self.address, tls=has_tls)
         if self._http_address is not None:
-            wiring.refuse_open_address(settings, "http_listen", self._http_address, tls=has_tls)
-        callers = (self._directory, self._certificates, self._failed_calls)
-        listeners = wiring.listeners_of(settings, self.address, *callers)
+            refuse_open_address(settings, "http_listen", self._http_address, tls=has_tls)
+        listeners = [self._listener(self.address), *self._sockets()]
+        for each in listeners:
+            each.address.refuse_taken("listen" if each is listeners[0] else "sockets")
         await self._load_model()
         services = self._services = self._made()
         with batch_scheduling():
@@ -136,7 +177,7 @@ class App:
             # Imported here: aiohttp costs start-up time.
             from judged_server.http_api.port import HttpPort  # noqa: PLC0415
 
-            listener = wiring.listener_of(settings, self._http_address, *callers)
+            listener = self._listener(self._http_address)
             handlers = services.contract(listener.callers)
             self._http_port = HttpPort(
                 listener, handlers, settings, lambda: self._health.is_serving
@@ -152,8 +193,8 @@ class App:
         if settings.port_file is not None:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
-            self._watch(self._reload.watch())
-        self._watch(Watchdog(settings.stall_exit_s, self._note_lag).run())
+            self._watch(self._look_now_and_then())
+        self._watch(Watchdog(settings.stall_exit_s).run())
         if self._ledger is not None:
             self._watch(self._renew_leases())
         self._watch(self._memory.run(lambda: not self._admission.pending_bytes))
@@ -291,14 +332,39 @@ class App:
         if self._loop is not None:
             if self._audit_log is not None:
                 self._loop.call_soon_threadsafe(self._audit_log.reopen)
-            self._loop.call_soon_threadsafe(self._reload.begin)
+            self._loop.call_soon_threadsafe(self._begin_reload)
 
-    def _take_over(self, settings: Settings) -> None:
-        """Set what may change while the server runs: `watched_files.RELOADED_SETTINGS`."""
-        self._admission.max_pending_bytes = settings.max_pending_bytes
-        self._failed_calls.per_minute = settings.failed_calls_per_minute
-        self._grace_s = settings.grace_s
-        set_level(settings.log_level)
+    def _begin_reload(self) -> None:
+        self._reloading = asyncio.create_task(self._reload())
+
+    async def _reload(self) -> None:
+        """Look at the files that are watched, and take over RELOADED_SETTINGS."""
+        async with self._looking:
+            await self._look_at_files()
+            try:
+                settings = await asyncio.to_thread(self._reread)
+            except SettingsError as error:
+                self._bad_settings += 1
+                _log.error(
+                    "bad settings",
+                    problem=str(error),
+                    next_step="mend them and send SIGHUP again; what they said before holds on",
+                )
+                return
+            self._admission.max_pending_bytes = settings.max_pending_bytes
+            self._failed_calls.per_minute = settings.failed_calls_per_minute
+            self._grace_s = settings.grace_s
+            set_level(settings.log_level)
+        if waiting := sorted(settings.differing(self._settings) - RELOADED_SETTINGS):
+            _log.warning("settings wait for a restart", settings=", ".join(waiting))
+        unread = [name for name in _READ_AT_START if getattr(settings, name) is not None]
+        _log.info("reloaded by SIGHUP", files_not_read_again=", ".join(unread))
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            async with self._looking:
+                await self._look_at_files()
 
     async def _look_at_files(self) -> None:
         """Take over certificates and tenants that changed; calls of revoked credentials end."""
@@ -312,6 +378,28 @@ class App:
                 self._interceptor.recheck(self._directory)
         except Exception:  # noqa: BLE001 - it must go on to look: a token revoked later must end
             _log.exception("files could not be looked at")
+
+    def _listener(self, address: Address) -> Listener:
+        """Return the listener of an address of the server's own; a Unix socket has no TLS."""
+        settings = self._settings
+        own = None if address.path is not None else self._certificates
+        callers = None
+        if self._directory is not None:
+            asks = settings.client_ca is not None and own is not None
+            callers = Authenticator(self._directory, self._failed_calls, asks_certificates=asks)
+        mode, group = settings.socket_mode, settings.socket_group
+        return Listener(address, mode, socket_group=group, callers=callers, certificates=own)
+
+    def _sockets(self) -> list[Listener]:
+        """Return the listeners of tenants' own sockets."""
+        found = []
+        if self._directory is not None:
+            for tenant, sockets in self._directory.tenants.sockets.items():
+                callers = Authenticator(self._directory, self._failed_calls, tenant=tenant)
+                for each in sockets:
+                    path = Address.parse(f"unix:{each.path}")
+                    found.append(Listener(path, each.mode, each.owner, each.group, callers))
+        return found
 
     async def _renew_leases(self) -> None:
         """Keep what this process has drawn of budgets for as long as it runs."""
@@ -338,20 +426,6 @@ class App:
         )
         return Services(servicer, self._health, self._interceptor, self._settings.reflection)
 
-    def _note_lag(self, seconds: float) -> None:
-        if self._monitoring_port is not None:
-            self._monitoring_port.metrics.lag(seconds)
-
-    def _failures(self) -> dict[str, int]:
-        """Return how often what is read again could not be used."""
-        parts = {
-            "certificate": self._certificates,
-            "audit log": self._audit_log,
-            "tenants": self._directory,
-        }
-        counts = {what: 0 if part is None else part.failures for what, part in parts.items()}
-        return counts | {"settings": self._reload.failures}
-
     def _monitoring(self) -> MonitoringPort | None:
         """Return the port that tells metrics, where there is to be one. Raises AddressError."""
         if self._settings.metrics_listen is None:
@@ -361,21 +435,77 @@ class App:
             MonitoringPort,
             PrometheusMetrics,
         )
-        from judged_server.monitoring.readings import readings  # noqa: PLC0415
 
-        of_parts = readings(
-            lambda: self._health.is_serving,
-            self._interceptor,
-            self._admission,
-            self._embedders,
-            self._budgets,
-            self._chat_models,
-            self._certificates,
-        )
-        metrics = PrometheusMetrics(version("judged"), of_parts, self._failures)
+        metrics = PrometheusMetrics(version("judged"), self._readings())
         recorder.use(metrics)
         address = Address.parse(self._settings.metrics_listen, "metrics_listen")
         return MonitoringPort(address, metrics, lambda: self._health.is_serving)
+
+    def _readings(self) -> Mapping[str, Reading]:
+        """Return what is read when somebody asks for the metrics."""
+        from judged_server.monitoring.prometheus import Reading  # noqa: PLC0415
+
+        certificates, chat_models, budgets = self._certificates, self._chat_models, self._budgets
+        read_again = {
+            "certificate": certificates,
+            "audit log": self._audit_log,
+            "tenants": self._directory,
+        }
+
+        def failures() -> dict[str, float]:
+            counts = {what: getattr(part, "failures", 0) for what, part in read_again.items()}
+            return {**counts, "settings": self._bad_settings}
+
+        found = {
+            "ready": Reading(
+                "1 while the server is ready for calls.",
+                lambda: {"": float(self._health.is_serving)},
+            ),
+            "calls_in_work": Reading(
+                "Calls that have begun and not ended.", lambda: {"": self._interceptor.in_work}
+            ),
+            "request_bytes_in_work": Reading(
+                "Bytes of the requests in work.", lambda: {"": self._admission.pending_bytes}
+            ),
+            "queued_tokens": Reading(
+                "Tokens of texts that wait for an embedding model.",
+                self._embedders.queued_tokens,
+                "model",
+            ),
+            "python_blocks": Reading(
+                "Blocks of at most 512 bytes that Python's objects take.",
+                lambda: {"": sys.getallocatedblocks()},
+            ),
+            "reload_failures": Reading(
+                "Times that a file which is read again, or the audit log, could not be used.",
+                failures,
+                "what",
+                is_counter=True,
+            ),
+        }
+        if heap_in_use() is not None:
+            found["heap_in_use_bytes"] = Reading(
+                "Bytes that the C heap has given out; resident memory has what it keeps too.",
+                lambda: {"": heap_in_use() or 0},
+            )
+        if chat_models is not None:
+            found["provider_breaker_open"] = Reading(
+                "1 while requests to a provider are held until it answers again.",
+                chat_models.open_breakers,
+                "provider",
+            )
+        if budgets.day_left() is not None:
+            found["budget_left"] = Reading(
+                "What is left of the budget of the day, as this process last saw it.",
+                lambda: {budgets.currency: to_amount(budgets.day_left() or 0)},
+                "currency",
+            )
+        if certificates is not None:
+            found["certificate_expiry_timestamp_seconds"] = Reading(
+                "When the server's certificate ends, in seconds since 1970.",
+                lambda: {"": certificates.now.ends.timestamp()},
+            )
+        return found
 
 
 def _await_end_of_stdin(ends: Callable[[], object]) -> None:
@@ -394,3 +524,121 @@ def _write_port_file(path: Path, address: Address) -> None:
         raise SettingsError(
             f"port_file {path} can't be written: {error.strerror}; name another file"
         ) from None
+
+
+def refuse_open_address(settings: Settings, setting: str, address: Address, *, tls: bool) -> None:
+    """Raise AddressError where strangers could call, or read what others send.
+
+    `setting` is the one that names the address.
+    """
+    if address.is_local:
+        return
+    has_tenants = settings.tenants is not None
+    asks = settings.client_ca is not None or has_tenants
+    if has_tenants and not tls:
+        # Not by --insecure either: whoever reads a token can use it.
+        raise AddressError(
+            f"{setting}: {address} can be reached from other machines, and tokens would cross the "
+            "network in the open; give --certificate and --private-key, or listen on "
+            "127.0.0.1 or unix:PATH behind a proxy that has TLS"
+        )
+    if settings.reflection and not asks:
+        raise AddressError(
+            f"reflection: {address} can be reached from other machines; leave it out, or "
+            "ask who calls (--tenants or --client-ca)"
+        )
+    if settings.insecure:
+        return
+    if not tls:
+        lacks = "has no TLS (--certificate, --private-key)"
+    elif not asks:
+        lacks = "does not ask who calls (--tenants or --client-ca)"
+    else:
+        return
+    raise AddressError(
+        f"{setting}: {address} can be reached from other machines and this server {lacks}; listen "
+        "on 127.0.0.1 or unix:PATH, or say --insecure"
+    )
+
+
+def _certificates(settings: Settings, *addresses: Address | None) -> Certificates | None:
+    """Return the certificate that the settings name. Raises SettingsError for one that is bad."""
+    pair = certificate_pair(settings)
+    if pair is None:
+        return None
+    if not any(address is not None and address.path is None for address in addresses):
+        raise SettingsError(
+            f"certificate: {addresses[0]} is a Unix socket, which has no TLS; listen on HOST:PORT"
+        )
+    return Certificates(CertificateFiles(*pair, settings.client_ca))
+
+
+def _chat_models(settings: Settings) -> ChatModels | None:
+    """Return the language models of the settings' file; None when there is no file."""
+    if settings.llm_config is None:
+        if settings.default_judge == LlmKind.kind:
+            raise SettingsError(
+                f"default_judge: {LlmKind.kind} asks a language model, and none is configured: "
+                f"{NO_CONFIGURATION}; or name another judge"
+            )
+        return None
+    # Imported here: aiohttp takes a fifth of the start-up, and most servers ask no model.
+    from judged_server.llm.models import ChatModels  # noqa: PLC0415
+
+    return ChatModels.load(settings.llm_config)
+
+
+def _budgets(settings: Settings, models: ChatModels | None) -> tuple[Ledger | None, Budgets]:
+    """Return where spending is kept, if it is, and what may be spent. Raises SettingsError."""
+    if models is None:
+        return None, Budgets()
+    budget, currency = models.configuration.budget, models.configuration.currency
+    if budget.per_day is None and settings.tenants is None:
+        return None, Budgets(currency, budget.per_request)
+    ledger = Ledger(budget.file or default_ledger(os.environ))
+    return ledger, Budgets(currency, budget.per_request, budget.per_day, ledger)
+
+
+def _reply_cache(settings: Settings) -> ReplyCache | None:
+    """Return the cache of replies that the settings ask for; none where no model can be asked."""
+    if settings.llm_config is None or settings.llm_cache == "off":
+        return None
+    store = None
+    if settings.llm_cache == "disk":  # only then is a home folder needed
+        folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
+        store = KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes)
+    return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
+
+
+def _vector_file(settings: Settings) -> KeptRows | None:
+    """Return the file of vectors that the settings ask for; only then is a home folder needed."""
+    if settings.vector_cache != "disk":
+        return None
+    folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
+    return KeptRows(folder, VECTORS, settings.vector_cache_disk_bytes)
+
+
+def _otlp_export(settings: Settings) -> OtlpExport | None:
+    """Return what sends spans and logs, where the settings ask for it. Raises SettingsError."""
+    if settings.otlp_endpoint is None:
+        if settings.otlp_verdicts or settings.otlp_reasoning:
+            raise SettingsError(
+                "otlp_verdicts and otlp_reasoning go with otlp_endpoint, which says where to"
+            )
+        return None
+    try:
+        from judged_server.monitoring.opentelemetry import OtlpExport  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"otlp_endpoint: {error.name} is not installed; run: pip install 'judged[server,otel]'"
+        ) from None
+    export = OtlpExport(
+        settings.otlp_endpoint,
+        version("judged"),
+        sample_ratio=settings.otlp_sample_ratio,
+        results=settings.otlp_verdicts,
+        reasoning=settings.otlp_reasoning,
+    )
+    tracing.use(export)
+    send_to(export)
+    return export

@@ -6,18 +6,16 @@ While a call runs, those who work for it write into its `notes`, which are None 
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 from judged.values.judges import Usage
 
 from judged_server.settings import SettingsError
-from judged_server.telemetry import Lines, logger
+from judged_server.telemetry import Lines, Logger, taken
 
-_log = logger("audit")
+_log = Logger("audit")
 
 
 @dataclass(slots=True)
@@ -59,8 +57,8 @@ class AuditLog:
         spent: Usage | None,
     ) -> None:
         """Write of a call that has ended, within a moment."""
-        line: dict[str, object] = {
-            "time": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "tenant": tenant,
             "credential": credential,
             "method": method,
@@ -68,15 +66,9 @@ class AuditLog:
             "request_id": request_id,
             "request_bytes": notes.request_bytes,
             "judged": notes.judged,
+            **taken(spent),
         }
-        if spent is not None:
-            line |= {
-                "model_calls": spent.calls,
-                "input_tokens": spent.input_tokens,
-                "output_tokens": spent.output_tokens,
-                "cost": spent.cost,
-            }
-        self._lines.later(orjson.dumps(line))
+        self._lines.later(line)
 
     def reopen(self) -> None:
         """Go on in the file that has the name now, or in a new one."""

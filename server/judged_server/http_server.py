@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
 from judged_server.errors import InternalFault, printable
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 
 _HEADER_BYTES = 8190
 _CODES = {403: 7, 404: 5, 405: 12, 500: 13}
@@ -24,7 +24,7 @@ _CONTINUE = "100-continue"
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-_log = logger("http")
+_log = Logger("http")
 
 
 def failure(status: int, message: str) -> web.Response:

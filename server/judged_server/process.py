@@ -29,7 +29,8 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 
-from judged_server.telemetry import logger
+from judged_server import recorder
+from judged_server.telemetry import Logger
 
 NICENESS = 10
 """Of threads that run models: what is short goes first on a core."""
@@ -53,7 +54,7 @@ LOG_EVERY_S = 10.0
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
-_log = logger("process")
+_log = Logger("process")
 
 
 @contextmanager
@@ -243,12 +244,11 @@ class MemoryWatch(Memory):
 class Watchdog:
     """Watches how late the event loop is, and ends a process whose loop stands.
 
-    `exit_s` is for how long it may, 0 for ever; `note_lag` hears of each beat how late it was.
+    `exit_s` is for how long it may, 0 for ever.
     """
 
-    def __init__(self, exit_s: float, note_lag: Callable[[float], None] = lambda _: None) -> None:
+    def __init__(self, exit_s: float) -> None:
         self._exit_s = exit_s
-        self._note_lag = note_lag
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -262,7 +262,7 @@ class Watchdog:
                     armed = now
                 await asyncio.sleep(BEAT_S)
                 lag_s = max(0.0, time.monotonic() - now - BEAT_S)
-                self._note_lag(lag_s)
+                recorder.note("loop_lag_seconds", lag_s)
                 if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
                     logged = now
                     _log.warning("the event loop was held up", ms=round(lag_s * 1e3))

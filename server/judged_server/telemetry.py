@@ -11,27 +11,20 @@ import json
 import logging
 import sys
 import threading
-import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
-import structlog
 from judged.values.judges import Usage
-
-Logger = structlog.typing.FilteringBoundLogger
 
 FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
 
-
-AccessLine = tuple[str, str, float, str, str, float, Usage | None]
-"""A call that ended: method, code, seconds it took, request id, tenant, seconds since 1970, and
-what language models took."""
+Fields = Mapping[str, object]
 
 
 class Lines:
@@ -41,12 +34,12 @@ class Lines:
         """Hand whole lines to `write`; by default they go to standard error."""
         self._write = write or _to_stderr
         # One deque for good: any thread may append while another one writes.
-        self._waiting: deque[bytes | AccessLine] = deque()
+        self._waiting: deque[Fields] = deque()
         self._lock = threading.Lock()
         self._due_on: asyncio.AbstractEventLoop | None = None
         atexit.register(self.flush)
 
-    def later(self, line: bytes | AccessLine) -> None:
+    def later(self, line: Fields) -> None:
         """Write a line within FLUSH_AFTER_S."""
         try:
             loop = asyncio.get_running_loop()
@@ -58,7 +51,7 @@ class Lines:
             self._due_on = loop
             loop.call_later(FLUSH_AFTER_S, self._flush_due)
 
-    def now(self, line: bytes | AccessLine) -> None:
+    def now(self, line: Fields) -> None:
         """Write a line, and those that wait before it."""
         self._waiting.append(line)
         self.flush()
@@ -72,13 +65,9 @@ class Lines:
         with self._lock:
             written: list[bytes] = []
             while self._waiting:
-                line = self._waiting.popleft()
-                written.append(line if isinstance(line, bytes) else orjson.dumps(_fields(line)))
+                written.append(_dump(self._waiting.popleft()))
             if written:
                 self._write(b"\n".join((*written, b"")))
-
-    debug = info = later
-    warning = error = critical = exception = now
 
 
 def _to_stderr(lines: bytes) -> None:
@@ -88,15 +77,82 @@ def _to_stderr(lines: bytes) -> None:
         sys.stderr.buffer.flush()
 
 
+def _dump(line: Fields) -> bytes:
+    try:
+        return orjson.dumps(line, default=repr)
+    except (TypeError, ValueError):  # a lone surrogate, say: a line that can't be told is a hang
+        return json.dumps(line, default=repr, skipkeys=True).encode()
+
+
 class LogSink(Protocol):
     """Takes every line of the log, as standard error does."""
 
-    def log(self, line: Mapping[str, object]) -> None:
+    def log(self, line: Fields) -> None:
         """Take a line; raises nothing, and is quick."""
         ...
 
 
+_LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
+_lines = Lines()
 _sink: LogSink | None = None
+_lowest = logging.INFO
+"""The lowest level that is logged."""
+
+
+class Logger:
+    """Writes lines that carry a name as "part"."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Write a line at this level."""
+        self.log("debug", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """Write a line at this level."""
+        self.log("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Write a line at this level."""
+        self.log("warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Write a line at this level; `exc_info` is an exception whose traceback it has."""
+        self.log("error", event, fields)
+
+    def exception(self, event: str, **fields: object) -> None:
+        """Write an error with the traceback of the exception that is being handled."""
+        self.log("error", event, {**fields, "exc_info": sys.exception()})
+
+    def log(self, level: str, event: str, fields: Fields) -> None:
+        """Write a line at a level."""
+        if _LEVELS[level] < _lowest:
+            return
+        now = datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")
+        line = {
+            "part": self._part,
+            **fields,
+            "event": event,
+            "level": level,
+            "timestamp": f"{now}Z",
+        }
+        if isinstance(error := line.pop("exc_info", None), BaseException):
+            line["exception"] = "".join(traceback.format_exception(error)).rstrip()
+        if _sink is not None:
+            _sink.log(line)
+        (_lines.now if _LEVELS[level] >= logging.WARNING else _lines.later)(line)
+
+
+class _Forward(logging.Handler):
+    """Writes what libraries log by the standard library."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        fields = {} if error is None else {"exc_info": error}
+        level = logging.getLevelName(record.levelno).lower()
+        level = level if level in _LEVELS else "warning"  # one between those that have names
+        Logger(record.name).log(level, record.getMessage(), fields)
 
 
 def send_to(sink: LogSink | None) -> None:
@@ -105,89 +161,8 @@ def send_to(sink: LogSink | None) -> None:
     _sink = sink
 
 
-def _send(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    if _sink is not None:
-        _sink.log(event)
-    return event
-
-
-def _fields(line: AccessLine) -> dict[str, object]:
-    method, code, seconds, request_id, tenant, ended, spent = line
-    took: dict[str, object] = {"tenant": tenant} if tenant else {}
-    if spent is not None:
-        took |= {
-            "model_calls": spent.calls,
-            "model_ms": round(spent.latency_s * 1e6) / 1e3,
-            "input_tokens": spent.input_tokens,
-            "output_tokens": spent.output_tokens,
-        }
-        if spent.cost is not None:
-            took["cost"] = round(spent.cost, 9)
-    return {
-        "part": "call",
-        "method": method,
-        "code": code,
-        "ms": round(seconds * 1e6) / 1e3,
-        "request_id": request_id,
-        **took,
-        "event": "call",
-        "level": "info",
-        "timestamp": f"{_second(int(ended))}.{int(ended % 1 * 1e6):06}Z",
-    }
-
-
-@lru_cache(maxsize=4)
-def _second(since_1970: int) -> str:
-    return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-class _Forward(logging.Handler):
-    """Hands what libraries log by the standard library on to structlog."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        part = structlog.get_logger(part=record.name)
-        part.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
-
-
-def _dump(event: dict[str, Any], **_: object) -> bytes:
-    try:
-        return orjson.dumps(event, default=repr)
-    except (TypeError, ValueError):  # a lone surrogate, say: a line that can't be told is a hang
-        return json.dumps(event, default=repr, skipkeys=True).encode()
-
-
-_LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
-_lines: Lines | None = None
-_lowest = logging.INFO
-"""The lowest level that is logged."""
-
-
-def _at_level(
-    _: object, method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    if _LEVELS[method] < _lowest:
-        raise structlog.DropEvent
-    return event
-
-
 def configure(level: str) -> None:
-    """Send every log line of the process to standard error from `level` on."""
-    global _lines  # noqa: PLW0603 - one a process, as standard error is
-    lines = _lines = Lines()
-    structlog.configure(
-        cache_logger_on_first_use=True,
-        processors=[
-            _at_level,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            _send,
-            structlog.processors.JSONRenderer(serializer=_dump),
-        ],
-        # Not by the level: loggers keep their class for good, and the level may change.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=lambda *_: lines,
-    )
+    """Send what libraries log to standard error too, and every line from `level` on."""
     logging.basicConfig(handlers=[_Forward()], force=True)
     set_level(level)
 
@@ -204,17 +179,30 @@ def log_call(
 ) -> None:
     """Log a call that has ended; `tenant` is "" where there are none.
 
-    `spent` is what language models took for it, None for nothing. The line does not go through
-    structlog, which would take a small call a seventh of its time.
+    `spent` is what language models took for it, None for nothing.
     """
-    if _lines is not None and _lowest <= logging.INFO:
-        line = (method, code, seconds, request_id, tenant, time.time(), spent)
-        _lines.later(line)
-        if _sink is not None:
-            _sink.log(_fields(line))
+    _calls.info(
+        "call",
+        method=method,
+        code=code,
+        ms=round(seconds * 1e6) / 1e3,
+        request_id=request_id,
+        **({"tenant": tenant} if tenant else {}),
+        **taken(spent),
+    )
 
 
-def logger(name: str) -> Logger:
-    """Return a logger whose lines carry `name` as "part"."""
-    bound: Logger = structlog.get_logger(part=name)
-    return bound
+def taken(spent: Usage | None) -> dict[str, object]:
+    """Return what language models took for a call, as logs have it."""
+    if spent is None:
+        return {}
+    took: dict[str, object] = {
+        "model_calls": spent.calls,
+        "model_ms": round(spent.latency_s * 1e6) / 1e3,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+    }
+    return took if spent.cost is None else {**took, "cost": round(spent.cost, 9)}
+
+
+_calls = Logger("call")

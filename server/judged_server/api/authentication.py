@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from judged_server import errors
 from judged_server.api.certificates import uris_of
 from judged_server.api.requests import Context, Metadata
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 from judged_server.tenants.directory import FileDirectory, Identity
 
 _HEADER = "authorization"
@@ -42,7 +42,7 @@ MOST_ADDRESSES = 4096
 _NETWORK_BITS = 64
 """What one caller has of IPv6 addresses."""
 
-_log = logger("tenants")
+_log = Logger("tenants")
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ from judged_server.api.requests import (
 from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes
 from judged_server.settings import Settings
-from judged_server.telemetry import log_call, logger
+from judged_server.telemetry import Logger, log_call
 from judged_server.tenant import SENDER, TENANT, Sender
 from judged_server.tenants.directory import FileDirectory
 
@@ -59,7 +59,7 @@ _DRAINING, _DRAINED_AFTER_S = "the server is shutting down; another replica may 
 _CLOCKS_APART_S = 0.02
 """What may be left of a call's time, by our clock, when its caller's deadline has ended it."""
 
-_log = logger("tenants")
+_log = Logger("tenants")
 
 
 class CallInterceptor:
@@ -255,8 +255,7 @@ class CallInterceptor:
 
     async def _refuse(self, call: Call, wire: WireError) -> None:
         """Send the status of a call that failed."""
-        if recorder.active is not None:
-            recorder.active.refusal(wire.reason)
+        recorder.note("refusals", 1, wire.reason)
         call.code, call.reason = wire.code.name, wire.reason
         trailers = (*wire.trailers, (REQUEST_ID, call.request_id))
         try:
@@ -281,8 +280,9 @@ class CallInterceptor:
             left_s = call.deadline - asyncio.get_running_loop().time()
             call.code = "DEADLINE_EXCEEDED" if left_s < _CLOCKS_APART_S else call.code
         tenant = call.tenant.name
-        if recorder.active is not None:
-            recorder.active.call(call.method, call.code, tenant, took)
+        method = call.method.rpartition("/")[2]
+        recorder.note("calls", 1, method, call.code, tenant)
+        recorder.note("call_seconds", took, method)
         if call.span is not None:
             call.span.end(call.code, call.reason, call.request_id, tenant)
         if call.reason == _LEAVES_NO_LINE:

@@ -20,7 +20,7 @@ from judged.internal.v1 import status_pb2
 
 from judged_server import errors
 from judged_server.domain import VerdictFault
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 
 DOMAIN = "judged"
 STATUS_TRAILER = "grpc-status-details-bin"
@@ -102,7 +102,7 @@ _OF_REASONS = {error.reason: code for error, code in TABLE.items()} | {
 
 _MEMORY_BACK_AFTER_S = 1.0
 
-_log = logger("fault")
+_log = Logger("fault")
 
 
 @dataclass(frozen=True, slots=True)

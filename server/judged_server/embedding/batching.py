@@ -433,8 +433,7 @@ def is_memory(error: BaseException) -> bool:
 
 def note(stage: Stage, seconds: float, calls: Iterable[Call]) -> None:
     """Note what was just done, and for which calls, where that is collected."""
-    if recorder.active is not None:
-        recorder.active.stage(stage, seconds)
+    recorder.note("stage_seconds", seconds, stage)
     if tracing.active is not None:
         run = tracing.StageRun(stage, time.time_ns(), seconds)
         for call in calls:

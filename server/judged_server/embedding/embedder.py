@@ -86,8 +86,7 @@ class ModelEmbedder:
         # Vectors that are kept are found by those of the same domain alone.
         keys = TENANT.get().own_keys(keys)
         found = dict(await self._cache.get(keys))
-        if recorder.active is not None:
-            recorder.active.lookups("vectors", len(found), len(texts) - len(found))
+        recorder.note_lookups("vectors", len(found), len(texts) - len(found))
         faults: Mapping[bytes, Fault] = {}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:

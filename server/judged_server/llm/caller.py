@@ -155,12 +155,10 @@ class ModelCaller:
             began = asyncio.get_running_loop().time()
             reply = await self._cache.stored(key)
             took = asyncio.get_running_loop().time() - began
-            if recorder.active is not None:
-                recorder.active.stage("store", took)
+            recorder.note("stage_seconds", took, "store")
             if tracing.active is not None:
                 tracing.active.stages([tracing.StageRun("store", time.time_ns(), took)])
-        if recorder.active is not None:
-            recorder.active.lookups("replies", int(reply is not None), int(reply is None))
+        recorder.note_lookups("replies", int(reply is not None), int(reply is None))
         if reply is None:
             return None
         parsed = _parsed_reply(reply, question, card)
@@ -288,9 +286,13 @@ class ModelCaller:
 
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
     """Tell those who count and who pay what a question has taken."""
-    if recorder.active is not None and usage.calls:
-        tokens = usage.input_tokens, usage.output_tokens
-        recorder.active.question(card.name, TENANT.get().name, *tokens, usage.cost)
+    if usage.calls:
+        who = card.name, TENANT.get().name
+        recorder.note("model_questions", 1, *who)
+        recorder.note("model_tokens", usage.input_tokens, *who, "input")
+        recorder.note("model_tokens", usage.output_tokens, *who, "output")
+        if usage.cost is not None:
+            recorder.note("model_cost", usage.cost, *who)
     call_options.cost_tracker.note(usage)
 
 
@@ -302,8 +304,8 @@ def _trace(
     came: Completed | ModelFault,
 ) -> None:
     """Tell of a question, where somebody collects that: its names and numbers, never its texts."""
-    if recorder.active is not None and isinstance(came, Completed):
-        recorder.active.stage("provider", seconds)
+    if isinstance(came, Completed):
+        recorder.note("stage_seconds", seconds, "provider")
     if tracing.active is None:
         return
     reply = came.reply if isinstance(came, Completed) else None

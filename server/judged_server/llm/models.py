@@ -38,7 +38,7 @@ from judged_server.llm.providers.fake import FakeModel, read_script
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.endpoint import Call, Endpoint
 from judged_server.llm.transport.http import HttpTransport
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 
 BYTES_A_TOKEN = 4
 """A usual English token; for the estimate that the rate of tokens needs before a reply."""
@@ -61,7 +61,7 @@ OWN_SHARE = 0.5
 
 _MAY_BE_CUT = (FinishReason.STOP, FinishReason.OTHER, FinishReason.UNTOLD)
 
-_log = logger("llm")
+_log = Logger("llm")
 
 
 @dataclass(frozen=True, slots=True)

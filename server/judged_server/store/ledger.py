@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeVar
 from judged_server.domain import MOST_NANO
 from judged_server.settings import SettingsError
 from judged_server.store.kept_rows import make_private
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 
 BUSY_S = 1.0
 """How long another process may keep the file to itself; its turns take less than a millisecond."""
@@ -135,7 +135,7 @@ class Settled(NamedTuple):
 
 Result = TypeVar("Result")
 
-_log = logger("budget")
+_log = Logger("budget")
 
 
 class LedgerFault(Exception):

@@ -40,7 +40,7 @@ from judged_server.llm.caller import CallOptions
 from judged_server.llm.chat import Reason, check_api_keys, missing_key_fault
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.scheduling.concurrency import Begun, choose_class, work_in_window
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 
 MAX_IN_WORK = 256
 """Pairs of one call that are in work, or wait for a slow reader, and questions of it that wait for
@@ -59,7 +59,7 @@ _NO_TIME = fault(
 Once = Callable[[object, Callable[[], Coroutine[Any, Any, AnswerScore]]], Awaitable[AnswerScore]]
 """Returns a score by all that it depends on: of another try of the same call, or a new one."""
 
-_log = logger("scoring")
+_log = Logger("scoring")
 
 
 class Scoring:

@@ -12,7 +12,6 @@ from typing import Any
 
 import grpc
 import pytest
-import structlog
 from judged._transport.status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
@@ -88,7 +87,7 @@ def silence() -> Iterator[None]:
     level, handlers = logging.root.level, list(logging.root.handlers)
     telemetry.configure("critical")
     yield
-    structlog.reset_defaults()
+    telemetry.set_level("info")
     logging.root.setLevel(level)
     logging.root.handlers[:] = handlers
 

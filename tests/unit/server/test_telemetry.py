@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 import threading
 from pathlib import Path
 
 import pytest
-from judged_server.telemetry import Lines
+from judged_server.telemetry import Lines, Logger, _Forward
 
 
 def test_no_line_of_any_thread_is_lost(capfdbinary: pytest.CaptureFixture[bytes]):
@@ -17,16 +19,37 @@ def test_no_line_of_any_thread_is_lost(capfdbinary: pytest.CaptureFixture[bytes]
     def write(thread: int) -> None:
         begin.wait()
         for i in range(each):
-            lines.now(b"%d-%d" % (thread, i))
+            lines.now({"at": f"{thread}-{i}"})
 
     writers = [threading.Thread(target=write, args=(n,)) for n in range(threads)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    written = capfdbinary.readouterr().err.split()
-    assert sorted(written) == sorted(
-        b"%d-%d" % (thread, i) for thread in range(threads) for i in range(each)
+    written = [json.loads(line)["at"] for line in capfdbinary.readouterr().err.splitlines()]
+    assert sorted(written) == sorted(f"{n}-{i}" for n in range(threads) for i in range(each))
+
+
+def test_a_line_has_its_part_its_level_and_the_error(capfdbinary: pytest.CaptureFixture[bytes]):
+    error = KeyError("\ud800")
+    Logger("a part").error("it failed", name="\ud800", path=Path("x"), exc_info=error)
+    logging.getLogger("a library").addHandler(_Forward())
+    logging.getLogger("a library").warning("%d texts", 2)
+    first, second = map(json.loads, capfdbinary.readouterr().err.splitlines())
+    assert {**first, "exception": "", "timestamp": ""} == {
+        "part": "a part",
+        "name": "\ud800",
+        "path": "PosixPath('x')",
+        "event": "it failed",
+        "level": "error",
+        "exception": "",
+        "timestamp": "",
+    }
+    assert first["exception"].endswith("KeyError: '\\ud800'")
+    assert (second["part"], second["event"], second["level"]) == (
+        "a library",
+        "2 texts",
+        "warning",
     )
 
 
@@ -35,7 +58,7 @@ def test_what_a_disk_without_space_does_not_take_fails_no_caller(monkeypatch: py
     full = Path("/dev/full").open("w")  # noqa: SIM115 - to close it fails too
     try:
         monkeypatch.setattr(sys, "stderr", full)
-        Lines().warning(b"a line")
+        Lines().now({"event": "a line"})
     finally:
         with pytest.raises(OSError, match="No space left"):
             full.close()

@@ -40,7 +40,7 @@ from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
 from judged_server.scheduling.round_robin import FairQueue
-from judged_server.telemetry import logger
+from judged_server.telemetry import Logger
 from judged_server.tenant import SENDER
 
 MAX_TRIES_BEFORE_FALLBACK = 3
@@ -68,7 +68,7 @@ COOL_DOWNS_S, REFUSALS_S, COOL_DOWN_GROWTH = (0.5, 15.0), (5.0, 60.0), 1.5
 """The first pause before a probe and the longest, of failures and of a refused key; each is so many
 times the last one."""
 
-_log = logger("llm")
+_log = Logger("llm")
 
 
 class Call(NamedTuple):
