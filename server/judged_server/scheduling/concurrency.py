@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from judged_server.scheduling.admission import Admission, Resource
+from judged_server.scheduling.admission import Resource
 from judged_server.scheduling.fair_threads import FairThreads
 from judged_server.tenant import SENDER
 
@@ -42,7 +42,7 @@ _COMPUTATIONS = FairThreads("computation", max(1, (os.cpu_count() or 1) - 1))
 IN_PYTHON = FairThreads(
     "slices",
     1,
-    Admission(Resource("judging by texts", 40e6, 1_000_000_000, 100_000)),
+    Resource("judging by texts", 40e6, 1_000_000_000, 100_000),
 )
 """For work in Python that is cut into slices of some 10 ms. One thread, because such work holds the
 interpreter lock: a second would add switches only. 40 million characters a second is what a lexical

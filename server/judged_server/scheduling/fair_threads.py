@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from judged_server.scheduling.admission import Admission, settle
+from judged_server.scheduling.admission import Admission, Resource, settle
 from judged_server.scheduling.checkpoint import watched
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.tenant import SENDER, Sender
@@ -28,6 +29,9 @@ INTERACTIVE_S = 0.2
 """How long work is interactive: what has run for longer waits behind what has not."""
 MOST_BEGUN = 64
 """Work that is begun, and holds a thread, at a time."""
+
+_UNBOUNDED = Resource("", math.inf, math.inf)
+"""For work without a cost, which is never refused."""
 
 Result = TypeVar("Result")
 
@@ -58,7 +62,7 @@ class FairThreads:
         self,
         name: str,
         at_once: int,
-        admission: Admission[Any] | None = None,
+        resource: Resource = _UNBOUNDED,
         clock: Callable[[], float] = time.monotonic,
         most_begun: int = MOST_BEGUN,
     ) -> None:
@@ -66,16 +70,15 @@ class FairThreads:
         self._threads = ThreadPoolExecutor(most_begun, thread_name_prefix=name)
         self._most_begun = most_begun
         self._at_once = at_once
-        self._admission = admission
+        self._admission: Admission[_Work] = Admission(resource)
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: FairQueue[_Work] = FairQueue(TURN_S)
         self._running = self._begun = 0
 
     def limit_delay(self, seconds: float) -> None:
-        """Let interactive work wait and run for so long at most, where work is admitted at all."""
-        if self._admission is not None:
-            self._admission.max_delay_s = seconds
+        """Let interactive work that has a cost wait and run for so long at most."""
+        self._admission.max_delay_s = seconds
 
     async def run(
         self, work: Callable[[], Result], cost: int = 0, deadline: float | None = None
@@ -87,14 +90,11 @@ class FairThreads:
         Overloaded and DeadlineTooShort.
         """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        sender, admission = SENDER.get(), self._admission
-        if admission is not None:
-            sender = admission.sender(sender, cost)
+        sender = self._admission.sender(SENDER.get(), cost)
         mine = _Work(work, future, sender, cost, deadline)
         with self._lock:
-            if admission is not None:
-                for victim in admission.admit(mine, self._clock()):
-                    self._refuse(admission, victim)
+            for victim in self._admission.admit(mine, self._clock()):
+                self._refuse(victim)
             self._waiting.put(mine, self._class_of(mine))
             self._begin_next()
         try:
@@ -105,7 +105,7 @@ class FairThreads:
 
     def _leave(self, work: _Work) -> None:
         with self._lock:
-            if not work.gone and not work.begun and self._admission is not None:
+            if not work.gone and not work.begun:
                 self._admission.left(work)
             work.gone = True
 
@@ -115,10 +115,9 @@ class FairThreads:
 
     def _begin_next(self) -> None:
         """Let what waits run, as long as there is room."""
-        admission = self._admission
         while self._running < self._at_once and (work := self._waiting.first()) is not None:
-            if admission is not None and not work.gone and admission.is_late(work, self._clock()):
-                self._refuse(admission, work)
+            if not work.gone and self._admission.is_late(work, self._clock()):
+                self._refuse(work)
             if work.gone and not work.begun:
                 self._waiting.take(0.0)
                 continue
@@ -132,11 +131,11 @@ class FairThreads:
                 self._begun += 1
                 self._threads.submit(self._work, work)
 
-    def _refuse(self, admission: Admission[_Work], work: _Work) -> None:
+    def _refuse(self, work: _Work) -> None:
         """Take work out that has not begun, and tell its caller."""
-        admission.left(work)
+        self._admission.left(work)
         work.gone = True
-        settle(work.future, None, admission.overloaded(work))
+        settle(work.future, None, self._admission.overloaded(work))
 
     def _work(self, work: _Work) -> None:
         """Do all of it, on a thread of its own."""
@@ -150,10 +149,9 @@ class FairThreads:
             work.ran_s += self._clock() - work.since
             self._running -= 1
             self._begun -= 1
-            if self._admission is not None:
-                if error is None:
-                    self._admission.measured(work.cost, work.ran_s, self._at_once, full=True)
-                self._admission.left(work)
+            if error is None:
+                self._admission.measured(work.cost, work.ran_s, self._at_once, full=True)
+            self._admission.left(work)
             self._begin_next()
 
     def _let_others(self, work: _Work) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 About = TypeVar("About")
@@ -20,13 +20,12 @@ Result = TypeVar("Result")
 class Flight(Generic[About, Result]):
     """One piece of work on its way, and what whoever began it says about it.
 
-    `waiting` has a future for each caller who waits; `ending` is when it is cancelled, set while
-    nobody does.
+    `callers` wait for it; `ending` is when it is cancelled, set while nobody does.
     """
 
     task: asyncio.Task[Result]
     about: About
-    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    callers: int = 0
     ending: asyncio.TimerHandle | None = None
 
 
@@ -62,26 +61,17 @@ class SingleFlight(Generic[About, Result]):
 
         Raises what the work raised. The last one who waits, when cancelled or out of time, ends it.
         """
-        task = flight.task
-        if task.done():
-            return task.result()
         if flight.ending is not None:
             flight.ending.cancel()
             flight.ending = None
-        # A future for each, since they leave one by one: dearer shields would do the same.
-        woken = asyncio.get_running_loop().create_future()
-        flight.waiting.append(woken)
+        flight.callers += 1
         try:
-            if timeout_s is None:
-                await woken
-            else:
-                await asyncio.wait({woken}, timeout=timeout_s)
-            return task.result() if task.done() else None
+            await asyncio.wait({flight.task}, timeout=timeout_s)
+            return flight.task.result() if flight.task.done() else None
         finally:
-            if not task.done():
-                flight.waiting.remove(woken)
-                if not flight.waiting:
-                    await self._left(key, flight)
+            flight.callers -= 1
+            if not flight.callers and not flight.task.done():
+                await self._left(key, flight)
 
     async def close(self) -> None:
         """End all work that is in flight."""
@@ -102,19 +92,13 @@ class SingleFlight(Generic[About, Result]):
         await asyncio.wait({flight.task})
 
     def _end(self, key: str | bytes, flight: Flight[About, Result]) -> None:
-        self._forget(key, flight)
+        if self._flights.get(key) is flight:
+            del self._flights[key]
         flight.task.cancel()
 
     def _ended(self, key: str | bytes, flight: Flight[About, Result]) -> None:
-        self._forget(key, flight)
         if flight.ending is not None:
             flight.ending.cancel()
-        if not flight.waiting and not flight.task.cancelled():
-            flight.task.exception()  # nobody is left to be told
-        for woken in flight.waiting:
-            if not woken.done():  # else whoever waited is leaving
-                woken.set_result(None)
-
-    def _forget(self, key: str | bytes, flight: Flight[About, Result]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+        if not flight.task.cancelled():
+            flight.task.exception()  # nobody may be left to be told
+        self._end(key, flight)

@@ -21,7 +21,7 @@ class World:
 
     def __init__(self, **options: int) -> None:
         self.seconds = 0.0
-        self.threads = FairThreads("test", 1, None, lambda: self.seconds, **options)
+        self.threads = FairThreads("test", 1, clock=lambda: self.seconds, **options)
         self.steps: list[str] = []
         self.begun, self.go = threading.Event(), threading.Event()
 
