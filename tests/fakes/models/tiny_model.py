@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 from judged_server.embedding.models.adding import WritableStore
-from judged_server.embedding.models.default_model import BertShape, build_bert_graph
+from judged_server.embedding.models.default_model import build_bert_graph
 from judged_server.embedding.models.store import Manifest, ModelFiles, ModelStore
 from onnx import helper, numpy_helper
 from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -85,7 +85,7 @@ def config() -> bytes:
 @functools.cache
 def graph(hidden: int = HIDDEN) -> bytes:
     """Return the ONNX graph."""
-    return build_bert_graph(weights(hidden), BertShape(LAYERS, HEADS, 1e-12))
+    return build_bert_graph(weights(hidden), json.loads(config()))
 
 
 def edited(change: Callable[[onnx.ModelProto], None]) -> bytes:
