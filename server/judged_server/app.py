@@ -47,11 +47,11 @@ from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.process import (
     MemoryWatch,
-    Watchdog,
     batch_scheduling,
     heap_in_use,
     memory_limit,
     settle_heap,
+    watch_loop,
 )
 from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
@@ -194,7 +194,7 @@ class App:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
             self._watch(self._look_now_and_then())
-        self._watch(Watchdog(settings.stall_exit_s).run())
+        self._watch(watch_loop(settings.stall_exit_s))
         if self._ledger is not None:
             self._watch(self._renew_leases())
         self._watch(self._memory.run(lambda: not self._admission.pending_bytes))

@@ -53,6 +53,7 @@ WORTH_LOGGING_S = 0.5
 LOG_EVERY_S = 10.0
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_C = ctypes.CDLL(None)
 _PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 _log = Logger("process")
 
@@ -93,17 +94,15 @@ def settle_heap() -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     trim_heap()
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):
-        library.mallopt(_TRIM_THRESHOLD, KEPT_AT_TOP_BYTES)
-        library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+    if hasattr(_C, "malloc_trim"):
+        _C.mallopt(_TRIM_THRESHOLD, KEPT_AT_TOP_BYTES)
+        _C.mallopt(_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
 
 
 def trim_heap() -> None:
     """Give what the C heap has free back to the system, without Python's lock; glibc alone can."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)
+    if hasattr(_C, "malloc_trim"):
+        _C.malloc_trim(0)
 
 
 class _HeapCounts(ctypes.Structure):
@@ -117,11 +116,10 @@ def heap_in_use() -> int | None:
 
     Resident memory has in it what was freed and kept too.
     """
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "mallinfo2"):
+    if not hasattr(_C, "mallinfo2"):
         return None
-    library.mallinfo2.restype = _HeapCounts
-    counts = library.mallinfo2()
+    _C.mallinfo2.restype = _HeapCounts
+    counts = _C.mallinfo2()
     return int(counts.count_7 + counts.count_4)  # uordblks and hblkhd: in the heap, and mapped
 
 
@@ -241,30 +239,24 @@ class MemoryWatch(Memory):
         return held
 
 
-class Watchdog:
-    """Watches how late the event loop is, and ends a process whose loop stands.
+async def watch_loop(exit_s: float) -> None:
+    """Watch how late the event loop is until cancelled.
 
-    `exit_s` is for how long it may, 0 for ever.
+    A process whose loop stands for `exit_s` seconds is ended; 0: never.
     """
-
-    def __init__(self, exit_s: float) -> None:
-        self._exit_s = exit_s
-
-    async def run(self) -> None:
-        """Beat until cancelled."""
-        armed = logged = 0.0
-        try:
-            while True:
-                now = time.monotonic()
-                if self._exit_s and now - armed > BEAT_S:
-                    # Of C and without Python's lock: it ends a process whose lock nobody lets go.
-                    faulthandler.dump_traceback_later(self._exit_s, exit=True, file=sys.stderr)
-                    armed = now
-                await asyncio.sleep(BEAT_S)
-                lag_s = max(0.0, time.monotonic() - now - BEAT_S)
-                recorder.note("loop_lag_seconds", lag_s)
-                if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
-                    logged = now
-                    _log.warning("the event loop was held up", ms=round(lag_s * 1e3))
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    armed = logged = 0.0
+    try:
+        while True:
+            now = time.monotonic()
+            if exit_s and now - armed > BEAT_S:
+                # Of C and without Python's lock: it ends a process whose lock nobody lets go.
+                faulthandler.dump_traceback_later(exit_s, exit=True, file=sys.stderr)
+                armed = now
+            await asyncio.sleep(BEAT_S)
+            lag_s = max(0.0, time.monotonic() - now - BEAT_S)
+            recorder.note("loop_lag_seconds", lag_s)
+            if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
+                logged = now
+                _log.warning("the event loop was held up", ms=round(lag_s * 1e3))
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -7,7 +7,7 @@ the task that they are in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,23 +48,18 @@ class ModelCall:
     output_tokens: int = 0
 
 
-class CallSpan(Protocol):
-    """A call that is under way."""
-
-    def end(self, code: str, reason: str, request_id: str, tenant: str) -> None:
-        """End it with a gRPC status, and the reason of the contract, "" for none."""
-        ...
+EndCall = Callable[[str, str, str, str], None]
+"""Ends the span of a call with its gRPC status, the reason of the contract ("" for none), its
+request id and its tenant."""
 
 
 class Tracer(Protocol):
     """Hears what calls did. It must be quick, and raise nothing."""
 
-    @property
-    def wants_results(self) -> bool:
-        """Whether verdicts and scores are to be told."""
-        ...
+    wants_results: bool
+    """Whether verdicts and scores are to be told."""
 
-    def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> CallSpan:
+    def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> EndCall:
         """Begin a call; the rest of its task, and all that this starts, belongs to it."""
         ...
 

@@ -17,8 +17,7 @@ from judged_server import __main__ as program
 
 _PACKAGE = f"judged_server{os.sep}"
 _BY_THE_CLOCK = {
-    "Watchdog.run",
-    "Watchdog._watch",
+    "watch_loop",
     "MemoryWatch.run",
     "apply_invalidations",
     "renew_leases",

@@ -284,7 +284,7 @@ class CallInterceptor:
         recorder.note("calls", 1, method, call.code, tenant)
         recorder.note("call_seconds", took, method)
         if call.span is not None:
-            call.span.end(call.code, call.reason, call.request_id, tenant)
+            call.span(call.code, call.reason, call.request_id, tenant)
         if call.reason == _LEAVES_NO_LINE:
             return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()

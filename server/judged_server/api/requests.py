@@ -134,7 +134,7 @@ class Call:
     counted: bool
     started: float
     task: asyncio.Task[Any] | None = None
-    span: tracing.CallSpan | None = None
+    span: tracing.EndCall | None = None
     notes: CallNotes | None = None
     identity: Identity | None = None
     tenant: Tenant = EVERYBODY

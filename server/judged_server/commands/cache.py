@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,38 +37,34 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     purge.add_argument("--all", action="store_true", help="every reply")
 
 
-def manage_cache(
-    arguments: argparse.Namespace, settings: Settings, say: Callable[[str], object] = print
-) -> int:
+def manage_cache(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the cache commands; return the exit status. Raises SettingsError."""
     folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
     if arguments.action == "purge":
-        return _purge(_selection(arguments), folder, settings, say)
-    return _show(folder, settings, say)
+        return _purge(_selection(arguments), folder, settings)
+    return _show(folder, settings)
 
 
-def _show(folder: Path, settings: Settings, say: Callable[[str], object]) -> int:
+def _show(folder: Path, settings: Settings) -> int:
     file = _open(folder, settings)
     if file is None:
-        say(f"no replies are stored in {folder}")
+        print(f"no replies are stored in {folder}")
         return 0
     tallies = file.tally()
     file.close()
     for tally in tallies:
-        say(
+        print(
             f"{tally.rubric}@{tally.version}  {tally.model}  {_replies(tally.replies)}  "
             f"{tally.payload_bytes / 1000:.0f} kB  {_day(tally.oldest)} to {_day(tally.newest)}"
         )
-    say(f"{_replies(sum(tally.replies for tally in tallies))} in {folder}")
+    print(f"{_replies(sum(tally.replies for tally in tallies))} in {folder}")
     return 0
 
 
-def _purge(
-    selection: Selection, folder: Path, settings: Settings, say: Callable[[str], object]
-) -> int:
+def _purge(selection: Selection, folder: Path, settings: Settings) -> int:
     file = _open(folder, settings)
     if file is None:
-        say(f"no replies are stored in {folder}")
+        print(f"no replies are stored in {folder}")
         return 0
     deleted = file.purge(selection)
     file.close()
@@ -80,7 +75,7 @@ def _purge(
             f"the replies in {folder} can't be changed; is the disk full or read-only, or does "
             "another process hold the file? Try again, or delete the folder"
         )
-    say(f"{_replies(deleted)} deleted from {folder}; restart the servers that run on it")
+    print(f"{_replies(deleted)} deleted from {folder}; restart the servers that run on it")
     return 0
 
 

@@ -9,7 +9,6 @@ import argparse
 import csv
 import io
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -70,9 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions.add_parser("list", help="show tenants, what they may, and their tokens")
 
 
-def manage_tenants(
-    arguments: argparse.Namespace, settings: Settings, say: Callable[[str], object] = print
-) -> int:
+def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the tenants commands; return the exit status. Raises SettingsError."""
     path = settings.tenants
     if path is None:
@@ -80,21 +77,21 @@ def manage_tenants(
     if getattr(arguments, "days", None) is not None and not 0 < arguments.days <= _MOST_DAYS:
         raise SettingsError(f"--days is a number above 0, {_MOST_DAYS:g} at most")
     if arguments.action == "list":
-        _list(path, say)
+        _list(path)
     elif arguments.action == "usage":
-        _usage(arguments, settings, say)
+        _usage(arguments, settings)
     elif arguments.action == "revoke":
-        _revoke(path, arguments.name, arguments.token, say)
+        _revoke(path, arguments.name, arguments.token)
     elif arguments.action == "rotate":
         keeps = timedelta(hours=_within("--keep-hours", arguments.keep_hours, 24 * _MOST_DAYS))
         _need(path, arguments.name)
-        _new_token(path, arguments, keeps, say)
+        _new_token(path, arguments, keeps)
     else:
-        _add(path, arguments, say)
+        _add(path, arguments)
     return 0
 
 
-def _add(path: Path, arguments: argparse.Namespace, say: Callable[[str], object]) -> None:
+def _add(path: Path, arguments: argparse.Namespace) -> None:
     name = arguments.name
     if not NAME.fullmatch(name):
         raise SettingsError(f"tenants: {name[:80]!r} can't be a name: it has {NAME_RULE}")
@@ -113,14 +110,12 @@ def _add(path: Path, arguments: argparse.Namespace, say: Callable[[str], object]
             # As of a file with `tenants = {...}`, which takes no table more.
             parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
             write_whole(path, text)
-            say(f"{name} is added to {path}, where you say what it may use; as yet everything")
+            print(f"{name} is added to {path}, where you say what it may use; as yet everything")
     if not arguments.no_token:
-        _new_token(path, arguments, timedelta(0), say)
+        _new_token(path, arguments, timedelta(0))
 
 
-def _new_token(
-    path: Path, arguments: argparse.Namespace, keeps: timedelta, say: Callable[[str], object]
-) -> None:
+def _new_token(path: Path, arguments: argparse.Namespace, keeps: timedelta) -> None:
     _refuse_taken(arguments.out)
     now, name, out = _now(), arguments.name, arguments.out
     ends = None if arguments.days is None else now + timedelta(days=arguments.days)
@@ -131,15 +126,15 @@ def _new_token(
             _write_token(out, token)
     when = "" if ends is None else f"; it ends at {_time(ends)}"
     if out is None:
-        say(f"the token of {name}, which is shown this once{when}:")
-        say(token)
+        print(f"the token of {name}, which is shown this once{when}:")
+        print(token)
     else:
-        say(f"the token of {name} is in {out}{when}")
+        print(f"the token of {name} is in {out}{when}")
     after = {each.id: each for each in held[0].tokens}
     for each in before:
         end = after[each.id].ends or now
         till = "has ended" if end <= now else f"counts until {_time(end)}"
-        say(f"its token {each.id} of before {till}")
+        print(f"its token {each.id} of before {till}")
 
 
 def _write_token(out: Path, token: str) -> None:
@@ -159,7 +154,7 @@ def _refuse_taken(out: Path | None) -> None:
         raise SettingsError(f"--out {out} is there already; name a file that is not")
 
 
-def _revoke(path: Path, name: str, id_: str, say: Callable[[str], object]) -> None:
+def _revoke(path: Path, name: str, id_: str) -> None:
     with changing(tokens_beside(path)) as held:
         before = held[0]
         held[0] = before.without(name, id_)
@@ -168,10 +163,10 @@ def _revoke(path: Path, name: str, id_: str, say: Callable[[str], object]) -> No
             which = f"no token {id_}" if id_ else "no token"
             raise SettingsError(f"tenants: {name} has {which}; see judged-server tenants list")
     tokens = "1 token" if ended == 1 else f"{ended} tokens"
-    say(f"{tokens} of {name} revoked; servers end the calls that showed them within 5 seconds")
+    print(f"{tokens} of {name} revoked; servers end the calls that showed them within 5 seconds")
 
 
-def _list(path: Path, say: Callable[[str], object]) -> None:
+def _list(path: Path) -> None:
     try:
         file = read_tokens(tokens_beside(path))
     except FileNotFoundError:
@@ -190,16 +185,16 @@ def _list(path: Path, say: Callable[[str], object]) -> None:
         limits = "; ".join(
             f"{what}: {', '.join(n) or 'none'}" for what, n in rights if n is not None
         )
-        say(f"{name}  {limits or 'everything'}{_ways(tenants, name)}")
+        print(f"{name}  {limits or 'everything'}{_ways(tenants, name)}")
         for token in file.of(name, _now()):
-            say(f"  token {_shown(token)}")
+            print(f"  token {_shown(token)}")
     for name in sorted({each.tenant for each in file.tokens} - tenants.by_name.keys()):
-        say(f"{name}  is not in {path}: its tokens count for nothing")
+        print(f"{name}  is not in {path}: its tokens count for nothing")
     if not tenants.by_name:
-        say(f"no tenants in {path}; run judged-server tenants add NAME")
+        print(f"no tenants in {path}; run judged-server tenants add NAME")
 
 
-def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str], object]) -> None:
+def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     """Show what the ledger has of all tenants; money is what was paid or may have been."""
     if settings.llm_config is None:
         raise SettingsError("tenants usage: name the file with the models: --llm-config FILE")
@@ -227,11 +222,13 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
         # A sheet would compute a name that begins like a formula, as "@cf/a-model" does.
         safe = [[safe_cell(cell) for cell in row] for row in cells]
         csv.writer(out, lineterminator="\n").writerows([heads, *safe])
-        say(out.getvalue().removesuffix("\n"))
+        print(out.getvalue().removesuffix("\n"))
         return
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     for line in (heads, *cells):
-        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
 
 
 def _ways(tenants: Tenants, name: str) -> str:

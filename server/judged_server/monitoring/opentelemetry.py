@@ -14,6 +14,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -36,11 +38,10 @@ from opentelemetry.util.types import AttributeValue
 
 from judged_server.domain import AnswerScore, QueryGroup, Verdicts
 from judged_server.settings import SettingsError
-from judged_server.tracing import ModelCall, StageRun
+from judged_server.tracing import EndCall, ModelCall, StageRun
 
-MAX_WAITING = 1 << 15
+_BATCHES: dict[str, Any] = {"max_queue_size": 1 << 15, "max_export_batch_size": 2048}
 """Spans, and records of logs, that wait to be sent; beyond them the oldest are lost."""
-MAX_SENT_AT_ONCE = 2048
 FLUSH_S = 5.0
 """How long the end of the server may wait for what was not sent yet."""
 
@@ -89,38 +90,23 @@ class OtlpExport:
             )
         base = endpoint.rstrip("/")
         resource = Resource.create({"service.name": "judged", "service.version": version})
-        self._wants_results = results
+        self.wants_results = results
         self._reasoning = reasoning
         self._spans = TracerProvider(
             resource=resource,
             sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
             shutdown_on_exit=False,
         )
-        self._spans.add_span_processor(
-            BatchSpanProcessor(
-                OTLPSpanExporter(f"{base}/v1/traces", session=_session()),
-                max_queue_size=MAX_WAITING,
-                max_export_batch_size=MAX_SENT_AT_ONCE,
-            )
-        )
+        spans = OTLPSpanExporter(f"{base}/v1/traces", session=_session())
+        self._spans.add_span_processor(BatchSpanProcessor(spans, **_BATCHES))
         self._logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        self._logs.add_log_record_processor(
-            BatchLogRecordProcessor(
-                OTLPLogExporter(f"{base}/v1/logs", session=_session()),
-                max_queue_size=MAX_WAITING,
-                max_export_batch_size=MAX_SENT_AT_ONCE,
-            )
-        )
+        logs = OTLPLogExporter(f"{base}/v1/logs", session=_session())
+        self._logs.add_log_record_processor(BatchLogRecordProcessor(logs, **_BATCHES))
         self._tracer = self._spans.get_tracer("judged_server", version)
         self._logger = self._logs.get_logger("judged_server", version)
         self._propagator = TraceContextTextMapPropagator()
 
-    @property
-    def wants_results(self) -> bool:
-        """Whether verdicts and scores are to be told."""
-        return self._wants_results
-
-    def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> _CallSpan:
+    def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> EndCall:
         """Begin a call, under the span that its W3C trace context names if it has one."""
         carrier = {
             key: value for key, value in metadata if key in _PROPAGATED and isinstance(value, str)
@@ -134,7 +120,7 @@ class OtlpExport:
         )
         # Never taken back: the context ends with the task of the call.
         context.attach(trace.set_span_in_context(span, Context()))
-        return _CallSpan(span)
+        return partial(_end_call, span)
 
     def stages(self, runs: Sequence[StageRun]) -> None:
         """Tell what was done for the call in work; runs of one stage are one span."""
@@ -277,24 +263,16 @@ class OtlpExport:
             end.join(max(0.0, deadline - time.monotonic()))
 
 
-class _CallSpan:
-    """The span of a call; implements tracing.CallSpan."""
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-
-    def end(self, code: str, reason: str, request_id: str, tenant: str) -> None:
-        """End it with a gRPC status, and the reason of the contract, "" for none."""
-        span = self._span
-        span.set_attribute("rpc.response.status_code", code)
-        span.set_attribute("judged.request_id", request_id)
-        if tenant:
-            span.set_attribute("judged.tenant", tenant)
-        if code != "OK":
-            span.set_attribute("error.type", reason or code)
-        if code in _SERVER_FAULTS:
-            span.set_status(Status(StatusCode.ERROR))
-        span.end()
+def _end_call(span: Span, code: str, reason: str, request_id: str, tenant: str) -> None:
+    span.set_attribute("rpc.response.status_code", code)
+    span.set_attribute("judged.request_id", request_id)
+    if tenant:
+        span.set_attribute("judged.tenant", tenant)
+    if code != "OK":
+        span.set_attribute("error.type", reason or code)
+    if code in _SERVER_FAULTS:
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
 
 
 def _of_judge(name: str, judge: JudgeIdentity) -> dict[str, AttributeValue]:

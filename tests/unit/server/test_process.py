@@ -142,13 +142,13 @@ async def test_what_was_freed_after_a_trim_goes_back_too():
 
 HELD_UP = """
 import asyncio, time
-from judged_server.process import Watchdog
+from judged_server.process import watch_loop
 
 def held_up_here():
     time.sleep(10)
 
 async def main():
-    watch = asyncio.create_task(Watchdog(0.5).run())
+    watch = asyncio.create_task(watch_loop(0.5))
     await asyncio.sleep(0)
     held_up_here()
     await asyncio.sleep(0)
