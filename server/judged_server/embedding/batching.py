@@ -1,8 +1,8 @@
 """The work of one model: a queue for all calls in flight, and the threads that do what is in it.
 
-* What is let in, and who gives way, is up to `scheduling.admission`, which also says how large an
+* What is let in, and who gives way, is up to `scheduling.fairness`, which also says how large an
   interactive call may be; a larger one is batch work.
-* Senders take turns by tokens, and interactive work goes first (`scheduling.round_robin`). While
+* Senders take turns by tokens, and interactive work goes first (`scheduling.fairness`). While
   workers are busy with batch work one more worker, the express one, takes interactive work at once.
   It shares the cores with them, at a better priority.
   Interactive calls of a sender go one after the other: where they share, all are late. Its batch
@@ -35,8 +35,7 @@ from judged_server.embedding.tokenizer import TokenIds, TokenizedText, WindowTok
 from judged_server.embedding.vector_cache import TextVectors
 from judged_server.process import step_back
 from judged_server.recorder import Stage
-from judged_server.scheduling.admission import Admission, settle
-from judged_server.scheduling.round_robin import FairQueue
+from judged_server.scheduling.fairness import Admission, FairQueue, settle
 from judged_server.tenant import ANYBODY, Sender
 
 BATCH_TOKENS = 256

@@ -18,10 +18,9 @@ from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Worke
 from judged_server.embedding.runtime.session import Session
 from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors, VectorCache, VectorKeys
-from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
-from judged_server.scheduling.fair_threads import FairThreads
+from judged_server.scheduling.concurrency import ITEM_BYTES, FairThreads, run_by_size
+from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource
 from judged_server.tenant import SENDER, TENANT
 
 MAX_QUEUED_TOKENS = 1_000_000

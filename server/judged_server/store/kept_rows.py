@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from judged_server.scheduling.admission import settle
+from judged_server.scheduling.fairness import settle
 
 DAMAGED = "damaged.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")

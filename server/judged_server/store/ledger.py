@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from operator import add
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -299,7 +298,7 @@ class Ledger:
         until = self._now() + LEASE_S
         try:
             with self._transaction():
-                for entry in _together(entries):
+                for entry in entries:
                     if isinstance(entry, Used):
                         self._db.execute(_USED, entry)
                     else:
@@ -372,20 +371,3 @@ class Ledger:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
             raise
-
-
-def _together(entries: Iterable[Settled | Used]) -> Iterator[Settled | Used]:
-    """Yield one entry for all that go into the same row: a statement takes longer than a sum."""
-    settled: dict[Account, tuple[int, int]] = {}
-    used: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for entry in entries:
-        if isinstance(entry, Used):
-            row, more = entry[:6], entry[6:]
-            used[row] = tuple(map(add, used[row], more)) if row in used else more
-        else:
-            spent, released = settled.get(entry.account, (0, 0))
-            settled[entry.account] = spent + entry.spent, released + entry.released
-    for account, (spent, released) in settled.items():
-        yield Settled(account, spent, released)
-    for (day, tenant, judge, model, rubric, currency), numbers in used.items():
-        yield Used(day, tenant, judge, model, rubric, currency, *numbers)

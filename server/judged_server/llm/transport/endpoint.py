@@ -8,7 +8,7 @@ requests to it but a probe. A provider that did not answer in its time is asked 
 and one that another model stands behind three times.
 
 Senders take turns by the tokens of their requests, interactive requests before those of batch work
-(`scheduling.round_robin`), so that nobody who has much to ask takes all places from the others.
+(`scheduling.fairness`), so that nobody who has much to ask takes all places from the others.
 Those of one sender go in the order they came.
 
 A request goes when three agree. Until then it waits, which costs no request, and fails only when
@@ -39,7 +39,7 @@ from judged_server.llm.chat import ChatReply, ProviderFault, Reason, Receipt
 from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
-from judged_server.scheduling.round_robin import FairQueue
+from judged_server.scheduling.fairness import FairQueue
 from judged_server.telemetry import Logger
 from judged_server.tenant import SENDER
 

@@ -18,8 +18,8 @@ from judged_server.embedding.batching import (
 from judged_server.embedding.embedder import MODEL
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
-from judged_server.scheduling import round_robin
-from judged_server.scheduling.admission import Admission
+from judged_server.scheduling import fairness
+from judged_server.scheduling.fairness import Admission
 from judged_server.tenant import Sender
 
 from tests.fakes.models.session import begun
@@ -90,7 +90,7 @@ class TestBatches:
         assert share == pytest.approx(due, abs=slack)
 
     def test_batch_work_has_a_turn_now_and_then(self, monkeypatch):
-        monkeypatch.setattr(round_robin, "BATCH_TURNS", 3)
+        monkeypatch.setattr(fairness, "BATCH_TURNS", 3)
         work = _queue(batch_tokens=1)
         work.submit(_call([16] * 4))
         work.submit(_call([3] * 9, Sender()))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from judged_server.errors import DeadlineTooShort, Overloaded
-from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
+from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource
 from judged_server.tenant import ANYBODY, Sender
 
 MODEL = Resource("the model", rate=5_000, most=1_000_000, interactive=4_096)

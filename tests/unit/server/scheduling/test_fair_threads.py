@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.scheduling.fair_threads import INTERACTIVE_S, TURN_S, FairThreads
+from judged_server.scheduling.concurrency import INTERACTIVE_S, TURN_S, FairThreads
 from judged_server.tenant import SENDER, Sender
 
 WAIT_S = 30

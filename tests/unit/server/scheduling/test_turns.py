@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.scheduling.round_robin import FairQueue, RoundRobin
+from judged_server.scheduling.fairness import FairQueue, RoundRobin
 from judged_server.tenant import Sender
 
 QUANTUM = 10.0
