@@ -30,10 +30,10 @@ from judged.values.scores import Rubric as RubricSpec
 from judged_server import errors, tracing
 from judged_server.domain import AnswerScore, ScoreSummary, VerdictFault, need
 from judged_server.judges.base import Caller
-from judged_server.judges.calibrated import check_fits, find_calibrator
+from judged_server.judges.calibrated import find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
-from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
+from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring import Asking, fault
 from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions
@@ -93,7 +93,7 @@ class Scoring:
     def choose(self, specs: Sequence[RubricSpec], field: str = "rubrics") -> list[AnswerScorer]:
         """Return a scorer for each spec; `field` is where they stand in the request.
 
-        Raises InvalidField and UnknownRubric, and ModelNotConfigured once all specs are good.
+        Raises InvalidField, UnknownRubric and ModelNotConfigured.
         """
         places: dict[str, int] = {}
         for index, spec in enumerate(specs):
@@ -103,18 +103,13 @@ class Scoring:
         keys = [_key(spec) for spec in specs]
         if all(key in self._built for key in keys):
             return [self._built[key] for key in keys]
-        settled = [self._settle(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
-        scorers = [self._kind.build(each) for each in settled]
-        for index, (scorer, each) in enumerate(zip(scorers, settled, strict=True)):
-            if each.calibrator is not None:
-                path = f"{field}[{index}].calibration"
-                check_fits(each.calibrator, scorer.bare_identity, path)
+        scorers = [self._scorer(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
         self._built.update(zip(keys, scorers, strict=True))
         while len(self._built) > _MAX_BUILT:
             self._built.popitem(last=False)
         return scorers
 
-    def _settle(self, spec: RubricSpec, field: str) -> SettledRubric:
+    def _scorer(self, spec: RubricSpec, field: str) -> AnswerScorer:
         rubrics = self._kind.rubrics
         scoring = tuple(name for name, rubric in rubrics.items() if rubric.scores_answers)
         rule = f"must be set: answers are scored by {', '.join(scoring)}"
@@ -140,13 +135,12 @@ class Scoring:
         if spec.min_score is None and calibrator is not None and calibrator.min_score is not None:
             min_score = calibrator.min_score
         need(0 <= min_score <= 1, f"{field}.min_score", "must be a number from 0 to 1")
-        return SettledRubric(
-            rubric,
-            float(min_score),
-            settle(self._kind.profile, spec.parameters, f"{field}.parameters"),
-            _weights(rubric, spec.weights, f"{field}.weights"),
-            calibrator,
-        )
+        parameters = settle(self._kind.profile, spec.parameters, f"{field}.parameters")
+        weights = _weights(rubric, spec.weights, f"{field}.weights")
+        scorer = self._kind.build(rubric, float(min_score), parameters, weights)
+        if calibrator is not None:
+            scorer.calibrate(calibrator, f"{field}.calibration")
+        return scorer
 
     async def score(
         self,

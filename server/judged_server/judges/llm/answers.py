@@ -23,6 +23,7 @@ from judged_server.domain import (
     VerdictFault,
 )
 from judged_server.judges.base import Profile
+from judged_server.judges.calibrated import check_fits
 from judged_server.judges.llm.judge import (
     MODEL,
     TEMPERATURE,
@@ -53,22 +54,11 @@ KIND = "answers"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class SettledRubric:
-    """A rubric of a request with every parameter settled; `weights` by dimension, if it has any.
-
-    `calibrator` makes probabilities of its scores, None for none.
-    """
-
-    rubric: Rubric
-    min_score: float
-    parameters: Mapping[str, ParameterScalar]
-    weights: Mapping[str, float]
-    calibrator: Calibrator | None = None
-
-
 class AnswersKind:
-    """Builds scorers over the language models of this server, None if it has none."""
+    """Builds scorers over the language models of this server, None if it has none.
+
+    `rubrics` are those that read answers, by id, and those that do not.
+    """
 
     kind = KIND
 
@@ -76,13 +66,8 @@ class AnswersKind:
         self, models: AskableModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
     ) -> None:
         self._models = models
-        self._rubrics = rubrics
+        self.rubrics = rubrics
         self.model_caller = model_caller
-
-    @property
-    def rubrics(self) -> Mapping[str, Rubric]:
-        """The rubrics that read answers, by id, and those that do not."""
-        return self._rubrics
 
     @property
     def profile(self) -> Profile:
@@ -103,33 +88,51 @@ class AnswersKind:
         description = "A language model scores answers by a rubric; for ScoreAnswers only."
         return Profile("", description, 0.0, parameters)
 
-    def build(self, settled: SettledRubric) -> AnswerScorer:
-        """Return the scorer. Raises ModelNotConfigured when there is no such model here."""
-        asked = asked_rubric(self._models, settled.rubric, settled.parameters)
-        return AnswerScorer(asked, settled)
+    def build(
+        self,
+        rubric: Rubric,
+        min_score: float,
+        parameters: Mapping[str, ParameterScalar],
+        weights: Mapping[str, float],
+    ) -> AnswerScorer:
+        """Return the scorer of a rubric, every parameter of which is settled.
+
+        Raises ModelNotConfigured when there is no such model here.
+        """
+        asked = asked_rubric(self._models, rubric, parameters)
+        return AnswerScorer(asked, min_score, weights, int(parameters["max_context_tokens"]))
 
 
 class AnswerScorer:
     """Scores items by one rubric: what is asked, of whom and how often, is in `asked`."""
 
-    def __init__(self, asked: AskedRubric, settled: SettledRubric) -> None:
-        self._settled = settled
+    def __init__(
+        self,
+        asked: AskedRubric,
+        min_score: float,
+        weights: Mapping[str, float],
+        max_context_tokens: int,
+    ) -> None:
         self.asked = asked
-        self._max_context_tokens = int(settled.parameters["max_context_tokens"])
-        rubric, parts = settled.rubric, self.asked.signature_parts()
+        self._min_score = min_score
+        self._weights = weights
+        self._max_context_tokens = max_context_tokens
+        self._calibrator: Calibrator | None = None
+        rubric, parts = asked.rubric, asked.signature_parts()
         if "contexts" in rubric.fields:
-            parts.append(("max_context_tokens", str(self._max_context_tokens)))
+            parts.append(("max_context_tokens", str(max_context_tokens)))
         if rubric.dimensions:
             # Divided by their sum: weights that say the same have one key.
-            shares = assessable(rubric, settled.weights, has_contexts=True)
+            shares = assessable(rubric, weights, has_contexts=True)
             printed = ",".join(f"{name}={share:.12g}" for name, share in shares.items())
             parts.append(("weights", printed))
-        self.bare_identity = JudgeIdentity.build(
-            KIND, "", settled.min_score, parts, VERSION, self.asked.key_parts()
-        )
-        self.identity = self.bare_identity
-        if settled.calibrator is not None:
-            self.identity = self.identity.calibrated(settled.calibrator)
+        self.identity = JudgeIdentity.build(KIND, "", min_score, parts, VERSION, asked.key_parts())
+
+    def calibrate(self, calibrator: Calibrator, field: str) -> None:
+        """Make probabilities of the scores. Raises InvalidField for what is of another judge."""
+        check_fits(calibrator, self.identity, field)
+        self._calibrator = calibrator
+        self.identity = self.identity.calibrated(calibrator)
 
     def texts_of(self, item: AnswerItem) -> tuple[FieldValue, ...]:
         """Return all of the item that can change its score: what the rubric shows of it, whole."""
@@ -184,7 +187,7 @@ class AnswerScorer:
         )
         if finding.status is not Status.OK:
             return found
-        probability, calibrator = None, self._settled.calibrator
+        probability, calibrator = None, self._calibrator
         if calibrator is not None:
             scores = Platt.of(calibrator).probabilities(np.array([finding.score]))
             probability = float(scores[0])
@@ -192,7 +195,7 @@ class AnswerScorer:
             found,
             score=finding.score,
             probability=probability,
-            passed=finding.yes and finding.score + TIE_TOLERANCE >= self._settled.min_score,
+            passed=finding.yes and finding.score + TIE_TOLERANCE >= self._min_score,
             agreement=finding.agreement,
         )
 
@@ -211,7 +214,7 @@ class AnswerScorer:
         )
 
     def _rendered(self, item: AnswerItem) -> RenderedText:
-        rubric, weights = self.asked.rubric, self._settled.weights
+        rubric, weights = self.asked.rubric, self._weights
         rendered = show(rubric, item, self._max_context_tokens)
         has_contexts = rendered.has_contexts
         if rubric.dimensions and not assessable(rubric, weights, has_contexts=has_contexts):
@@ -222,12 +225,12 @@ class AnswerScorer:
         return rendered
 
     async def _find(self, session: Session, rendered: RenderedText) -> SampleResult:
-        rubric, fields, threshold = self.asked.rubric, rendered.fields, self._settled.min_score
+        rubric, fields, threshold = self.asked.rubric, rendered.fields, self._min_score
         if rubric.form == "claims":
             return await find_claims(session, rubric, fields, self.asked.samples)
         parsed_replies = await session.ask_samples(fields)
         if rubric.form == "dimensions":
-            weights, has_contexts = self._settled.weights, rendered.has_contexts
+            weights, has_contexts = self._weights, rendered.has_contexts
             return weigh_dimensions(
                 parsed_replies, rubric, threshold, weights, has_contexts=has_contexts
             )
