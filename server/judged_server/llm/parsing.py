@@ -146,14 +146,9 @@ def _claims(claims: object) -> tuple[str, ...]:
     if len(claims) > MAX_CLAIMS:
         raise _BreaksRule(f"claims has more than {MAX_CLAIMS} entries")
     for claim in claims:
-        if not isinstance(claim, str):
-            raise _BreaksRule("a claim is not a string")
-        if not claim.strip():
-            raise _BreaksRule("a claim is empty")
-        if len(claim) > MAX_CLAIM_CHARACTERS:
-            raise _BreaksRule(f"a claim has more than {MAX_CLAIM_CHARACTERS} characters")
-        if not _is_unicode(claim):
-            raise _BreaksRule("a claim holds a lone surrogate")
+        is_text = isinstance(claim, str) and claim.strip() and _is_unicode(claim)
+        if not is_text or len(claim) > MAX_CLAIM_CHARACTERS:
+            raise _BreaksRule(f"a claim is no text of 1 to {MAX_CLAIM_CHARACTERS} characters")
     return tuple(claims)
 
 
@@ -434,10 +429,7 @@ def read_plain(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
         line, lower = _own_last(lines, text).lower(), text.lower()
         score = _score(line, lower) if rubric.form == "score" else _grade(line, lower, rubric)
     if score is None:
-        return abstained(
-            Reason.UNPARSABLE,
-            f"the model's reply is not {_WANTED[rubric.form]}",
-        )
+        return abstained(Reason.UNPARSABLE, f"the model's reply is not {_WANTED[rubric.form]}")
     yes = rubric.passes(score) if rubric.form != "verdict" else score == 1
     reasoning = shortened(text) if len(lines) > 1 else ""
     return ParsedReply(Status.OK, yes=yes, score=score, reasoning=reasoning)
@@ -560,10 +552,7 @@ PARSER_VERSION = 6
 # A word in brackets is decoration: [YES].
 _JSON = re.compile(r"\{|\[(?!\s*\w)")
 
-_STOPPED = abstained(
-    Reason.REFUSED,
-    "the provider's safety filter stopped the answer",
-)
+_STOPPED = abstained(Reason.REFUSED, "the provider's safety filter stopped the answer")
 _EMPTY = abstained(Reason.UNPARSABLE, "the model's reply holds no answer")
 _NO_JSON = failed(Reason.SCHEMA, "the model's reply holds no JSON object")
 _PROSE = abstained(
@@ -576,10 +565,7 @@ _NO_OBJECT = abstained(
     "the model answered in prose where the rubric asks for JSON; choose another "
     "model for this rubric",
 )
-_CUT = failed(
-    Reason.REPLY_TRUNCATED,
-    "the model's reply was cut off; raise max_tokens",
-)
+_CUT = failed(Reason.REPLY_TRUNCATED, "the model's reply was cut off; raise max_tokens")
 _NO_END = failed(
     Reason.REPLY_TRUNCATED,
     "the provider ended the model's reply with a word that says neither that it is whole "
