@@ -33,54 +33,42 @@ def test_equal_questions_have_one_key_of_32_bytes():
     assert len(question_key(CARD, asked())) == 32
 
 
+def keyed(card: dict[str, object], rubric: dict[str, object], **how: object) -> bytes:
+    return question_key(replace(CARD, **card), asked(replace(RUBRIC, **rubric), **how))
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("card", "rubric", "how"),
     [
-        {"provider": "other"},
-        {"dialect": "gemini"},
-        {"model": "gpt-2"},
-        {"structured": False},
-        {"conditions": "abroad"},
+        *(({key: value}, {}, {}) for key, value in (
+            ("provider", "other"), ("dialect", "gemini"), ("model", "gpt-2"),
+            ("structured", False), ("conditions", "abroad"),
+        )),
+        *(({}, {key: value}, {}) for key, value in (
+            ("id", "other"), ("version", 2), ("scored", True), ("system", "other {{answer}}"),
+            ("user", RUBRIC.user + " Please."), ("structured_answer", "other"),
+            ("plain_answer", "other"),
+        )),
+        *(({}, {}, {key: value}) for key, value in (
+            ("number", 1), ("temperature", 0.1), ("max_tokens", 255), ("logprobs", True),
+        )),
+    ],
+)  # fmt: skip
+def test_everything_that_can_change_a_reply_changes_the_key(card, rubric, how):
+    assert keyed(card, rubric, **how) != keyed({}, {})
+
+
+@pytest.mark.parametrize(
+    ("card", "rubric"),
+    [
+        ({"name": "alias"}, {}),
+        ({"prices": Prices(1, 2)}, {}),
+        ({}, {"min_score": 0.9}),
+        ({}, {"description": "d"}),
     ],
 )
-def test_everything_of_the_model_that_can_change_a_reply_changes_the_key(change):
-    assert question_key(replace(CARD, **change), asked()) != question_key(CARD, asked())
-
-
-@pytest.mark.parametrize("change", [{"name": "alias"}, {"prices": Prices(1, 2)}])
-def test_a_models_name_here_and_its_price_do_not(change):
-    assert question_key(replace(CARD, **change), asked()) == question_key(CARD, asked())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"id": "other"},
-        {"version": 2},
-        {"scored": True},
-        {"system": "other {{answer}}"},
-        {"user": RUBRIC.user + " Please."},
-        {"structured_answer": "other"},
-        {"plain_answer": "other"},
-    ],
-)
-def test_everything_of_the_rubric_that_can_change_a_reply_changes_the_key(change):
-    other = replace(RUBRIC, **change)
-    assert question_key(CARD, asked(other)) != question_key(CARD, asked())
-
-
-@pytest.mark.parametrize("change", [{"min_score": 0.9}, {"description": "d"}])
-def test_what_is_read_off_a_reply_later_does_not(change):
-    other = replace(RUBRIC, **change)
-    assert question_key(CARD, asked(other)) == question_key(CARD, asked())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"number": 1}, {"temperature": 0.1}, {"max_tokens": 255}, {"logprobs": True}],
-)
-def test_how_it_is_asked_changes_the_key(change):
-    assert question_key(CARD, asked(**change)) != question_key(CARD, asked())
+def test_names_prices_and_what_is_read_off_later_do_not(card, rubric):
+    assert keyed(card, rubric) == keyed({}, {})
 
 
 @pytest.mark.parametrize("version", ["PROMPT_VERSION", "PARSER_VERSION"])
