@@ -439,6 +439,16 @@ class Record:
                 raise self.error(f"has {names[0]!r} that holds {_kind(value)} instead of text")
         return [str(value) for value in values]
 
+    def alternatives(self) -> list[str]:
+        """Return `expected_text` and those of `expected_alternatives` that hold something.
+
+        One of the two must be there.
+        """
+        found = [text for text in self.texts("expected_alternatives") if text.strip()]
+        if not found or self.get("expected_text") is not None:
+            found.insert(0, self.text("expected_text"))
+        return list(dict.fromkeys(found))
+
     def record(self, name: str) -> Record | None:
         """Return an object; None without one."""
         value = self.get(name)

@@ -268,13 +268,9 @@ def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
     if record.get("query") is None and record.get("queries") is not None:
         raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
     query = record.text("query")
-    alternatives = list(expected)
-    if not alternatives:
-        alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
-        if not alternatives or record.get("expected_text") is not None:
-            alternatives.insert(0, record.text("expected_text"))
+    alternatives = expected or record.alternatives()
     retrieved = record.text("retrieved_text")
-    return [Context(query, text, retrieved) for text in dict.fromkeys(alternatives)]
+    return [Context(query, text, retrieved) for text in alternatives]
 
 
 def fold_lines(lines: Iterable[Line]) -> list[QueryGroup]:

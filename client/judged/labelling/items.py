@@ -110,15 +110,12 @@ def _read(record: Record) -> tuple[Item, float]:
     if not isinstance(relevant, bool):
         raise record.error("has 'relevant' that is neither true nor false")
     query = record.text("query")
-    expected = [text for text in record.texts("expected_alternatives") if text.strip()]
-    if not expected or record.get("expected_text") is not None:
-        expected.insert(0, record.text("expected_text"))
     score, probability = record.share("score"), record.share("probability")
     item = Item(
         record.optional_identifier("id") or f"line {record.line}",
         record.optional_identifier("query_id") or query,
         query,
-        list(dict.fromkeys(expected)),
+        record.alternatives(),
         record.text("retrieved_text"),
         relevant,
         math.nan if probability is None else probability,

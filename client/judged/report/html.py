@@ -235,13 +235,14 @@ def pack(report: Report, room: int | None = None) -> Packed:
         room = BYTES_A_QUERY * max(SMALLEST_PAGE, len(ordered))
     strings = _Strings()
     metrics = [metric.name for metric in report.run.metrics]
+    runs = [run for run in (report.baseline, report.run) if run is not None]
     content: dict[str, Any] = {
         "metrics": [visible(name) for name in metrics],
-        "runs": [visible(run.name) for run in _runs(report)],
+        "runs": [visible(run.name) for run in runs],
         "ids": [strings.number(query.query_id) for query in ordered],
         "queries": [strings.number(cut(query.query, LONGEST_QUERY)) for query in ordered],
-        "values": [_values(ordered, name) for name in metrics],
-        "before": _before(report.baseline, ordered, metrics),
+        "values": _values(report.run, ordered, metrics),
+        "before": None if report.baseline is None else _values(report.baseline, ordered, metrics),
         "first": [query.first_hit for query in ordered],
         "kinds": [int(kinds_of(query)) for query in ordered],
     }
@@ -252,7 +253,7 @@ def pack(report: Report, room: int | None = None) -> Packed:
     taken = len(packer.compress(columns.encode()) + packer.flush(zlib.Z_SYNC_FLUSH))
     for query in ordered:
         known = len(strings.texts)
-        detail = [_detail(of, strings) for of in _of_runs(report, query)]
+        detail = [_detail(run.by_id.get(query.query_id), strings) for run in runs]
         more = json.dumps([detail, strings.texts[known:]], ensure_ascii=False).encode()
         taken += len(packer.compress(more) + packer.flush(zlib.Z_SYNC_FLUSH))
         if taken * 4 / 3 > room:
@@ -267,30 +268,13 @@ def pack(report: Report, room: int | None = None) -> Packed:
     return Packed(base64.b64encode(packed).decode(), len(details), len(ordered))
 
 
-def _runs(report: Report) -> list[Run]:
-    return [report.run] if report.baseline is None else [report.baseline, report.run]
-
-
-def _of_runs(report: Report, query: ReportedQuery) -> list[ReportedQuery | None]:
-    if report.baseline is None:
-        return [query]
-    return [report.baseline.by_id.get(query.query_id), query]
-
-
-def _values(queries: Sequence[ReportedQuery], metric: str) -> list[float | None]:
-    return [_short(query.values.get(metric)) for query in queries]
-
-
-def _before(
-    baseline: Run | None, queries: Sequence[ReportedQuery], metrics: Sequence[str]
-) -> list[list[float | None]] | None:
-    if baseline is None:
-        return None
-    others = [baseline.by_id.get(query.query_id) for query in queries]
-    return [
-        [None if other is None else _short(other.values.get(name)) for other in others]
-        for name in metrics
-    ]
+def _values(
+    run: Run, queries: Sequence[ReportedQuery], metrics: Sequence[str]
+) -> list[list[float | None]]:
+    """Return the values of queries in a run by metric; None for a query that it lacks."""
+    found = [run.by_id.get(query.query_id) for query in queries]
+    values = [{} if each is None else each.values for each in found]
+    return [[_short(each.get(name)) for each in values] for name in metrics]
 
 
 def _detail(query: ReportedQuery | None, strings: _Strings) -> list[object] | None:
