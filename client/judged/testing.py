@@ -24,10 +24,9 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One assertion: the metric or rubric, what it was held against, and what for."""
+    """One assertion: the metric or rubric, and what it was held to."""
 
     metric: MetricResult | RubricSummary
-    worst: float | None
     min_score: float
     passed: bool
 
@@ -54,7 +53,7 @@ def assert_metric(result: EvaluationResult, metric: str, *, min_score: float) ->
     found = result[metric]
     worst = found.mean if found.lower_bound is None else found.lower_bound
     passed = worst is not None and worst + _ROUNDING >= min_score
-    checks.append(Check(found, worst, min_score, passed))
+    checks.append(Check(found, min_score, passed))
     if not passed:
         raise AssertionError(_message(result, found, worst, min_score))
     return found
@@ -87,7 +86,7 @@ def assert_rubric(
     n = counts.ok + counts.error + counts.abstained + len(failed)
     worst = (found.mean or 0.0) * counts.ok / n if n else None
     passed = worst is not None and worst + _ROUNDING >= min_score
-    checks.append(Check(found, worst, min_score, passed))
+    checks.append(Check(found, min_score, passed))
     if passed:
         return found
     if worst is None:

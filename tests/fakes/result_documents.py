@@ -86,8 +86,24 @@ def comparison(metric: str, difference: float, p: float) -> RunComparison:
     interval = Interval(difference - 0.03, difference + 0.03, 0.95, 0.015, "t|v1")
     test = TestResult(None, p / 3, p, p)
     return RunComparison(
-        *(metric, "main", "run", 300, 0.5, 0.5 + difference, Estimate(difference, interval), 0.2),
-        *(test, test, test, None, 100, 60, 140, (), ComparisonPower(), ()),
+        metric=metric,
+        baseline="main",
+        run="run",
+        n=300,
+        baseline_mean=0.5,
+        run_mean=0.5 + difference,
+        difference=Estimate(difference, interval),
+        effect_size=0.2,
+        t_test=test,
+        wilcoxon=test,
+        permutation=test,
+        mcnemar=None,
+        wins=100,
+        losses=60,
+        ties=140,
+        moved=(),
+        power=ComparisonPower(),
+        warnings=(),
     )
 
 

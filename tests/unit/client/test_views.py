@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import Enum
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -29,9 +29,10 @@ GROUPS = [
 ]
 
 
-def views(kind: type = View) -> Iterator[type]:
+def views(kind: Any = View) -> Iterator[Any]:
     for each in kind.__subclasses__():
-        yield from [each, *views(each)]
+        yield each
+        yield from views(each)
 
 
 def made(kind: Any) -> Any:
@@ -49,14 +50,18 @@ def made(kind: Any) -> Any:
         return kind(1)
     if kind is bytes:
         return b"\0\0\x80\x3f"
-    if kind is str or not is_dataclass(kind):
+    if kind is str or not hasattr(kind, "__dataclass_fields__"):
         return list(kind)[-1] if isinstance(kind, type) and issubclass(kind, Enum) else "x"
     types = get_type_hints(kind)
     return kind(**{part.name: made(types[part.name]) for part in fields(kind) if part.init})
 
 
 # A dataclass with slots takes the place of the class that was written, which is a subclass too.
-WRITTEN = {f"{each.__module__}.{each.__name__}": each for each in views() if is_dataclass(each)}
+WRITTEN = {
+    f"{each.__module__}.{each.__name__}": each
+    for each in views()
+    if hasattr(each, "__dataclass_fields__")
+}
 
 
 @pytest.mark.parametrize("kind", WRITTEN.values(), ids=lambda kind: kind.__name__)
