@@ -208,15 +208,15 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(key for key in names if names.count(key) > 1)
         raise NotAllowed(f"has {twice!r} twice; keep one of them")
     for name, value in pairs:
-        if type(value) in _LARGE and too_large(value):
+        if type(value) in _LARGE and _too_large(value):
             raise NotAllowed(f"has {name!r} that is too large for a number")
     return found
 
 
-def too_large(value: object) -> bool:
+def _too_large(value: object) -> bool:
     """Say whether a value is, or a list holds, a number that JSON's writers can't write."""
     if type(value) is list:
-        return any(map(too_large, value))
+        return any(map(_too_large, value))
     return type(value) is float and math.isinf(value)
 
 
@@ -258,13 +258,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise NotAllowed(f"is not JSON: {name} is no JSON number")
 
 
-DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
 """Decodes JSON as `parse_json` does, but for half characters. Raises NotAllowed too."""
 
 
 def decode_json(text: str) -> object:
     """Return the value of a JSON text. Raises NotAllowed, ValueError and RecursionError."""
-    value: object = DECODER.decode(text)
+    value: object = _DECODER.decode(text)
     if "\\u" in text:
         refuse_half_characters(value)
     return value
