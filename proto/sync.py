@@ -1,7 +1,7 @@
 """Generates the synchronous client from the asynchronous one: async is written, sync is derived.
 
 What differs between the two is written by hand, as pairs of names such as `async_sleep` and
-`sleep`, in `_transport/primitives.py`, `connection.py` and `window.py`.
+`sleep`, in `_transport/primitives.py` and `connection.py`.
 
     python proto/sync.py           regenerate in place
     python proto/sync.py --check   exit 1 when what is committed is stale

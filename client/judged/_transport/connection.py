@@ -50,7 +50,11 @@ class _Connection:
     """What has the functions that open a channel."""
 
     def __init__(
-        self, target: str | None, credentials: Credentials | None, channel: object = None
+        self,
+        target: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        channel: Any = None,  # noqa: ANN401 - of either kind
     ) -> None:
         """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
         self.target = resolve(target)
@@ -143,14 +147,8 @@ class Connection(_Connection):
 
     _grpc = grpc
 
-    def __init__(
-        self,
-        target: str | None = None,
-        *,
-        credentials: Credentials | None = None,
-        channel: grpc.Channel | None = None,
-    ) -> None:
-        super().__init__(target, credentials, channel)
+    def __init__(self, target: str | None = None, **given: Any) -> None:  # noqa: ANN401 - as above
+        super().__init__(target, **given)
         self.method("GetServerInfo")  # which opens the channel
 
     def close(self) -> None:
@@ -163,15 +161,6 @@ class AsyncConnection(_Connection):
     """A connection of the asynchronous client: a channel for each event loop."""
 
     _grpc = grpc.aio
-
-    def __init__(
-        self,
-        target: str | None = None,
-        *,
-        credentials: Credentials | None = None,
-        channel: grpc.aio.Channel | None = None,
-    ) -> None:
-        super().__init__(target, credentials, channel)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()

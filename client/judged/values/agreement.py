@@ -9,7 +9,7 @@ from typing import Any
 
 from judged._views import View
 from judged.errors import InvalidArgument
-from judged.values.intervals import Estimate, estimate_names, estimate_row, estimates_of
+from judged.values.intervals import Estimate, Estimates, estimate_names
 
 
 class RatingLevel(IntEnum):
@@ -74,18 +74,8 @@ class SystemScores:
     second: Sequence[float]
 
 
-class _Estimates(View):
-    """A result with a row a coefficient."""
-
-    __slots__ = ()
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a coefficient, with its interval."""
-        return [estimate_row(*named) for named in estimates_of(self).items()]
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class Agreement(_Estimates):
+class Agreement(Estimates):
     """How far raters agree. An estimate is None where it does not apply or is undefined.
 
     `confusion` counts, row after row, the items that the first of two raters put into the category
@@ -113,7 +103,7 @@ class Agreement(_Estimates):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankAgreement(_Estimates):
+class RankAgreement(Estimates):
     """How far two judges order the same systems alike; None where that is undefined."""
 
     n_systems: int

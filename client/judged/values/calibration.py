@@ -15,9 +15,9 @@ from judged.values.calibrators import Calibrator
 from judged.values.intervals import (
     CorrectedEstimate,
     Estimate,
+    Estimates,
     estimate_names,
     estimate_row,
-    estimates_of,
 )
 from judged.values.judges import JudgeIdentity
 
@@ -70,7 +70,7 @@ class CalibrateOptions:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JudgeQuality(View):
+class JudgeQuality(Estimates):
     """How well a judge follows labels at one threshold; an undefined estimate is None."""
 
     n: int
@@ -86,10 +86,6 @@ class JudgeQuality(View):
     auc: Estimate | None
     expected_calibration_error: Estimate | None
     warnings: tuple[str, ...] = ()
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a measure, with its interval."""
-        return [estimate_row(*named) for named in estimates_of(self).items()]
 
 
 QUALITY_MEASURES = estimate_names(JudgeQuality)

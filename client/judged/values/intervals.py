@@ -100,6 +100,16 @@ def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
     return {"measure": name, "value": known.value, **ends_of(known.interval)}
 
 
+class Estimates(View):
+    """A result with a row a number."""
+
+    __slots__ = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a number, with its interval."""
+        return [estimate_row(*named) for named in estimates_of(self).items()]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class HumanLabels(Given, View):
     """What people decided on every context of some rankings.

@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 _NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*))?", re.ASCII)
 _SETTINGS = ("judge", "matching", "source")
 """What a signature tells first of how a metric was measured, behind its parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
-    metric: str
-    k: str
-    parameters: Mapping[str, float | str]
-
-    def shares(self, other: _Name) -> bool:
-        """Return whether the other is of the same metric, and no parameter of both differs."""
-        both = self.parameters.keys() & other.parameters.keys()
-        same = (self.metric, self.k) == (other.metric, other.k)
-        return same and all(self.parameters[name] == other.parameters[name] for name in both)
+_Name = tuple[tuple[str, str], Mapping[str, float | str]]
+"""A metric with its cutoff, and its parameters."""
 
 
 def may_be(name: str, other: str) -> bool:
     """Return whether two names mean one metric, if what one leaves out is the default."""
     one, two = _read(name), _read(other)
-    return name == other or (one is not None and two is not None and one.shares(two))
+    return name == other or (one is not None and two is not None and _share(one, two))
 
 
 def is_metric(asked: str, name: str, signature: str) -> bool:
@@ -39,11 +29,18 @@ def is_metric(asked: str, name: str, signature: str) -> bool:
     if asked == name:
         return True
     one, two = _read(asked), _read(name)
-    if one is None or two is None or not one.shares(two):
+    if one is None or two is None or not _share(one, two):
         return False
-    every = _of_signature(signature)
-    chosen = two.parameters.keys() <= one.parameters.keys()
-    return chosen and all(every.get(key) == value for key, value in one.parameters.items())
+    every, (_, given) = _of_signature(signature), one
+    return two[1].keys() <= given.keys() and all(every.get(key) == given[key] for key in given)
+
+
+def _share(one: _Name, two: _Name) -> bool:
+    """Return whether both are of one metric, and no parameter of both differs."""
+    (metric, given), (other, known) = one, two
+    return metric == other and all(
+        given[name] == known[name] for name in given.keys() & known.keys()
+    )
 
 
 def _read(name: str) -> _Name | None:
@@ -57,7 +54,7 @@ def _read(name: str) -> _Name | None:
         if not equals or key in parameters:
             return None
         parameters[key] = _value(value)
-    return _Name(parts["metric"], parts["k"] or "", parameters)
+    return (parts["metric"], parts["k"] or ""), parameters
 
 
 def _of_signature(signature: str) -> dict[str, float | str]:

@@ -102,15 +102,15 @@ class _Metrics(View, Generic[_Result]):
     metrics: Sequence[_Result]
 
     def __getitem__(self, name: str) -> _Result:
-        for metric in self.metrics:
-            if is_metric(name, metric.name, metric.signature):
-                return metric
-        raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
+        if (found := self._find(name)) is None:
+            raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
+        return found
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and any(
-            is_metric(name, metric.name, metric.signature) for metric in self.metrics
-        )
+        return isinstance(name, str) and self._find(name) is not None
+
+    def _find(self, name: str) -> _Result | None:
+        return next((m for m in self.metrics if is_metric(name, m.name, m.signature)), None)
 
     def __iter__(self) -> Iterator[_Result]:
         return iter(self.metrics)
