@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -123,12 +122,8 @@ class AsyncEvaluator:
         anything is asked.
         """
         run = EvaluationRun(
-            *(source, dataset, metrics, judge, k, options),
-            name=name,
-            concurrency=concurrency,
-            resume=resume,
-            asking=asking,
-            progress=progress,
+            *(source, dataset, metrics, judge, k, options, name, concurrency, resume),
+            *(asking, progress),
         )
         client = self._client
         with closing(run):
@@ -380,7 +375,4 @@ async def answer_similarity(
     options = MetricOptions(per_query=True, interval=interval)
     values = known_values(found.metric.per_query)
     [mean] = await client.compute_metrics([METRIC], values, options, timeout=timeout)
-    metric = replace(
-        found.metric, mean=mean.mean if mean.n else None, n=mean.n, interval=mean.interval
-    )
-    return replace(found, metric=metric)
+    return found.with_mean(mean)

@@ -298,6 +298,11 @@ class AnswerSimilarity:
     unread: int = 0
     without_value: int = 0
 
+    def with_mean(self, of: MetricResult) -> AnswerSimilarity:
+        """Return it with the mean and interval of another result."""
+        mean = of.mean if of.n else None
+        return replace(self, metric=replace(self.metric, mean=mean, n=of.n, interval=of.interval))
+
 
 def similarity_groups(
     items: Sequence[TextItem], negatives: Sequence[Sequence[str]]

@@ -174,7 +174,6 @@ class EvaluationRun:
         judge: Any,  # noqa: ANN401 - a judge of any kind
         k: int | None,
         options: MetricOptions | None,
-        *,
         name: str,
         concurrency: int | None,
         resume: Path | str | None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -124,12 +123,8 @@ class Evaluator:
         anything is asked.
         """
         run = EvaluationRun(
-            *(source, dataset, metrics, judge, k, options),
-            name=name,
-            concurrency=concurrency,
-            resume=resume,
-            asking=asking,
-            progress=progress,
+            *(source, dataset, metrics, judge, k, options, name, concurrency, resume),
+            *(asking, progress),
         )
         client = self._client
         with closing(run):
@@ -381,7 +376,4 @@ def answer_similarity(
     options = MetricOptions(per_query=True, interval=interval)
     values = known_values(found.metric.per_query)
     [mean] = client.compute_metrics([METRIC], values, options, timeout=timeout)
-    metric = replace(
-        found.metric, mean=mean.mean if mean.n else None, n=mean.n, interval=mean.interval
-    )
-    return replace(found, metric=metric)
+    return found.with_mean(mean)

@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 from grpc import StatusCode
-from judged import Client, InvalidArgument, Unavailable
+from judged import (
+    Asking,
+    CacheMode,
+    Client,
+    FailedPrecondition,
+    InvalidArgument,
+    JudgedError,
+    Rubric,
+    Unavailable,
+)
 from judged.evaluation import Answer, Question, evaluate_answers
 from judged.evaluation.asking import signature_of
+from judged.v1 import judge_service_pb2 as pb
 from judged.v1.scores_pb2 import AnswerItem
 
 from tests.fakes.score_service import Break, ScoreService, score_service
@@ -147,6 +157,8 @@ class TestEvaluate:
             ([], ["a"], "items: must hold at least one item"),
             (QUESTIONS, [], "rubrics: must hold at least one rubric"),
             ([*QUESTIONS, QUESTIONS[2]], ["a"], r"items\[6\]\.item_id: is that of items\[2\]"),
+            ([QUESTIONS[0], {"query": "q"}], ["a"], r"items\[1\]: must be a Question\("),
+            ([QUESTIONS[0], Question("1", "\ud800")], ["a"], r"items\[1\]\.query: holds a lone"),
         ],
     )
     def test_what_is_wrong_is_known_before_anything_is_asked(
@@ -241,3 +253,37 @@ class TestResume:
 
         evaluate_answers(QUESTIONS, Later(), ["a"], client=client, resume=log, concurrency=1)
         assert sorted(asked_again) == [f"question {i}" for i in range(6) if str(i) not in kept]
+
+
+class TestFirstChecks:
+    """What can't be scored is refused before the system is asked: its answers cost money."""
+
+    def refused(self, client: Client, error: type[Exception], message: str, **more) -> None:
+        rubrics = more.pop("rubrics", ["a"])
+        asked: list[str] = []
+        with pytest.raises(error, match=message):
+            evaluate_answers(QUESTIONS, asked.append, rubrics, client=client, **more)
+        assert asked == []
+
+    def test_what_the_server_refuses(self, service: ScoreService, client: Client):
+        service.refusal = Break(StatusCode.NOT_FOUND, "no such rubric")
+        self.refused(client, JudgedError, "no such rubric", asking=Asking(max_cost=1))
+        (asked,) = service.estimates
+        assert [spec.rubric for spec in asked.rubrics] == ["a"]
+        assert (asked.items[0].query, list(asked.items[0].references)) == ("question 0", ["r"])
+        assert asked.asking.max_cost == 1
+        assert service.requests == []
+
+    def test_a_model_without_its_key(self, service: ScoreService, client: Client):
+        service.chat_models = [
+            pb.ChatModelInfo(name="big", is_default=True, unavailable="set KEY"),
+            pb.ChatModelInfo(name="small"),
+        ]
+        why = "language model 'big' can't be asked: set KEY"
+        self.refused(client, FailedPrecondition, why)
+        named = [Rubric("a", parameters={"model": "small"}), Rubric("b", parameters={"model": ""})]
+        self.refused(client, FailedPrecondition, why, rubrics=named)
+        found = evaluate_answers(QUESTIONS, echo, named[:1], client=client)
+        assert found.summary("a").mean == 1.0
+        only = Asking(CacheMode.ONLY)  # which asks no model
+        assert evaluate_answers(QUESTIONS, echo, ["a"], client=client, asking=only).failures == []
