@@ -109,7 +109,8 @@ class EvaluationLog(ResumeFile):
 
     def keep_retrieved(self, query: Query, found: Sequence[Retrieved]) -> None:
         """Write down what was retrieved for a query."""
-        self.write({"query_id": query.query_id, "results": plain(found)})
+        if self.is_file:
+            self.write({"query_id": query.query_id, "results": plain(found)})
 
     def keep_verdicts(self, call: Verdicts) -> None:
         """Keep what a call judged, and what it took: in one line, which is there or not.
@@ -128,6 +129,8 @@ class EvaluationLog(ResumeFile):
         said = {group_key(g): call[a:b] for g, (a, b) in zip(call.groups, ends, strict=True)}
         self.said |= said
         self._answered(call.usage)
+        if not self.is_file:
+            return
         groups = [
             {"group": key, "verdicts": plain(verdicts)}
             for key, verdicts in said.items()
@@ -211,7 +214,7 @@ class EvaluationRun:
         self._k = self._cutoff(k)
         if not self.asks_at_once:
             refuse_families(self.metrics)
-        self._log = EvaluationLog(resume, self._about())
+        self._log = EvaluationLog(resume, {} if resume is None else self._about())
         self._asker: Asker[Any] = Asker()
         self._warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)

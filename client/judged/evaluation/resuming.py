@@ -83,6 +83,11 @@ class ResumeFile:
         self.run = str(uuid.uuid4())
         self.write({**head, "run": self.run})
 
+    @property
+    def is_file(self) -> bool:
+        """Whether lines are written."""
+        return self._file is not None
+
     def write(self, line: Mapping[str, object]) -> None:
         """Add a line."""
         if self._file is not None:
