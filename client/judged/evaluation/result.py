@@ -33,13 +33,13 @@ from judged.values import (
     Span,
     Status,
     Usage,
-    Verdict,
     Verdicts,
 )
 from judged.values.verdicts import vote_agreement
 
 FORMAT = "judged.evaluation"
 VERSION = 1
+_OK = int(Status.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,19 @@ class QueryResult(View):
             [] if group is None else _retrieved(group, place, ranked, verdicts),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the query in the JSON document of a result."""
+        written = {name: getattr(self, name) for name in QueryResult.__slots__}
+        for name in ("expected", "relevant_document_ids", "negatives"):
+            written[name] = list(written[name])
+        written["metadata"] = dict(self.metadata)
+        written["retrieved"] = [
+            {name: getattr(result, name) for name in RetrievedResult.__slots__}
+            | {"matches": list(result.matches)}
+            for result in self.retrieved
+        ]
+        return written
+
 
 def _retrieved(
     group: QueryGroup, place: int, ranked: Sequence[Retrieved], verdicts: Verdicts | None
@@ -133,7 +146,7 @@ def _retrieved(
             said = {"relevant": bool(matches), "status": "OK", "matches": matches}
         elif verdicts is not None and judged:
             first = start + kept[rank] * width
-            said = _said(verdicts[first : first + width], verdicts.judge)
+            said = _said(verdicts, range(first, first + width))
         if rank < len(ranked):
             said["retriever_score"] = ranked[rank].score
         if group.spans is not None:
@@ -145,21 +158,24 @@ def _retrieved(
     return found
 
 
-def _said(verdicts: Sequence[Verdict], judge: JudgeIdentity) -> dict[str, Any]:
+def _said(verdicts: Verdicts, cells: range) -> dict[str, Any]:
     """Return what the verdicts on a result say together: one for each expected text."""
-    ok = [verdict for verdict in verdicts if verdict.status is Status.OK]
-    matches = tuple(i for i, verdict in enumerate(verdicts) if verdict.relevant)
+    ok = [cell for cell in cells if verdicts.status[cell] == _OK]
+    matches = tuple(cell - cells.start for cell in ok if verdicts.relevant[cell])
     said: dict[str, Any] = {"relevant": bool(matches), "status": "OK", "matches": matches}
     if ok:
-        best = max(ok, key=lambda verdict: verdict.score or 0.0)
-        said |= {"score": best.score, "probability": best.probability}
-    votes = [vote_agreement(verdict, judge) for verdict in ok]
-    said["agreement"] = min((share for share in votes if share is not None), default=None)
-    if len(ok) < len(verdicts) and not matches:
-        missing = next(verdict for verdict in verdicts if verdict.status is not Status.OK)
-        said |= {"relevant": None, "status": missing.status.name}
-        if missing.error is not None:
-            said["error"] = f"{missing.error.reason}: {missing.error.message}"
+        best = max(ok, key=verdicts.score.__getitem__)
+        said["score"] = verdicts.score[best]
+        if verdicts.probability:
+            said["probability"] = verdicts.probability[best]
+    if verdicts.agreement:
+        votes = [vote_agreement(verdicts[cell], verdicts.judge) for cell in ok]
+        said["agreement"] = min((share for share in votes if share is not None), default=None)
+    if len(ok) < len(cells) and not matches:
+        missing = next(cell for cell in cells if verdicts.status[cell] != _OK)
+        said |= {"relevant": None, "status": Status(verdicts.status[missing]).name}
+        if (error := verdicts.errors.get(missing)) is not None:
+            said["error"] = f"{error.reason}: {error.message}"
     return said
 
 
