@@ -130,7 +130,7 @@ class Ids:
         if self.lengths.max(initial=0) <= MAX_ID_BYTES:
             pairs = alike(self.hashes(topic_of) & ~low)
         if pairs is None or not (
-            np.array_equal(*(topic_of[at] for at in pairs))
+            np.array_equal(topic_of[pairs[0]], topic_of[pairs[1]])
             and self.names(pairs[0]) == self.names(pairs[1])
         ):
             numbers: dict[tuple[int, bytes], int] = {}
