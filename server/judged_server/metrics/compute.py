@@ -9,7 +9,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import accumulate
@@ -143,25 +143,21 @@ def compute_judged(
     scale = [*settings, ("grades", f"0-{results.max_grade}")] if results.max_grade else settings
     if ids is not None and ids.graded.any():
         scale = [*scale, ("ids", "graded")]
-    columns = tuple(
-        _column(measure, measure.values(by_gain), scale)
-        if measure.metric.graded or measure.metric.pooled
-        else _column(measure, measure.values(rankings), settings)
-        for measure in measures
-    )
-    open_rows = None
-    if results.missing is not None and results.missing.any():
-        order = np.argsort(np.concatenate([rows, gaps.groups]))
-        open_rows = np.concatenate([rows, gaps.groups])[order]
-        bounded = []
-        for measure, column in zip(measures, columns, strict=True):
-            cases = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
-            settled_ones = np.tile(column.values, (2, 1))
-            both = np.concatenate([settled_ones, _extremes(measure, cases)], axis=1)
-            bounded.append(replace(column, bounds=both[:, order]))
-        columns = tuple(bounded)
+    order = np.argsort(np.concatenate([rows, gaps.groups]))
+    has_open = results.missing is not None and bool(results.missing.any())
+
+    def column(measure: Measure) -> MetricColumn:
+        weighs = measure.metric.graded or measure.metric.pooled
+        values = measure.values(by_gain if weighs else rankings)
+        made = _column(measure, values, scale if weighs else settings)
+        if not has_open:
+            return made
+        cases = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
+        both = np.concatenate([np.tile(values, (2, 1)), _extremes(measure, cases)], axis=1)
+        return replace(made, bounds=both[:, order])
+
     return MetricTable(
-        columns=columns,
+        columns=tuple(map(column, measures)),
         rows=rows,
         counts=MetricCounts(
             queries=len(has_gold),
@@ -172,7 +168,7 @@ def compute_judged(
             retrieved=int(rankings.offsets[-1]),
             unjudged=0 if ids is None else ids.n_unjudged(matched, rows),
         ),
-        open_rows=open_rows,
+        open_rows=np.concatenate([rows, gaps.groups])[order] if has_open else None,
     )
 
 
@@ -208,21 +204,24 @@ def compute_trec(
     if options.relevance_level > 1:
         settings.append(("relevance_level", str(options.relevance_level)))
         binary = rankings.relevant_from(options.relevance_level)
-    seen = [rankings if measure.metric.graded else binary for measure in measures]
-    columns = tuple(
-        _column(measure, measure.values(own), settings)
-        for measure, own in zip(measures, seen, strict=True)
-    )
-    open_rows = None
-    if policy is Unjudged.BOUNDS:
-        open_rows = ranked.rows
-        cases = {id(own): own.unjudged_extremes() for own in seen}
-        columns = tuple(
-            replace(column, bounds=_extremes(measure, cases[id(own)], column.values))
-            for measure, own, column in zip(measures, seen, columns, strict=True)
-        )
+    bounded = policy is Unjudged.BOUNDS
+    cases = [own.unjudged_extremes() if bounded else () for own in (binary, rankings)]
+
+    def column(measure: Measure) -> MetricColumn:
+        graded = measure.metric.graded
+        values = measure.values(rankings if graded else binary)
+        made = _column(measure, values, settings)
+        bounds = _extremes(measure, cases[graded], values) if bounded else None
+        return replace(made, bounds=bounds)
+
     counts = replace(ranked.counts, retrieved=int(rankings.offsets[-1]), unjudged=n_unjudged)
-    return MetricTable(columns, ranked.rows, counts, id_fit=ranked.id_fit, open_rows=open_rows)
+    return MetricTable(
+        tuple(map(column, measures)),
+        ranked.rows,
+        counts,
+        id_fit=ranked.id_fit,
+        open_rows=ranked.rows if bounded else None,
+    )
 
 
 def compute_gains(
@@ -294,25 +293,24 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
     `sizes` says how many queries the rows of each table speak of.
     """
     firsts = [*accumulate(sizes, initial=0)]
-
-    def numbered(rows: Iterable[IntArray]) -> IntArray:
-        return np.concatenate([own + first for own, first in zip(rows, firsts, strict=False)])
-
-    open_rows = None
-    if any(table.open_rows is not None for table in tables):
+    has_open = any(table.open_rows is not None for table in tables)
+    if has_open:
         tables = [_opened(table) for table in tables]
-        open_rows = numbered(table.all_rows for table in tables)
     columns = []
     for same in zip(*(table.columns for table in tables), strict=True):
         values = np.concatenate([column.values for column in same])
         bounds = [column.bounds for column in same if column.bounds is not None]
         whole = np.concatenate(bounds, axis=1) if bounds else None
         columns.append(MetricColumn(same[0].name, values, same[0].signature, whole))
-    rows = numbered(table.rows for table in tables)
+    rows, all_rows = (
+        np.concatenate([own + first for own, first in zip(each, firsts, strict=False)])
+        for each in zip(*((table.rows, table.all_rows) for table in tables), strict=True)
+    )
     names = [part.name for part in fields(MetricCounts) if part.name != "verdicts"]
     totals = {name: sum(getattr(table.counts, name) for table in tables) for name in names}
     fit = add_fits([table.id_fit for table in tables if table.id_fit is not None])
     counts = MetricCounts(**totals)
+    open_rows = all_rows if has_open else None
     return MetricTable(tuple(columns), rows, counts, id_fit=fit, open_rows=open_rows)
 
 
