@@ -31,9 +31,9 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictDetail,
     VerdictFault,
+    need,
     to_amount,
 )
-from judged_server.errors import InvalidField
 from judged_server.judges.base import (
     Caller,
     ComposedJudge,
@@ -309,55 +309,54 @@ class CascadeKind(ComposedKind):
         stages on another scale, for judges that take other things than texts, and for a guarantee
         of other stages.
         """
-        if spec.min_score not in {None, MIN_SCORE}:
-            raise InvalidField("min_score", "is of each stage; leave it out, or set it there")
+        rule = "is of each stage; leave it out, or set it there"
+        need(spec.min_score in {None, MIN_SCORE}, "min_score", rule)
         stages = []
         for place, judge in enumerate(judges):
             path = f"members[{place}]"
-            if spec.members[place].weight is not None:
-                raise InvalidField(f"{path}.weight", "is for panels; a stage has none")
+            unweighted = spec.members[place].weight is None
+            need(unweighted, f"{path}.weight", "is for panels; a stage has none")
             calibrator = judge.calibrator if isinstance(judge, CalibratedJudge) else None
             stages.append(Stage(judge, calibrator, place + 1 == len(judges)))
             _check_stage(stages[-1], f"{path}.judge")
         guarantee = spec.guarantee
-        if guarantee is not None:
-            of = [(stage.judge.identity.scoring_key, stage.calibrator) for stage in stages]
-            if guarantee.stages_sha256 != stages_sha256(of):
-                raise InvalidField(
-                    "guarantee.stages_sha256",
-                    "is of other stages, in another order, or of other versions of their judges; "
-                    "make the cascade anew with `judged frontier`, or leave the guarantee out",
-                )
+        of = [(stage.judge.identity.scoring_key, stage.calibrator) for stage in stages]
+        need(
+            guarantee is None or guarantee.stages_sha256 == stages_sha256(of),
+            "guarantee.stages_sha256",
+            "is of other stages, in another order, or of other versions of their judges; make the "
+            "cascade anew with `judged frontier`, or leave the guarantee out",
+        )
         return Cascade(stages, str(spec.parameters["unsettled"]), guarantee)
 
 
 def _check_stage(stage: Stage, path: str) -> None:
-    if stage.judge.wants_embeddings or stage.judge.wants_spans:
-        raise InvalidField(path, "takes no texts, which a cascade hands on")
-    if stage.settles_all and not stage.last:
-        raise InvalidField(
-            f"{path}.calibration",
-            "must have accept or reject, else the stages behind it are never asked; make one with "
-            "`judged calibrate --max-error X` or `--max-share X`",
-        )
+    takes_texts = not (stage.judge.wants_embeddings or stage.judge.wants_spans)
+    need(takes_texts, path, "takes no texts, which a cascade hands on")
+    need(
+        stage.last or not stage.settles_all,
+        f"{path}.calibration",
+        "must have accept or reject, else the stages behind it are never asked; make one with "
+        "`judged calibrate --max-error X` or `--max-share X`",
+    )
     calibrator, min_score = stage.calibrator, stage.judge.identity.min_score
     if calibrator is None:
-        if min_score != MIN_SCORE:
-            raise InvalidField(
-                f"{path}.min_score",
-                f"is {min_score:g}, and the scores of stages have the threshold {MIN_SCORE:g}; "
-                "set it to that, or give the stage a calibration",
-            )
+        need(
+            min_score == MIN_SCORE,
+            f"{path}.min_score",
+            f"is {min_score:g}, and the scores of stages have the threshold {MIN_SCORE:g}; "
+            "set it to that, or give the stage a calibration",
+        )
         return
     for name, bound, sign in (("accept", calibrator.accept, 1), ("reject", calibrator.reject, -1)):
         given = np.array([MIN_SCORE if bound is None else bound])
         probability = float(Platt.of(calibrator).probabilities(given)[0])
-        if bound is not None and sign * (probability - MIN_SCORE) < 0:
-            raise InvalidField(
-                f"{path}.calibration.calibrator.{name}",
-                f"is the score of a probability of {probability:.3g}, on the other side of "
-                f"{MIN_SCORE:g}; calibrate the judge anew",
-            )
+        need(
+            bound is None or sign * (probability - MIN_SCORE) >= 0,
+            f"{path}.calibration.calibrator.{name}",
+            f"is the score of a probability of {probability:.3g}, on the other side of "
+            f"{MIN_SCORE:g}; calibrate the judge anew",
+        )
 
 
 class Cascade(ComposedJudge):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from judged.values.calibrators import Calibrator
 
 from judged_server import errors
-from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup
+from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup, need
 from judged_server.judges.base import (
     AnyKind,
     ComposedKind,
@@ -122,40 +122,33 @@ class JudgeCatalog:
         if spec.calibration is not None:
             return self._calibrated(spec, field)
         unclear = [name for name in ("members", "profile", "parameters") if getattr(spec, name)]
-        if not spec.kind and unclear:
-            rule = f"must be set when {unclear[0]} is, else it is unclear whose they are"
-            raise errors.InvalidField(f"{field}.kind", rule)
+        rule = f"must be set when {''.join(unclear[:1])} is, else it is unclear whose they are"
+        need(not unclear or spec.kind != "", f"{field}.kind", rule)
         kind = self._kinds.get(spec.kind or self.default)
-        if kind is None and spec.kind == ANSWERS:
-            raise errors.InvalidField(
-                f"{field}.kind",
-                "answers scores answers, not contexts; call ScoreAnswers, or run judged score",
-            )
+        rule = "answers scores answers, not contexts; call ScoreAnswers, or run judged score"
+        need(kind is not None or spec.kind != ANSWERS, f"{field}.kind", rule)
         if kind is None:
             raise errors.UnknownJudge(spec.kind, tuple(self._kinds))
         profile = _profile(kind, spec.profile, field)
-        if spec.min_score is not None and not 0 <= spec.min_score <= 1:
-            raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
-        settled = JudgeSpec(
+        # None stands for the judge's own threshold: that of a rubric, say, not of the profile.
+        bar = spec.min_score
+        need(bar is None or 0 <= bar <= 1, f"{field}.min_score", "must be a number from 0 to 1")
+        settled = replace(
+            spec,
             kind=kind.kind,
             profile=profile.name,
-            # The judge's own threshold else: it may be that of a rubric, not that of the profile.
-            min_score=None if spec.min_score is None else float(spec.min_score),
+            min_score=None if bar is None else float(bar),
             parameters=settle(profile, spec.parameters, f"{field}.parameters"),
-            members=spec.members,
-            guarantee=spec.guarantee,
         )
-        if spec.guarantee is not None and kind.kind != CascadeKind.kind:
-            rule = f"is of a cascade; {kind.kind} has none, leave it out"
-            raise errors.InvalidField(f"{field}.guarantee", rule)
-        if spec.members and not isinstance(kind, ComposedKind):
-            known = " or ".join(sorted(COMPOSED))
-            rule = f"{kind.kind} has none; ask for {known}, or leave them out"
-            raise errors.InvalidField(f"{field}.members", rule)
-        judges = self._members(kind, spec, field) if isinstance(kind, ComposedKind) else []
+        rule = f"is of a cascade; {kind.kind} has none, leave it out"
+        need(spec.guarantee is None or kind.kind == CascadeKind.kind, f"{field}.guarantee", rule)
         try:
             if isinstance(kind, ComposedKind):
-                return kind.compose(settled, judges)
+                return kind.compose(settled, self._members(kind, spec))
+            rule = (
+                f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
+            )
+            need(not spec.members, "members", rule)
             return kind.build(settled)
         except errors.InvalidField as error:  # it names a place in the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
@@ -169,20 +162,18 @@ class JudgeCatalog:
         bare = replace(spec, calibration=None, min_score=threshold)
         return CalibratedJudge(self.choose(bare, field), calibrator, path)
 
-    def _members(self, kind: ComposedKind, spec: JudgeSpec, field: str) -> list[Judge]:
+    def _members(self, kind: ComposedKind, spec: JudgeSpec) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""
         number = len(spec.members)
-        if not kind.least <= number <= kind.most:
-            found = f"{number} member{'s' * (number != 1)}"
-            rule = f"{found}; name {kind.least} to {kind.most} judges"
-            raise errors.InvalidField(f"{field}.members", rule)
+        found = f"{number} member{'s' * (number != 1)}"
+        rule = f"{found}; name {kind.least} to {kind.most} judges"
+        need(kind.least <= number <= kind.most, "members", rule)
         judges = []
         for place, member in enumerate(spec.members):
-            path = f"{field}.members[{place}].judge"
+            path = f"members[{place}].judge"
             name = member.judge.kind or self.default
-            if name in {CascadeKind.kind, kind.kind}:
-                rule = f"a {name} can't be a member of a {kind.kind}"
-                raise errors.InvalidField(f"{path}.kind", rule)
+            rule = f"a {name} can't be a member of a {kind.kind}"
+            need(name not in {CascadeKind.kind, kind.kind}, f"{path}.kind", rule)
             judges.append(self.choose(member.judge, path))
         return judges
 

@@ -27,8 +27,8 @@ from judged_server.domain import (
     VerdictDetail,
     VerdictFault,
     Verdicts,
+    need,
 )
-from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, ComposedJudge, ComposedKind, Judge, Profile
 from judged_server.llm.chat import Reason
 from judged_server.scheduling.concurrency import fan_out
@@ -75,21 +75,18 @@ class PanelKind(ComposedKind):
         seen: dict[str, int] = {}
         for place, (member, judge) in enumerate(zip(spec.members, judges, strict=True)):
             path = f"members[{place}].weight"
-            if member.weight is not None and not LIGHTEST <= member.weight <= HEAVIEST:
-                raise InvalidField(path, f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}")
-            if member.weight is not None and spec.profile != WEIGHTED:
-                raise InvalidField(path, "is for the profile weighted; leave it out, or ask so")
+            if member.weight is not None:
+                rule = f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}"
+                need(LIGHTEST <= member.weight <= HEAVIEST, path, rule)
+                rule = "is for the profile weighted; leave it out, or ask so"
+                need(spec.profile == WEIGHTED, path, rule)
             path = f"members[{place}].judge"
             other = seen.setdefault(judge.identity.fingerprint, place)
-            if other != place:
-                rule = f"is the judge of members[{other}] again, which would vote twice"
-                raise InvalidField(path, rule)
-            if _wants(judge) != _wants(judges[0]):
-                raise InvalidField(
-                    path,
-                    f"takes {_wants(judge)} and members[0] takes {_wants(judges[0])}; all must "
-                    "take the same",
-                )
+            rule = f"is the judge of members[{other}] again, which would vote twice"
+            need(other == place, path, rule)
+            wants, all_want = _wants(judge), _wants(judges[0])
+            rule = f"takes {wants} and members[0] takes {all_want}; all must take the same"
+            need(wants == all_want, path, rule)
         weights = [1.0 if member.weight is None else member.weight for member in spec.members]
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
         return Panel(judges, weights, spec.profile, min_score)

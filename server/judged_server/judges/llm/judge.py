@@ -23,8 +23,9 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
     VerdictDetail,
+    need,
 )
-from judged_server.errors import InvalidField, ModelNotConfigured
+from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Caller, Judge, JudgeKind, Profile, size_of
 from judged_server.judges.llm.scoring import (
     AskedRubric,
@@ -158,20 +159,16 @@ def asked_rubric(
 def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:
     """Raise InvalidField, by its place in a spec, where log-probabilities can't make a score."""
     field = 'parameters["scoring"]'
-    if not model.card.logprobs:
-        raise InvalidField(
-            field,
-            f"{LOGPROBS} needs a model with logprobs = true in the server's --llm-config, and "
-            f"{model.card.name} has not; ask its operator, or score by {VOTE}",
-        )
-    if rubric.form != "verdict":
-        raise InvalidField(
-            field, f"the rubric {rubric.id} asks for a score itself; score by {VOTE}"
-        )
-    if samples > 1:
-        raise InvalidField(
-            'parameters["samples"]', f"must be 1, or unset, where scoring is {LOGPROBS}"
-        )
+    need(
+        model.card.logprobs,
+        field,
+        f"{LOGPROBS} needs a model with logprobs = true in the server's --llm-config, and "
+        f"{model.card.name} has not; ask its operator, or score by {VOTE}",
+    )
+    rule = f"the rubric {rubric.id} asks for a score itself; score by {VOTE}"
+    need(rubric.form == "verdict", field, rule)
+    rule = f"must be 1, or unset, where scoring is {LOGPROBS}"
+    need(samples == 1, 'parameters["samples"]', rule)
 
 
 class LlmJudge(Judge):
