@@ -33,7 +33,6 @@ from judged.evaluation.datasets.query import Query, expects_something
 from judged.evaluation.datasets.results import ResultFile, Retrieved
 from judged.evaluation.labels import read_inclusion
 from judged.traces import Missing
-from judged.values.verdicts import pick_verdicts
 
 Name = Callable[[Missing], str]
 """Returns what the user knows the first missing context as."""
@@ -303,7 +302,8 @@ def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
         end = start + len(line.contexts)
         picks.append(_best(verdicts, range(start, end)))
         start = end
-    return pick_verdicts(verdicts, picks, range(len(picks) + 1), verdicts.groups)
+    best, offsets = [verdicts[place] for place in picks], range(len(picks) + 1)
+    return Verdicts.of(best, offsets, verdicts.judge, verdicts.usage, verdicts.groups)
 
 
 def _best(verdicts: Verdicts, contexts: range) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields
 from itertools import pairwise
 from operator import add
 from typing import Any, TypeVar
@@ -231,25 +231,6 @@ def join_verdicts(
         if columns[name]:
             _fill(columns[name], total)
     return Verdicts(**columns, errors=errors, judge=judge, details=details, groups=groups)
-
-
-def pick_verdicts(
-    verdicts: Verdicts, places: Sequence[int], offsets: Sequence[int], groups: Sequence[QueryGroup]
-) -> Verdicts:
-    """Return the verdicts at some places, each named once, as those of `groups`."""
-    columns: dict[str, Any] = {}
-    for name in _COLUMNS + RARE_COLUMNS:
-        column = getattr(verdicts, name)
-        columns[name] = [column[place] for place in places] if column else ()
-    numbers = {place: number for number, place in enumerate(places)}
-    return replace(
-        verdicts,
-        **columns,
-        offsets=offsets,
-        errors={numbers[i]: one for i, one in verdicts.errors.items() if i in numbers},
-        details={numbers[i]: one for i, one in verdicts.details.items() if i in numbers},
-        groups=groups,
-    )
 
 
 def _column(values: Iterable[Number | None]) -> Sequence[Number]:
