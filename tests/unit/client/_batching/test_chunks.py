@@ -1,4 +1,4 @@
-"""Groups of any size: how they are cut, and what is made of the replies to their chunks."""
+"""Groups of any size: how they are cut, what is made of the replies, and the drop of repeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans, Status
 from judged._batching import chunks as chunking
-from judged._batching.chunks import cut, fold
+from judged._batching.chunks import at_ranks, cut, distinct_group, distinct_ranks, fold
 from judged._batching.judging import Batch
 from judged.errors import InternalError
 from judged.v1 import judge_service_pb2 as pb
@@ -176,3 +176,48 @@ def test_what_asks_models_is_cut_small():
     batch = Batch([QueryGroup("q", ["e"], ["r"] * 100)], "llm")
     sizes = [sum(len(group.retrieved) for group in request.groups) for _, request in sent(batch)]
     assert sizes == [chunking.ASKED_CONTEXTS, 100 - chunking.ASKED_CONTEXTS]
+
+
+def group(**fields):
+    return QueryGroup("what", **{"query_id": "q", **fields})
+
+
+def test_drops_the_same_id_with_the_same_text():
+    given = group(retrieved=["x", "y", "x", "x"], document_ids=["a", "a", "a", "b"])
+    kept = distinct_group(given)
+    assert (kept.retrieved, kept.document_ids) == (["x", "y", "x"], ["a", "a", "b"])
+    assert list(distinct_ranks(given)) == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [group(retrieved=["x", "x"]), group(), group(retrieved=["x", "x"], document_ids=["a", "b"])],
+)
+def test_leaves_groups_without_repeats_as_they_are(given):
+    assert distinct_group(given) is given
+
+
+def test_drops_vectors_with_their_ids():
+    vectors = Embeddings.from_rows([[1.0]], [[1.0], [2.0], [3.0]])
+    kept = distinct_group(group(document_ids=["a", "b", "a"], embeddings=vectors))
+    assert kept.document_ids == ["a", "b"]
+    assert kept.embeddings == Embeddings.from_rows([[1.0]], [[1.0], [2.0]])
+
+
+def test_tells_spans_of_one_document_apart():
+    spans = Spans([], [Span("f", 0, 1), Span("f", 1, 2), Span("f", 0, 1)])
+    assert list(distinct_ranks(group(document_ids=["d"] * 3, spans=spans))) == [0, 1]
+
+
+def test_takes_some_ranks():
+    given = group(expected=["e"], retrieved=["x", "y", "z"], document_ids=["a", "b", "c"])
+    part = at_ranks(given, range(1, 3))
+    assert (part.expected, part.retrieved, part.document_ids) == (["e"], ["y", "z"], ["b", "c"])
+
+
+def test_a_repeat_is_named_where_it_is_refused():
+    with pytest.raises(InvalidArgument) as caught:
+        distinct_ranks(
+            group(retrieved=["x", "x"], document_ids=["a", "a"]), "groups[3]", strict=True
+        )
+    assert caught.value.field == "groups[3].document_ids[1]"

@@ -1,0 +1,147 @@
+"""What callers hand in, as messages of the contract."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged import (
+    Asking,
+    CalibrateOptions,
+    CompareOptions,
+    DocumentRankings,
+    GainRanking,
+    GainRankings,
+    HumanLabels,
+    IntervalOptions,
+    InvalidArgument,
+    JudgedRanking,
+    JudgedRankings,
+    LabelledScores,
+    MetricOptions,
+    PerQueryValues,
+    RatingLevel,
+    RatingTable,
+)
+from judged._codec import write_fields
+from judged._convert.judges import Purse, write_asking
+from judged._convert.metrics import write_metrics
+from judged._convert.statistics import write_calibrate, write_compare
+from judged.v1 import statistics_service_pb2
+from judged.values import Usage
+
+REQUEST = statistics_service_pb2.MeasureAgreementRequest
+
+
+def test_categories_travel_as_their_places_and_none_as_minus_one():
+    table = RatingTable.of(
+        ["no", "yes"], {"a": ["yes", None], "b": ["no", "yes"]}, RatingLevel.ORDINAL
+    )
+    request = write_fields(REQUEST, ratings=table, interval=IntervalOptions(seed=7))
+    assert [(r.name, list(r.ratings)) for r in request.ratings.raters] == [
+        ("a", [1, -1]),
+        ("b", [0, 1]),
+    ]
+    assert request.ratings.level == statistics_service_pb2.RATING_LEVEL_ORDINAL
+    assert request.interval.seed == 7
+    assert not request.HasField("systems")
+
+
+def test_a_rating_that_is_no_category_is_named_by_its_place():
+    with pytest.raises(InvalidArgument) as caught:
+        RatingTable.of(["no", "yes"], {"a": ["yes"], "b": ["maybe"]})
+    assert caught.value.field == "ratings.raters[1].ratings[0]"
+    assert "maybe" not in caught.value.message
+
+
+def test_labels_travel_as_places_and_decisions():
+    items = LabelledScores([0.1, 0.2, 0.3], [None, True, False], ["q", "r", "q"])
+    message = write_calibrate(items, CalibrateOptions(min_score=0.0, folds=3), None)
+    assert (list(message.labelled), list(message.labels)) == ([1, 2], [True, False])
+    assert list(message.clusters) == [0, 1, 0]
+    assert message.HasField("min_score")
+    assert not message.HasField("max_error")
+    assert not message.HasField("interval")
+
+
+def test_a_missing_label_entry_is_refused_before_it_is_sent():
+    with pytest.raises(InvalidArgument) as caught:
+        write_calibrate(LabelledScores([0.1], []), CalibrateOptions(), None)
+    assert caught.value.field == "labels"
+
+
+def write(runs, qrels=None, **options):
+    return write_compare(["ap"], runs, qrels, MetricOptions(), CompareOptions(**options))
+
+
+class TestWrite:
+    @pytest.mark.parametrize(
+        ("relevance", "kind"),
+        [
+            (JudgedRankings([JudgedRanking("1", 1, 1)], [True]), "judged"),
+            (DocumentRankings({"1": {"a": 2.0}, "2": ["b"]}), "documents"),
+            (DocumentRankings({}), "documents"),
+            (GainRankings([GainRanking("1", [1.0], [1.0])]), "gains"),
+            (PerQueryValues(["1"], [[0.5]]), "values"),
+        ],
+    )
+    def test_every_kind_of_relevance(self, relevance, kind):
+        run = write({"a": relevance}).runs[0]
+        assert (run.name, run.WhichOneof("relevance")) == ("a", kind)
+
+    def test_documents_that_can_not_be_joined(self):
+        message = write({"a": DocumentRankings({"1": ["d\n"]})}, {"1": {"d\n": 3}})
+        (topic,) = message.runs[0].documents.topics
+        assert list(topic.document_ids) == ["d\n"]
+        assert (message.qrels[0].query_id, list(message.qrels[0].grades)) == ("1", [3])
+        assert not message.HasField("qrels_columns")
+
+    def test_zeros_are_sent(self):
+        options = write({}, permutations=0, seed=0, max_moved=0, difference=0.0).comparison
+        assert all(options.HasField(name) for name in options.DESCRIPTOR.fields_by_name)
+
+
+def test_no_labels_yet_still_ask_for_a_correction():
+    relevance = JudgedRankings(
+        [JudgedRanking("q1", 1, 1)], [True], human_labels=HumanLabels([], [])
+    )
+    assert write_metrics(["ap"], relevance, MetricOptions()).judged.HasField("human_labels")
+
+
+def test_inclusion_probabilities_travel_with_labels_and_values():
+    labels = HumanLabels(["q1"], [True], [0.25])
+    relevance = JudgedRankings([JudgedRanking("q1", 1, 1)], [True], human_labels=labels)
+    request = write_metrics(["ap"], relevance, MetricOptions())
+    assert list(request.judged.human_labels.inclusion_probabilities) == [0.25]
+    machine, human = PerQueryValues(["q1"], [[0.5]]), PerQueryValues(["q1"], [[1.0]], [0.5])
+    request = write_metrics(["ap"], machine, MetricOptions(), human_values=human)
+    assert list(request.human_values.inclusion_probabilities) == [0.5]
+    assert not request.values.inclusion_probabilities
+
+
+def test_nothing_is_written_for_the_defaults_of_the_server():
+    assert write_asking(None) is None
+    assert not write_asking(Asking()).HasField("max_cost")
+
+
+@given(st.floats(1e-6, 1e6), st.integers(1, 50))
+def test_what_several_messages_may_cost_is_no_more_than_the_whole(cost, parts):
+    each = Purse(Asking(max_cost=cost)).rest(parts).max_cost
+    assert each > 0
+    assert math.fsum([each] * parts) <= cost
+
+
+def test_what_was_spent_is_not_spent_again():
+    purse = Purse(Asking(max_cost=1.0))
+    purse.took(Usage(cost=0.5))
+    purse.took(None)
+    assert purse.rest(2).max_cost == pytest.approx(0.25)
+    assert Purse(Asking(max_cost=1.0), 2.0).rest().max_cost == 1e-12
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
+def test_a_limit_that_is_none_is_left_for_the_server_to_refuse(wrong):
+    asking = Asking(max_cost=wrong)
+    assert Purse(asking).rest(2) is asking
