@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
+from operator import attrgetter, itemgetter
 from typing import TypeVar
 
 from judged._convert.groups import checked_group
@@ -79,20 +80,12 @@ def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
 
 
 def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
-    query, expected, retrieved = "", [""], [""]
-    started = False
-    for (next_query, next_retrieved), run in groupby(
-        contexts, key=lambda context: (context.query, context.retrieved_text)
-    ):
-        next_expected = [context.expected_text for context in run]
-        if started and query == next_query and expected == next_expected:
-            retrieved.append(next_retrieved)
-            continue
-        if started:
-            yield QueryGroup(query, expected, retrieved)
-        query, expected, retrieved, started = next_query, next_expected, [next_retrieved], True
-    if started:
-        yield QueryGroup(query, expected, retrieved)
+    rows = (
+        (query, [context.expected_text for context in run], retrieved)
+        for (query, retrieved), run in groupby(contexts, attrgetter("query", "retrieved_text"))
+    )
+    for (query, expected), alike in groupby(rows, itemgetter(0, 1)):
+        yield QueryGroup(query, expected, [retrieved for *_, retrieved in alike])
 
 
 def fill_expected(group: QueryGroup) -> QueryGroup:

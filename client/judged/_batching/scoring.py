@@ -11,8 +11,8 @@ from dataclasses import replace
 from judged import errors
 from judged._batching.chunks import packed
 from judged._batching.judging import PASSING
-from judged._codec import read_fields, write_at
-from judged._convert.judges import Purse, write_asking
+from judged._codec import read_fields, write_at, write_fields
+from judged._convert.judges import Purse
 from judged._convert.verdicts import missing_for, read_error, usage_of
 from judged._inputs import need_each
 from judged._transport.call import Attempts, Stream
@@ -114,10 +114,11 @@ class Scoring(Stream[AnswerScore]):
         self._asked = list(dict.fromkeys(self._pairs[pair] for pair in missing))
         self._asked_rubrics = [rubric.id for rubric in rubrics]
         spent = self._purse.spent + (self.usage.cost or 0.0)
-        return write_scores(
-            [self._items[place] for place in self._asked],
-            rubrics,
-            Purse(self._asking, spent).rest(),
+        return write_fields(
+            pb.ScoreAnswersRequest,
+            items=[self._items[place] for place in self._asked],
+            rubrics=rubrics,
+            asking=Purse(self._asking, spent).rest(),
             include_replies=self._include_replies,
             request_id=self._request_id,
         )
@@ -249,27 +250,6 @@ def _characters(item: AnswerItem, path: str) -> int:
     except TypeError:
         write_item(item, path)
         raise
-
-
-def write_scores(
-    items: Sequence[AnswerItem],
-    rubrics: Sequence[Rubric],
-    asking: Asking | None = None,
-    *,
-    include_replies: bool = False,
-    request_id: str = "",
-) -> pb.ScoreAnswersRequest:
-    """Return the request for scores. Raises InvalidArgument for text that UTF-8 can't hold."""
-    return pb.ScoreAnswersRequest(
-        items=[write_item(item, f"items[{i}]") for i, item in enumerate(items)],
-        rubrics=[
-            write_at(f"rubrics[{i}]", scores_pb2.RubricSpec, rubric)
-            for i, rubric in enumerate(rubrics)
-        ],
-        asking=write_asking(asking),
-        include_replies=include_replies,
-        request_id=request_id,
-    )
 
 
 def write_item(item: AnswerItem, path: str) -> scores_pb2.AnswerItem:
