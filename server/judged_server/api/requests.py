@@ -460,7 +460,8 @@ class Receiver:
         if call.tenant.tokens_per_second is not None:
             self._rates.charge(call.tenant, size)
         message, call.size, call.memory = await self.read(raw, reader, call)
-        call.room = self._admission.admit(call.memory, call.sender)
+        if call.memory:  # an empty message, as that of GetServerInfo, is always let in
+            call.room = self._admission.admit(call.memory, call.sender)
         return message
 
     async def strangers(self, read: Callable[[], Awaitable[Any]], reader: Reader, _: Call) -> Any:  # noqa: ANN401 - any message

@@ -1,10 +1,11 @@
-"""Messages received: parsed, inflated within bounds, refused where there is no room."""
+"""Messages received, and the memory they may take: in work, and on their way."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import zlib
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,23 @@ from hypothesis import strategies as st
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server import errors
+from judged_server.api import requests
 from judged_server.api.requests import (
     GROWTH,
+    SMALL_MEMORY,
+    STEP_BYTES,
+    STRANGER,
     Admission,
+    Arrivals,
     Call,
     Reader,
     Receiver,
     count_fields,
 )
+from judged_server.errors import Overloaded
+from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
+from judged_server.tenant import Sender
 
 from tests.fakes.calls import a_call
 
@@ -60,6 +69,20 @@ async def test_a_message_is_read_whatever_its_size_and_compressed_or_not(charact
     call = a_call()
     assert await received(compress(sent.SerializeToString()), call=call) == sent
     assert call.size == sent.ByteSize()
+
+
+async def test_the_memory_of_a_message_is_held_until_its_call_ends():
+    admission, call = Admission(MOST), a_call()
+    await received(request().SerializeToString(), receiver(admission), call)
+    assert admission.pending_bytes == call.memory > 0
+    call.room.close()
+    assert admission.pending_bytes == 0
+
+
+async def test_an_empty_message_is_let_in_whatever_its_sender_holds():
+    admission = Admission(MOST)
+    with admission.admit(MOST):
+        assert await received(b"", receiver(admission)) == pb.BatchJudgeRequest()
 
 
 async def test_what_inflates_to_too_much_is_not_inflated():
@@ -146,3 +169,164 @@ async def test_strangers_send_small_messages_alone(compress):
         await receiver().strangers(read, READER, a_call())
     size = 0
     assert await receiver().strangers(read, READER, a_call()) == pb.BatchJudgeRequest()
+
+
+MIB = 1 << 20
+LIMIT = 240 * MIB
+"""Room for requests of 240 MiB, and for large ones of 180 MiB."""
+
+
+def fill(admission: Admission, name: str, memory: int, weight: float = 1.0) -> int:
+    """Admit requests of a sender until none goes in any more; return how many did."""
+    for count in range(100_000):
+        try:
+            admission.admit(memory, Sender(name, weight))
+        except Overloaded:
+            return count
+    raise AssertionError
+
+
+def test_others_find_room_beside_a_sender_that_takes_all_it_can():
+    admission = Admission(LIMIT)
+    taken = [fill(admission, name, MIB) for name in "abc"]
+    assert taken == [120, 40, 13]
+    # Each holds its memory for as long as it likes, and a fourth one has room still.
+    assert fill(admission, "d", MIB) == 4
+    assert fill(admission, "e", SMALL_MEMORY) > 50
+
+
+def test_what_ends_makes_room_again():
+    admission = Admission(LIMIT)
+    with ExitStack() as stack:
+        for _ in range(12):
+            stack.enter_context(admission.admit(10 * MIB))
+        with pytest.raises(Overloaded):
+            admission.admit(10 * MIB)
+    assert admission.pending_bytes == 0
+    assert fill(admission, "", 10 * MIB) == 12
+
+
+def test_large_requests_leave_room_for_small_ones():
+    admission = Admission(LIMIT)
+    admission.admit(2 * LIMIT)  # no other large one is in work
+    assert fill(Admission(LIMIT), "a", SMALL_MEMORY) == LIMIT * 2 // 3 // SMALL_MEMORY
+    with pytest.raises(Overloaded):
+        admission.admit(SMALL_MEMORY + 1)
+
+
+def test_no_error_tells_what_others_do():
+    admission = Admission(LIMIT)
+    with (
+        admission.admit(LIMIT),
+        pytest.raises(Overloaded, match="no room for a request") as refused,
+    ):
+        admission.admit(LIMIT)
+    assert not any(map(str.isdigit, refused.value.message))
+
+
+@pytest.mark.parametrize(
+    ("pressure", "small", "large"),
+    [
+        (Pressure.NONE, True, True),
+        (Pressure.HIGH, True, False),
+        (Pressure.CRITICAL, False, False),
+    ],
+)
+def test_a_process_short_of_memory_takes_small_requests_and_at_last_none(
+    pressure: Pressure, small: bool, large: bool
+):
+    process = Memory()
+    process.pressure = pressure
+    admission = Admission(LIMIT, process)
+    for memory, fits in ((100, small), (MIB, large)):
+        if fits:
+            with admission.admit(memory):
+                pass
+        else:
+            with pytest.raises(Overloaded, match="short of memory"):
+                admission.admit(memory)
+
+
+async def test_those_that_wait_hold_no_more_than_may_be_in_work():
+    admission = Admission(10 * MIB)
+
+    async def wait() -> None:
+        with await admission.wait_for_room(4 * MIB):
+            pass
+
+    with admission.admit(10 * MIB):
+        waiting = [asyncio.create_task(wait()) for _ in range(3)]
+        done, left = await asyncio.wait(waiting, return_when="FIRST_EXCEPTION", timeout=60)
+        assert [type(task.exception()) for task in done] == [Overloaded]
+    await asyncio.gather(*left)
+    assert admission.pending_bytes == 0
+
+
+LARGEST = 4 * STEP_BYTES
+
+
+class World:
+    """Messages that never end by themselves, and looks at them that come when a test wants them."""
+
+    def __init__(self, room: int, process: Memory | None = None) -> None:
+        self.process = process or Memory()
+        self.arrivals = Arrivals(Admission(room * LARGEST, self.process), LARGEST)
+        self.tasks: list[asyncio.Task[object]] = []
+
+    async def send(self, name: str, count: int = 1, *, by_stranger: bool = False) -> None:
+        sender = STRANGER if by_stranger else Sender(name)
+        self.tasks += [
+            asyncio.create_task(self.arrivals.receive(asyncio.Event().wait, sender), name=name)
+            for _ in range(count)
+        ]
+        await asyncio.sleep(0)
+
+    async def look(self, times: int = 10) -> list[str]:
+        """Look so many times; return whose messages gave way, the first one first."""
+        gone: list[str] = []
+        for _ in range(times):
+            self.arrivals._look()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            for task in [task for task in self.tasks if task.done()]:
+                assert isinstance(task.exception(), Overloaded)
+                gone.append(task.get_name())
+                self.tasks.remove(task)
+        return gone
+
+
+@pytest.fixture
+def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "LOOK_S", 3600.0)
+
+
+async def test_who_has_most_on_its_way_gives_way(looks_by_hand: None):
+    world = World(3)
+    await world.send("light")
+    await world.send("busy", 5)
+    await world.send("other")
+    assert await world.look() == ["busy"] * 4
+    await world.send("new")
+    assert await world.look() == ["new"]
+    assert [task.get_name() for task in world.tasks] == ["light", "busy", "other"]
+
+
+async def test_strangers_give_way_first_and_their_oldest(looks_by_hand: None):
+    world = World(3)
+    await world.send("tenant", 2)
+    await world.send("s1", by_stranger=True)
+    await world.look(1)
+    await world.send("s2", by_stranger=True)
+    assert await world.look() == ["s1"]
+
+
+async def test_one_gives_way_at_each_look_while_the_process_is_short_of_memory(looks_by_hand: None):
+    world = World(10)
+    await world.send("busy", 3)
+    await world.send("light")
+    await world.look(2)
+    world.process.pressure = Pressure.HIGH
+    assert await world.look(1) == ["busy"]
+    assert await world.look(1) == ["busy"]
+    world.process.pressure = Pressure.NONE
+    assert await world.look() == []

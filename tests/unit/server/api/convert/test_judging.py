@@ -1,16 +1,29 @@
-"""Groups of a request: what any bytes, texts, files and metadata become."""
+"""Groups of a request: what any bytes, texts, files and metadata become; and their verdicts."""
 
 from __future__ import annotations
 
 import contextlib
+from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.v1 import groups_pb2
+from judged._codec import read_fields
+from judged.v1 import groups_pb2, verdicts_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.values.choices import Source, Status
+from judged.values.judges import JudgeIdentity, Usage
+from judged.values.verdicts import VerdictCounts
 from judged_server import errors
-from judged_server.api.convert.judging import read_groups
+from judged_server.api.convert.judging import (
+    read_groups,
+    read_verdicts,
+    reply_bytes,
+    write_verdicts,
+)
+from judged_server.domain import ScoreColumns, VerdictDetail, VerdictFault, Verdicts, counts_of
 
 from tests.fakes.limits import limits
 
@@ -67,3 +80,86 @@ def test_metadata_is_bounded_by_the_bytes_of_key_and_value(key, value):
     else:
         with pytest.raises(errors.LimitExceeded):
             read(metadata={key: value})
+
+
+IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdicts:
+    sizes = draw(st.lists(st.sampled_from((0, 1, 3, 127, 128, 300)), min_size=1, max_size=5))
+    total = sum(sizes)
+    random = np.random.Generator(np.random.PCG64(draw(st.integers(0, 1000))))
+
+    def maybe(values: np.ndarray) -> np.ndarray | None:
+        return draw(st.sampled_from((None, values)))
+
+    statuses = maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8))
+    faults: tuple[VerdictFault, ...] = ()
+    details: tuple[VerdictDetail, ...] = ()
+    if statuses is not None:
+        missing = np.flatnonzero(statuses != Status.OK).tolist()
+        faults = tuple(VerdictFault(i, "INTERNAL", "m", retryable=bool(i % 2)) for i in missing)
+    if total and draw(st.booleans()):
+        details = (VerdictDetail(total - 1, "why", (), Usage(calls=1), "model", "build"),)
+    columns = ScoreColumns(
+        random.random(total),
+        statuses,
+        maybe(random.integers(0, draw(st.integers(1, 8)), total).astype(np.uint8)),
+        faults,
+        None,
+        maybe(random.random(total)),
+        details,
+        draw(st.sampled_from((None, Usage(2, 3, 4, 5, 0.25, 1.5), Usage(cost=None)))),
+        maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8)),
+        maybe(random.random(total)),
+        maybe(random.integers(0, 3, total).astype(np.uint8)),
+    )
+    return Verdicts.decide(columns, list(accumulate(sizes, initial=0)), draw(st.floats(0, 1)))
+
+
+@given(verdicts())
+def test_a_reply_has_every_column_that_says_something(sent: Verdicts):
+    reply = pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY))
+    message, columns = reply.verdicts, sent.columns
+    for name, column, absent in (
+        ("status", columns.statuses, Status.OK),
+        ("source", sent.sources, Source.COMPUTED),
+        ("flags", columns.flags, 0),
+        ("agreement", columns.agreements, None),
+        ("probability", columns.probabilities, None),
+        ("stage", columns.stages, None),
+    ):
+        says_nothing = column is None or (absent is not None and (column == absent).all())
+        assert list(getattr(message, name)) == ([] if says_nothing else column.tolist()), name
+    assert [fault.index for fault in message.errors] == [fault.index for fault in columns.faults]
+    assert [(d.index, d.rationale) for d in message.details] == [
+        (d.index, d.rationale) for d in columns.details
+    ]
+    assert read_fields(VerdictCounts, reply.counts) == counts_of(sent)
+    assert reply.HasField("usage") == (columns.usage is not None)
+    assert reply.judge.fingerprint == IDENTITY.fingerprint
+    assert message == write_verdicts(sent)
+
+
+@given(verdicts())
+def test_columns_come_back_as_they_were_sent(sent: Verdicts):
+    message = verdicts_pb2.VerdictColumns.FromString(write_verdicts(sent).SerializeToString())
+    sizes = [b - a for a, b in pairwise(sent.offsets)]
+    found = read_verdicts(message, sizes, "verdicts")
+    assert found.relevant.tolist() == sent.relevant.tolist()
+    assert found.columns.scores.tolist() == sent.columns.scores.tolist()
+    assert list(found.offsets) == list(sent.offsets)
+    assert found.columns.ok.tolist() == sent.columns.ok.tolist()
+
+
+def test_every_column_of_the_contract_is_written():
+    known = {"relevant", "score", "status", "source", "flags", "group_offsets", "errors"}
+    assert {f.name for f in verdicts_pb2.VerdictColumns.DESCRIPTOR.fields} == known | {
+        "agreement",
+        "details",
+        "probability",
+        "stage",
+    }
+    names = [f.name for f in pb.BatchJudgeResponse.DESCRIPTOR.fields]
+    assert names == ["verdicts", "judge", "counts", "usage"]
