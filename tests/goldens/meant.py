@@ -34,8 +34,8 @@ MEANT: dict[str, str] = {
     r"--confidence 2|--days 400": "The server says what a number must be.",
     r"the alarm began with": "The check is told by its time, whichever it is.",
     r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",
-    r"^CompareRuns judged #4: comparisons": "Standard errors are summed pairwise, which the twelfth "
-    "digit shows.",
+    r"^CompareRuns judged #4: comparisons": "Standard errors are summed pairwise, which "
+    "the twelfth digit shows.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

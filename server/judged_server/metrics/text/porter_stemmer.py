@@ -15,6 +15,8 @@ documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _IRREGULAR = {
     form: stem
     for stem, forms in (
@@ -65,10 +67,13 @@ _STEP_3 = (
     ("ful", ""),
     ("ness", ""),
 )
-_STEP_4 = (
-    *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion"),
-    *("ou", "ism", "ate", "iti", "ous", "ive", "ize"),
-)
+_STEP_4 = dict.fromkeys(
+    (
+        *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion"),
+        *("ou", "ism", "ate", "iti", "ous", "ive", "ize"),
+    ),
+    "",
+).items()
 
 
 def stem(word: str) -> str:
@@ -83,7 +88,12 @@ def stem(word: str) -> str:
         word = word[:-1] + "i"  # step 1c
     word = _double_suffix(word)
     word = _replace(word, _STEP_3)
-    word = _final_e(_single_suffix(word))
+    if not word.endswith("ion") or word.endswith(("sion", "tion")):
+        word = _replace(word, _STEP_4, least=1)
+    if word.endswith("e"):  # step 5a
+        measure = _measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _takes_e(word[:-1])):
+            word = word[:-1]
     # Step 5b.
     return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
 
@@ -152,31 +162,10 @@ def _double_suffix(word: str) -> str:
     return _replace(word, _STEP_2)
 
 
-def _replace(word: str, rules: tuple[tuple[str, str], ...]) -> str:
-    """Apply the first rule whose suffix the word has, if anything with a measure comes before."""
+def _replace(word: str, rules: Iterable[tuple[str, str]], least: int = 0) -> str:
+    """Apply the first rule whose suffix the word has, if more than `least` measures come before."""
     for suffix, replacement in rules:
         if word.endswith(suffix):
             letters = word.removesuffix(suffix)
-            return letters + replacement if _measure(letters) > 0 else word
-    return word
-
-
-def _single_suffix(word: str) -> str:
-    """Step 4."""
-    for suffix in _STEP_4:
-        if word.endswith(suffix):
-            letters = word.removesuffix(suffix)
-            if _measure(letters) > 1 and (suffix != "ion" or letters[-1] in "st"):
-                return letters
-            return word
-    return word
-
-
-def _final_e(word: str) -> str:
-    """Step 5a."""
-    if word.endswith("e"):
-        letters = word[:-1]
-        measure = _measure(letters)
-        if measure > 1 or (measure == 1 and not _takes_e(letters)):
-            return letters
+            return letters + replacement if _measure(letters) > least else word
     return word
