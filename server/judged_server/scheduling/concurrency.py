@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from judged_server.scheduling.checkpoint import watched
@@ -303,11 +304,13 @@ async def work_in_window(
     async def run() -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                while True:
+                for number in count(1):
                     await slots.acquire()
                     if (each := await anext(begun, None)) is None:
                         break
                     tasks.create_task(work_on(each)).add_done_callback(partial(end, each))
+                    if number % _STARTED_TOGETHER == 0:
+                        await asyncio.sleep(0)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         except asyncio.CancelledError as cancelled:

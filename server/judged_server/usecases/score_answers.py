@@ -173,7 +173,6 @@ class Scoring:
         async def begun() -> AsyncIterator[Begun[tuple[int, list[int], AnswerScore]]]:
             for pair in pairs:
                 yield Begun(score(*pair))
-                await asyncio.sleep(0)  # so that many beginnings don't hold up the event loop
 
         async with aclosing(work_in_window(begun(), MAX_IN_WORK)) as answers:
             async for number, places, found in answers:
