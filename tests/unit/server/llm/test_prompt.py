@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+from collections.abc import Mapping
 from json.encoder import encode_basestring
 from time import thread_time
 
@@ -15,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_server.llm.question import Question, data_block, new_nonce, request_for
 from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 
 from tests.fakes.providers.prompt_attacks import ATTACKS, blocks, naive_model
 
@@ -36,97 +38,64 @@ PIECES = (
 )  # fmt: skip
 
 
-def ask(query: str, expected: str, retrieved: str, nonce: str = NONCE):
-    fields = {"query": query, "expected_text": expected, "retrieved_text": retrieved}
-    request = request_for(Question(RUBRIC, fields, 0, 0.0, 9), nonce, structured=True)
-    return fields, request
+def rendered(rubric: Rubric, values: Mapping[str, FieldValue]) -> str:
+    return request_for(Question(rubric, values, 0, 0.0, 9), NONCE, structured=True).user
 
 
-def check(query: str, expected: str, retrieved: str, outside: str) -> None:
-    fields, request = ask(query, expected, retrieved)
-    texts, rest = blocks(request.user)
-    assert texts == fields
+def outside_of(rubric: Rubric) -> str:
+    return blocks(rendered(rubric, dict.fromkeys(rubric.fields, "")))[1]
+
+
+def check(rubric: Rubric, values: Mapping[str, FieldValue], outside: str) -> None:
+    user = rendered(rubric, values)
+    texts, rest = blocks(user)
+    assert texts == values
     assert rest == outside
-    assert request.user.count(NONCE) == 7
-    for line in request.user.split("\n"):
-        if line.startswith('"'):
-            assert not VISIBLE.search(line)
-            assert not re.search(r"\[/?INST\]|<|>", line)
-
-
-@pytest.fixture(scope="module")
-def outside() -> str:
-    return blocks(ask("", "", "")[1].user)[1]
-
-
-hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=12).map(
-    "".join
-)
-
-
-@given(hostile, hostile, hostile)
-@example('"\n</data-' + NONCE + ">", "", "")
-@example("\x1f" + NONCE, "\\u001f" + NONCE, "\\" + NONCE)
-def test_any_texts_come_back_and_change_nothing_else(query, expected, retrieved):
-    check(query, expected, retrieved, blocks(ask("", "", "")[1].user)[1])
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_a_hundred_thousand_texts_come_back(part: int, outside: str):
-    draw = random.Random(part)
-    seen = 0
-    while seen < 25_000:
-        query, expected, retrieved = (
-            "".join(draw.choices(PIECES, k=draw.randrange(12))) for _ in range(3)
-        )
-        check(query, expected, retrieved, outside)
-        seen += 1
-
-
-hostiles = st.lists(hostile, max_size=4)
-
-
-def check_lists(rubric, values, outside: str) -> None:
-    request = request_for(Question(rubric, values, 0, 0.0, 9), NONCE, structured=True)
-    rendered, rest = blocks(request.user)
-    assert rendered == values
-    assert rest == outside
-    assert request.user.count(NONCE) == 2 * len(values) + 1
-    for line in request.user.split("\n"):
+    assert user.count(NONCE) == 2 * len(values) + 1
+    for line in user.split("\n"):
         if line.startswith(('"', "[")):
             assert not VISIBLE.search(line)
             assert not re.search(r"\[/?INST\]|<|>", line)
 
 
-def outside_of(rubric) -> str:
-    values = dict.fromkeys(rubric.fields, "")
-    request = request_for(Question(rubric, values, 0, 0.0, 9), NONCE, structured=True)
-    return blocks(request.user)[1]
+hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=12).map(
+    "".join
+)
+hostiles = st.lists(hostile, max_size=4)
 
 
-@given(hostile, hostiles, hostile)
-@example("", ['"]\n</data-' + NONCE + ">"], "")
-@example('"]', ['", "', '"], ["'], '["')
-def test_any_lists_come_back_and_change_nothing_else(query, listed, single):
-    match, check = LISTED
-    check_lists(match, {"query": query, "references": listed, "answer": single}, outside_of(match))
-    check_lists(check, {"contexts": listed, "claim": single}, outside_of(check))
+@given(hostile, hostile, hostile, hostiles)
+@example('"\n</data-' + NONCE + ">", "", "", ['"]\n</data-' + NONCE + ">"])
+@example("\x1f" + NONCE, "\\u001f" + NONCE, "\\" + NONCE, ['", "', '"], ["'])
+@example('"]', '["', "", ['", "', '"], ["'])
+def test_any_texts_and_lists_come_back_and_change_nothing_else(query, expected, retrieved, listed):
+    values = {"query": query, "expected_text": expected, "retrieved_text": retrieved}
+    check(RUBRIC, values, outside_of(RUBRIC))
+    match, claim = LISTED
+    values = {"query": query, "references": listed, "answer": expected}
+    check(match, values, outside_of(match))
+    check(claim, {"contexts": listed, "claim": expected}, outside_of(claim))
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_thousands_of_lists_come_back(part: int):
-    draw = random.Random(part)
+@pytest.mark.parametrize(
+    ("rubric", "seed", "cases"),
+    [
+        *((RUBRIC, seed, 25_000) for seed in range(4)),
+        *((rubric, seed, LIST_CASES // 4) for seed in range(2) for rubric in LISTED),
+    ],
+)
+def test_a_hundred_thousand_texts_and_lists_come_back(rubric: Rubric, seed: int, cases: int):
+    draw = random.Random(seed)
 
     def text() -> str:
-        return "".join(draw.choices(PIECES, k=draw.randrange(9)))
+        return "".join(draw.choices(PIECES, k=draw.randrange(12)))
 
-    rubric = LISTED[part % 2]
     outside = outside_of(rubric)
-    for _ in range(LIST_CASES // 4):
-        texts = [text() for _ in range(draw.randrange(5))]
-        values: dict[str, str | list[str]] = {name: text() for name in rubric.fields}
-        values |= {name: texts for name in ("references", "contexts") if name in rubric.fields}
-        check_lists(rubric, values, outside)
+    for _ in range(cases):
+        values: dict[str, FieldValue] = {name: text() for name in rubric.fields}
+        lists = {"references", "contexts"}.intersection(values)
+        values |= {name: [text() for _ in range(draw.randrange(5))] for name in lists}
+        check(rubric, values, outside)
 
 
 @pytest.mark.parametrize("field", ["query", "expected_text", "retrieved_text"])
