@@ -611,8 +611,8 @@ def frontier_table(found: CascadeFrontier, names: Sequence[str], unit: str) -> T
     rows = []
     for place, point in enumerate(found.points):
         mark = "proposed" if place == found.proposed else "certified" if point.certified else ""
-        numbers = [f"{point.cost:.4g}", f"{point.settled:.1%}", number(point.accuracy)]
-        numbers.append(number(point.least_accuracy))
-        rows.append([mark, describe_stages(point, names), *numbers])
+        cost, settled = f"{point.cost:.4g}", f"{point.settled:.1%}"
+        worth = (point.accuracy, point.least_accuracy)
+        rows.append((mark, describe_stages(point, names), cost, settled, *worth))
     heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
     return Table(heads, rows, names=2)

@@ -165,7 +165,7 @@ class CheckCommand(JudgingCommand, MaxCost):
         ]
         if flipped:  # those that never did before first
             ordered = sorted(flipped, key=lambda each: each["recorded_flips"])
-            out.show("", Table(list(flipped[0]), [list(map(str, e.values())) for e in ordered]), "")
+            out.show("", Table(list(flipped[0]), [list(e.values()) for e in ordered]), "")
         out.show(_conclusion(history, level, self.false_alarms))
         return {
             "changed": out.worse,

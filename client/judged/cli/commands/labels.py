@@ -75,7 +75,7 @@ class AgreeCommand(ResultCommand, MethodOption):
             first, second = found.raters
             rows = zip(found.categories, found.confusion_rows(), strict=True)
             heads = [f"{first} \\ {second}", *found.categories]
-            out.show("", Table(heads, [[category, *map(str, row)] for category, row in rows]))
+            out.show("", Table(heads, [(category, *row) for category, row in rows]))
         return {
             "raters": list(found.raters),
             "categories": list(found.categories),

@@ -63,7 +63,7 @@ from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
 from judged.evaluation.datasets.fit import spelling_warning
 from judged.evaluation.warnings import count_warnings, interval_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
-from judged.report.summary import number, p_value, signed
+from judged.report.summary import p_value, signed
 from judged.values import (
     ComparedRuns,
     Estimate,
@@ -477,20 +477,16 @@ def comparison_table(comparisons: Sequence[RunComparison], difference: float | N
         [
             made.metric,
             made.run,
-            str(made.n),
+            made.n,
             f"{made.baseline_mean:.4f}",
             f"{made.run_mean:.4f}",
             signed(made.difference.value),
             _interval(made.difference),
             p_value(made.permutation.p_holm),
             f"{made.wins}/{made.losses}/{made.ties}",
-            number(made.power.detectable_difference),
+            made.power.detectable_difference,
             _finding(made),
-            *(
-                []
-                if difference is None
-                else [number(made.power.power), str(made.power.queries_needed or "-")]
-            ),
+            *([] if difference is None else [made.power.power, made.power.queries_needed]),
         ]
         for made in comparisons
     ]

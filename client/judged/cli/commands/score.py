@@ -58,7 +58,6 @@ from judged.cli.tables import describe_usage, report_estimate, split_warnings, w
 from judged.evaluation import compare_answers, score_by_panel
 from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs, Combine, replace_model
 from judged.evaluation.warnings import missing_kinds
-from judged.report.summary import number
 from judged.values import (
     AnswerScore,
     CostEstimate,
@@ -369,10 +368,9 @@ def rubrics_table(found: ScoredAnswers) -> Table:
     rows = []
     for summary in found.rubrics:
         counts, name = summary.counts, summary.rubric
-        numbers = map(str, (counts.ok, counts.abstained, counts.error, counts.not_assessable))
+        numbers = (counts.ok, counts.abstained, counts.error, counts.not_assessable)
         passed = f"{summary.passed} of {counts.ok}"
-        agreement = number(agreement_of(found, name))
-        rows.append([name, number(summary.mean), passed, *numbers, agreement])
+        rows.append((name, summary.mean, passed, *numbers, agreement_of(found, name)))
     return Table(heads, rows)
 
 
