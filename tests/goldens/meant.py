@@ -29,7 +29,7 @@ MEANT: dict[str, str] = {
     r"judged doctor|extra (server|cli)": "A private server names the extras it lacks.",
     r"judged agree .*stdout": "The table of two raters has no sums.",
     r"judged calibrate .*stdout": "Estimates of a judge stand in one table.",
-    r"--judge(-model \w+)?: (no judge|language model)|answers scores answers": "The server's words "
+    r"--judge(-model \w+)?: (no judge|language model)": "The server's words "
     "name the judge or model that is not there.",
     r"--confidence 2|--days 400": "The server says what a number must be.",
     r"the alarm began with": "The check is told by its time, whichever it is.",

@@ -391,7 +391,9 @@ _FLAGS: Places = {
     r"(?:options\.)?interval\.(confidence|resamples|seed)": r"--\1",
     r"(?:comparison\.)?(permutations|seed|difference|folds)": r"--\1",
     r"comparison\.max_moved": "--moved",
-    r"(max_error|max_share|precision_floor)": lambda name: f"--{name.replace('_', '-')}",
+    r"(?:options\.)?(relevance_level|max_documents|max_error|max_share|precision_floor)": (
+        lambda name: f"--{name.replace('_', '-')}"
+    ),
     "max_cost": "--max-item-cost",
     "days": "--days",
     "models": "--member",

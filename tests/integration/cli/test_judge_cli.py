@@ -103,7 +103,7 @@ class TestJudge:
             (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
             (
                 ["--judge", "answers"],
-                "answers scores answers, not contexts; call ScoreAnswers, or run judged s",
+                "--judge: answers scores answers, not contexts; call ScoreAnswers, or run judged s",
             ),
             (
                 ["--judge", "panel", "--member", "exact", "--member", "nope"],
