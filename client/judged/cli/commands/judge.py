@@ -130,7 +130,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
                     progress=progress,
                 )
                 keep(kept, groups, found)
-        refuse_uncached(found)
+            refuse_uncached(found)
         verdicts = of_lines(lines, found if self.details else replace(found, details={}))
         if not (self.output == STDOUT and out.takes_stdout):
             with open_output(self.output, "--output") as file:

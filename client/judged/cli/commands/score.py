@@ -305,8 +305,8 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 if kept is not None:
                     kept.keep_scores(file.items, found.scores, info.rubrics)
                     tell_kept(kept)
-        for some in members.values() or [found]:
-            refuse_uncached(some)
+            for some in members.values() or [found]:
+                refuse_uncached(some)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
         if file.min_scores:
             out.gates.append(hold_items(found, file.min_scores))
