@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -14,6 +13,7 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
+from judged_server.address import Address
 from judged_server.errors import InternalFault, printable
 from judged_server.telemetry import Logger
 
@@ -128,8 +128,7 @@ def is_this_machine(url: str) -> bool:
     A web page can make any other name stand for this machine (DNS rebinding).
     """
     try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return Address(host=urlsplit(url).hostname or "").is_local
     except ValueError:
         return False
 

@@ -105,10 +105,6 @@ class Logger:
     def __init__(self, part: str) -> None:
         self._part = part
 
-    def debug(self, event: str, **fields: object) -> None:
-        """Write a line at this level."""
-        self.log("debug", event, fields)
-
     def info(self, event: str, **fields: object) -> None:
         """Write a line at this level."""
         self.log("info", event, fields)
