@@ -51,7 +51,7 @@ from judged.values.judges import Asking
 from numpy.typing import NDArray
 
 from judged_server import errors, tracing
-from judged_server.api.convert.values import read
+from judged_server.api.convert.judging import read
 from judged_server.audit import CallNotes
 from judged_server.domain import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller

@@ -20,6 +20,7 @@ from judged.values.scores import AnswerItem
 
 from judged_server.api.convert.info import write_info
 from judged_server.api.convert.judging import (
+    read,
     read_answers,
     read_rubrics,
     read_spec,
@@ -44,7 +45,6 @@ from judged_server.api.convert.statistics import (
     ranking,
     text_metrics,
 )
-from judged_server.api.convert.values import read
 from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
 from judged_server.api.requests import Admission, Call, Received
 from judged_server.api.streams import (

@@ -19,13 +19,15 @@ from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
 from judged_server.api.convert.judging import (
+    MAX_INT32,
+    read,
     read_embeddings,
     read_grades,
+    read_inclusion,
     read_query_metadata,
     read_verdicts,
     write_identity,
 )
-from judged_server.api.convert.values import MAX_INT32, read, read_inclusion
 from judged_server.domain import (
     IntArray,
     QueryGroup,

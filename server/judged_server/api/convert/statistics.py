@@ -14,6 +14,7 @@ from judged.values.comparison import CompareOptions
 from judged.values.intervals import Interval, IntervalMethod, IntervalOptions
 from judged.values.metrics import TextItem
 
+from judged_server.api.convert.judging import check_texts, need_all, read, read_inclusion
 from judged_server.api.convert.metrics import (
     Rankings,
     read_options,
@@ -21,7 +22,6 @@ from judged_server.api.convert.metrics import (
     refuse_unused,
     write_table,
 )
-from judged_server.api.convert.values import check_texts, need_all, read, read_inclusion
 from judged_server.domain import check_names, need
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
