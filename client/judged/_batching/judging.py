@@ -133,16 +133,6 @@ def _offsets(chunk: Sequence[Piece]) -> list[int]:
     return [0, *accumulate(sizes)]
 
 
-def failed_verdicts(
-    groups: Sequence[QueryGroup], error: errors.JudgedError, judge: JudgeIdentity
-) -> Verdicts:
-    """Return verdicts for groups of which none was judged, because of the error."""
-    sizes = (group.n_expected * group.n_retrieved for group in groups)
-    return replace(
-        missing_verdicts([0, *accumulate(sizes)], missing_for(error), judge), groups=groups
-    )
-
-
 def missing_verdicts(
     offsets: Sequence[int], reason: VerdictError, judge: JudgeIdentity
 ) -> Verdicts:

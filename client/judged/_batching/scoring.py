@@ -248,13 +248,8 @@ def _characters(item: AnswerItem, path: str) -> int:
         lists = (item.references, item.contexts, item.sources_used)
         return own + sum(sum(map(len, texts)) for texts in lists)
     except TypeError:
-        write_item(item, path)
+        write_at(path, scores_pb2.AnswerItem, item)
         raise
-
-
-def write_item(item: AnswerItem, path: str) -> scores_pb2.AnswerItem:
-    """Return the message of an item. Raises InvalidArgument for what none holds."""
-    return write_at(path, scores_pb2.AnswerItem, item)
 
 
 def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:

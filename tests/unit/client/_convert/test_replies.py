@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from judged import AnswerItem, InternalError, InvalidArgument, Rubric, Status
-from judged._batching.scoring import read_score, write_item
+from judged._batching.scoring import Scoring, read_score
 from judged._convert.verdicts import read_detail
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.error_reason_pb2 import ERROR_REASON_NO_QUORUM
@@ -34,7 +34,7 @@ class TestWrite:
     )
     def test_names_the_text_that_cant_be_sent(self, item: AnswerItem, message: str):
         with pytest.raises(InvalidArgument, match=rf"^items\[4\]\.{message}"):
-            write_item(item, "items[4]")
+            Scoring([*(AnswerItem(str(n)) for n in range(4)), item], ["a"]).request()
 
     def test_an_item_without_an_id_that_can_be_one_is_not_made(self):
         with pytest.raises(InvalidArgument, match=r"^item_id: must be text or a whole number"):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from judged import MetricTable, QueryGroup, Source, Status, Verdicts
-from judged._batching.judging import failed_verdicts
+from judged import MetricTable, Source, Status, Verdicts
+from judged._batching.judging import missing_verdicts
 from judged.cli.output import Exit, Output
 from judged.cli.tables import means_table, tell_verdicts
-from judged.errors import Unavailable
 from judged.values import (
     JudgeIdentity,
     MetricCounts,
     MetricResult,
     Usage,
+    VerdictError,
 )
 
 
@@ -50,8 +50,8 @@ def test_verdicts_are_told_with_what_to_mind(capsys: pytest.CaptureFixture[str])
 
 
 def test_verdicts_that_nobody_gave_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    groups = [QueryGroup("q", ["a", "b"], ["c"]), QueryGroup("q", ["a"], ["d"])]
-    lost = failed_verdicts(groups, Unavailable("can't reach it", code="UNAVAILABLE"), TALLIED)
+    gone = VerdictError(0, "UNAVAILABLE", "can't reach it", retryable=True)
+    lost = missing_verdicts([0, 2, 3], gone, TALLIED)
     assert (len(lost), lost.offsets, set(lost.status)) == (3, [0, 2, 3], {int(Status.ERROR)})
     out = Output(None)
     tell_verdicts(out, lost)
