@@ -125,6 +125,14 @@ class ModelOptions(JudgingCommand):
                 given[name] = f"{value}"
         return given
 
+    def places(self) -> Places:
+        """Return what parameters are known as that were typed by flags of their own."""
+        typed = [option for option in MODEL.split() if getattr(self, option) is not None]
+        return {
+            rf'.*parameters\["{option.removeprefix("judge_")}"\]': flag_of(option)
+            for option in typed
+        }
+
 
 def read_pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
     """Return what is written as K=V, each once. Raises Problem."""
@@ -228,10 +236,10 @@ class JudgeOptions(ModelOptions):
         return replace(judge, members=[PanelMember(each, weight) for each, weight, _ in typed])
 
     def places(self) -> Places:
-        """Return what the members of the judge are known as: by what was typed."""
+        """Return what parts of the judge are known as: by what was typed."""
         typed = [f"--member {each}" for each in self.member]
         typed += [f"--stage {each}" for each in getattr(self, "stage", ())]
-        return {
+        return super().places() | {
             rf"judge\.members\[{place}\](?:\.judge)?(.*)": partial("{}{}".format, text)
             for place, text in enumerate(typed)
         }

@@ -380,7 +380,6 @@ A text names the groups of its pattern as `re` does, a function takes them.
 _FLAGS: Places = {
     r"judge\.(kind|profile)": lambda name: {"kind": "--judge"}.get(name, f"--{name}"),
     r"(?:judge\.)?min_score": "--min-score",
-    r'(?:judge|rubrics\[\d+\])\.parameters\["(samples|temperature)"\]': r"--judge-\1",
     r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
     r"judge\.guarantee.*": "--cascade",
     r"judge\.members(.*)": r"--member or --stage\1",

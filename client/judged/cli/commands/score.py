@@ -273,7 +273,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         threshold, gates = read_thresholds(self.min_score, self.rubric)
         file, given = read_answers(self.answers), self.parameters()
         kept, members = kept_trace(self, out), dict[str, ScoredAnswers]()
-        places = {**places_of_rubrics(self.rubric), **file.places()}
+        places = {**self.places(), **places_of_rubrics(self.rubric), **file.places()}
         total = len(file.items) * len(self.rubric)
         how: dict[str, Any] = {"include_replies": self.details, "timeout": self.timeout}
         with self.asking("scoring", total, places) as (server, progress):
@@ -465,7 +465,7 @@ class RankCommand(ScoringOptions, Drawn):
         """Compare, and rank."""
         pairs = AnswerPairs(read_candidates(self.answers))
         given, asking = self.parameters(), self.how_asked()
-        places = places_of_rubrics([self.rubric])
+        places = self.places() | places_of_rubrics([self.rubric])
         with self.asking("comparing", len(pairs.items), places) as (server, progress):
             fields = {info.rubric: info.fields for info in server.info.rubrics}
             shown = fields.get(id_of(self.rubric))

@@ -68,7 +68,7 @@ class TestReadJudge:
 
 
 class TestPlaces:
-    PLACES = CascadeOptions(stage=("llm:model=a", "exact")).places()
+    PLACES = CascadeOptions(judge_samples=3, stage=("llm:model=a", "exact")).places()
 
     @pytest.mark.parametrize(
         ("field", "typed"),
