@@ -17,8 +17,6 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-from judged.cli.commands.servers import DATA, by_words
-from judged.evaluation import Dataset
 from rich.console import Console
 from rich.text import Text
 
@@ -46,15 +44,14 @@ _LIFTS = {"bm25": 0.30, "embedding": 0.45, "fused": 0.50}
 
 def write_files(folder: Path) -> None:
     """Write what the commands read: the data set of the demo, and TREC files from a fixed seed."""
-    with resources.as_file(resources.files("judged.cli") / "data" / DATA) as path:
-        content = path.read_text("utf-8")
-        dataset = Dataset.from_json(path)
-    (folder / "dataset.json").write_text(content, "utf-8")
-    search = by_words(dataset)
+    with resources.as_file(resources.files("judged.cli") / "data") as data:
+        dataset = (data / "demo.json").read_text("utf-8")
+        found = (data / "all_words.jsonl").read_text("utf-8").splitlines()
+    (folder / "dataset.json").write_text(dataset, "utf-8")
     with (folder / "results.jsonl").open("w", encoding="utf-8") as results:
-        for query in dataset.queries:
-            found = [{"doc_id": one.doc_id} for one in search(query.text, 5)]
-            results.write(json.dumps({"query_id": query.query_id, "results": found}) + "\n")
+        for line in map(json.loads, found):
+            ids = [{"doc_id": one["doc_id"]} for one in line["results"]]
+            results.write(json.dumps({**line, "results": ids}) + "\n")
     chance = random.Random(7)
     documents = [f"d{number:02}" for number in range(_DOCUMENTS)]
     lines: dict[str, list[str]] = {"qrels.txt": [], **{f"{name}.run": [] for name in _LIFTS}}

@@ -202,8 +202,8 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                 if self.estimate:
                     return report_estimate(out, client.estimate_scores(answers.items, asked, **how))
                 scores = client.score_answers(answers.items, asked, **timed)
-                usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
                 out.warn(*score_warnings(scores))
+                usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
             elif not self.replays:
                 spec = self.spec(info, self.min_score)
                 if spec.kind == "panel" and spec.profile in {"", "majority"}:
@@ -217,12 +217,12 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                 found = client.judge(groups, spec, include_details=kept is not None, **timed)
                 keep(kept, groups, found)
                 found = of_lines(lines, found)
-                usage, judge, lines = found.usage, found.judge, _scored(lines, found)
                 out.warn(
                     *verdict_warnings(VerdictCounts.of(found)),
                     *reason_warnings(reasons_of(found)),
                     *vote_warnings(found),
                 )
+                usage, judge, lines = found.usage, found.judge, _scored(lines, found)
             if usage is not None:
                 say(describe_usage(usage))
             options = CalibrateOptions(
