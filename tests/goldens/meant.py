@@ -34,6 +34,12 @@ MEANT: dict[str, str] = {
     r"--confidence 2|--days 400": "The server says what a number must be.",
     r"the alarm began with": "The check is told by its time, whichever it is.",
     r"--min-score .*METRIC=X": "Gates of rubrics and of metrics are refused alike.",
+    r"a claim is (empty|no text)|cli 05.*calls answered|score 01.*(scores\.sha|usage|calls)": (
+        "One rule says what a claim is; the model that repairs a reply reads its words."
+    ),
+    r"^commands/compare and report 01: .*stdout line 1": "A difference adds columns to the table.",
+    r"no 'inclusion_probability'; it is no file": "A line of labels has fields as other files.",
+    r"\.(svg|html)[.: ]": "Charts are templates.",
     r"^CompareRuns judged #4: comparisons": "Standard errors are summed pairwise, which "
     "the twelfth digit shows.",
 }

@@ -103,13 +103,15 @@ class Scoring:
         keys = [_key(spec) for spec in specs]
         if all(key in self._built for key in keys):
             return [self._built[key] for key in keys]
-        scorers = [self._scorer(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
+        # All are settled before one is built, which needs a model: a wrong field is named first.
+        builders = [self._builder(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
+        scorers = [build() for build in builders]
         self._built.update(zip(keys, scorers, strict=True))
         while len(self._built) > _MAX_BUILT:
             self._built.popitem(last=False)
         return scorers
 
-    def _scorer(self, spec: RubricSpec, field: str) -> AnswerScorer:
+    def _builder(self, spec: RubricSpec, field: str) -> Callable[[], AnswerScorer]:
         rubrics = self._kind.rubrics
         scoring = tuple(name for name, rubric in rubrics.items() if rubric.scores_answers)
         rule = f"must be set: answers are scored by {', '.join(scoring)}"
@@ -137,10 +139,14 @@ class Scoring:
         need(0 <= min_score <= 1, f"{field}.min_score", "must be a number from 0 to 1")
         parameters = settle(self._kind.profile, spec.parameters, f"{field}.parameters")
         weights = _weights(rubric, spec.weights, f"{field}.weights")
-        scorer = self._kind.build(rubric, float(min_score), parameters, weights)
-        if calibrator is not None:
-            scorer.calibrate(calibrator, f"{field}.calibration")
-        return scorer
+
+        def build() -> AnswerScorer:
+            scorer = self._kind.build(rubric, float(min_score), parameters, weights)
+            if calibrator is not None:
+                scorer.calibrate(calibrator, f"{field}.calibration")
+            return scorer
+
+        return build
 
     async def score(
         self,
