@@ -30,8 +30,8 @@ def ranking(query_id, expected, retrieved):
 
 def measure(metrics, *rankings, options=MetricOptions(), **fields):  # noqa: B008 - frozen
     message = pb.EmbeddedRankings(rankings=rankings, **fields)
-    rankings = Rankings(parse_metrics(metrics), options, LIMITS)
-    return rankings.measure("embedded", pb.ComputeMetricsRequest(embedded=message)).table
+    measured = Rankings(parse_metrics(metrics), options, LIMITS)
+    return measured.measure("embedded", pb.ComputeMetricsRequest(embedded=message)).table
 
 
 # Both of the first two results are near the first expected vector; cosines 1, .96, 0 and 0, .28, 1.

@@ -35,8 +35,8 @@ def reply(text: str) -> ChatReply:
 
 
 def vote(*answers: Answer) -> tuple[SampleResult, Session]:
-    asked: AskedRubric = SimpleNamespace(nothing=Usage())  # type: ignore[assignment]
-    made = Session(None, asked)  # type: ignore[arg-type]
+    asked: AskedRubric = SimpleNamespace(nothing=Usage())
+    made = Session(None, asked)
     made.answers.update(enumerate(answers))
     return voted([answer.parsed for answer in answers]), made
 
