@@ -1,7 +1,6 @@
 """Verdicts and scores from a trace and a cache: which counts, under which threshold, and whose."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -157,11 +156,12 @@ class TestRecorded:
     def trace(self, judge, *votes, relevant=True, score=0.6):
         samples = [self.sample(v, Status.ERROR if v is None else Status.OK) for v in votes]
         detail = VerdictDetail("why", samples, Usage(), "small-1", "fp")
-        columns: tuple[Any, ...] = [relevant], [score], [1], [1], [0], [0, 1], {}, judge, [2 / 3]
-        trace = Trace()
-        record_verdicts(
-            trace, GROUPS[2:], Verdicts(*columns, details={0: detail} if samples else {})
+        details = {0: detail} if samples else {}
+        verdicts = Verdicts(
+            *([relevant], [score], [1], [1], [0], [0, 1], {}, judge, [2 / 3], details)
         )
+        trace = Trace()
+        record_verdicts(trace, GROUPS[2:], verdicts)
         return trace
 
     def judgement(self, *given, **named):
