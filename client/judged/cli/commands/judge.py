@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from judged import Evaluation, MetricOptions, Verdict, Verdicts
+from judged import Evaluation, JudgedError, MetricOptions, Verdict, Verdicts
 from judged._files import json_line
 from judged._inputs import as_id
 from judged._views import plain, plural
@@ -45,7 +46,7 @@ from judged.cli.judging import (
     replayed,
     tell_circular,
 )
-from judged.cli.output import STDOUT, Items, Output, Problem, of_metrics, open_output
+from judged.cli.output import STDOUT, Items, Output, Problem, of_metrics, open_output, say
 from judged.cli.tables import (
     cascade_table,
     describe_counts,
@@ -305,13 +306,14 @@ class EvaluateCommand(
                 if self.estimate:
                     would = Evaluator(server.client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)
-                found = measure(
-                    *(spec, asked),
-                    asking=asking,
-                    record=None if kept is None else partial(keep, kept),
-                    timeout=self.timeout,
-                    progress=progress,
-                )
+                with _unmeasured_written(out):
+                    found = measure(
+                        *(spec, asked),
+                        asking=asking,
+                        record=None if kept is None else partial(keep, kept),
+                        timeout=self.timeout,
+                        progress=progress,
+                    )
             refuse_uncached(found.verdicts)
             if human is not None and labelled is not None:
                 corrected = corrected_means(server.client, found, human, asked, labelled.inclusion)
@@ -370,3 +372,18 @@ class EvaluateCommand(
             show_corrected(out, corrected)
             document["corrected"] = corrected
         return document
+
+
+@contextmanager
+def _unmeasured_written(out: Output) -> Iterator[None]:
+    """Write the verdicts of an evaluation whose metrics failed; the error goes on."""
+    try:
+        yield
+    except JudgedError as error:
+        verdicts = error.verdicts
+        if isinstance(verdicts, Verdicts) and verdicts.n_ok:
+            known = f"{verdicts.n_ok} of {len(verdicts)} OK"
+            say(f"there are no metrics; the verdicts are written instead, {known}")
+            out.write_json({**verdicts.to_dict(), "error": error.message})
+            out.show(*(json_line(row).rstrip() for row in verdicts.to_rows()))
+        raise
