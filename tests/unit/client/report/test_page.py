@@ -6,8 +6,12 @@ import re
 import zlib
 
 import pytest
-from judged.report import make_report, to_html
+from judged._views import plain
+from judged.cli.tables import usage_document
+from judged.report import make_report, to_html, to_markdown
 from judged.report.content import worst_first
+from judged.report.summary import took
+from judged.values import CascadeUsage, StageUsage, Usage
 
 from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, result_document
 
@@ -63,3 +67,24 @@ class TestPage:
         cells = re.findall(r'<td class="words[^"]*">([^<]*)</td>', page)
         assert sorted(cells) == sorted(2 * ["better", "worse", "no clear difference"])
         assert packed(page)["runs"] == ["main", "pr"]
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(calls=3),
+        Usage(calls=3, cost=None, left_out=("logprobs",)),
+        Usage(calls=3, cascade=CascadeUsage((StageUsage("exact", 9, 4, None),))),
+        Usage(calls=3, latency_s=6.0),
+    ],
+)
+@pytest.mark.parametrize("write", [plain, lambda usage: usage_document(usage)["usage"]])
+def test_what_language_models_took_is_shown_whatever_else_the_document_says_of_it(usage, write):
+    usage_of = json.loads(json.dumps(write(usage)))
+    report = make_report(result_document(2) | {"usage": usage_of})
+    told = dict(took(report.run))
+    assert told["calls answered"] == "3"
+    assert told["cost"] == ("0" if usage.cost == 0 else "unknown: a price is not configured")
+    assert told.get("seconds a call, mean") == ("2.000" if usage.latency_s else None)
+    assert "calls answered 3" in to_markdown(report)
+    assert "<dt>calls answered</dt>" in to_html(report)

@@ -1,15 +1,10 @@
 """Reports of result documents as Markdown and JUnit XML, and what they call a failure."""
 
-import json
 import re
 
 import pytest
-from judged._views import plain
-from judged.cli.tables import usage_document
-from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
+from judged.report import NoResultDocument, make_report, to_junit, to_markdown
 from judged.report.content import Kind, kinds_of, read_run
-from judged.report.summary import took
-from judged.values import CascadeUsage, StageUsage, Usage
 
 from tests.fakes.junit import read_junit
 from tests.fakes.result_documents import (
@@ -105,24 +100,3 @@ class TestDocuments:
         with pytest.raises(NoResultDocument) as caught:
             make_report(result_document(1) | change)
         assert str(caught.value).startswith(f"document: {told}")
-
-
-@pytest.mark.parametrize(
-    "usage",
-    [
-        Usage(calls=3),
-        Usage(calls=3, cost=None, left_out=("logprobs",)),
-        Usage(calls=3, cascade=CascadeUsage((StageUsage("exact", 9, 4, None),))),
-        Usage(calls=3, latency_s=6.0),
-    ],
-)
-@pytest.mark.parametrize("write", [plain, lambda usage: usage_document(usage)["usage"]])
-def test_what_language_models_took_is_shown_whatever_else_the_document_says_of_it(usage, write):
-    usage_of = json.loads(json.dumps(write(usage)))
-    report = make_report(result_document(2) | {"usage": usage_of})
-    told = dict(took(report.run))
-    assert told["calls answered"] == "3"
-    assert told["cost"] == ("0" if usage.cost == 0 else "unknown: a price is not configured")
-    assert told.get("seconds a call, mean") == ("2.000" if usage.latency_s else None)
-    assert "calls answered 3" in to_markdown(report)
-    assert "<dt>calls answered</dt>" in to_html(report)
