@@ -107,7 +107,7 @@ def embedder(
         root = tmp_path_factory.mktemp(request.param)
         files = tiny_model.stored_files(root, pooling=request.param.removeprefix("tiny-"))
     try:
-        loaded = load_embedder(files, RuntimeConfig(backend, threads=2))
+        loaded = load_embedder(files, RuntimeConfig(backend, threads=2, max_delay_s=60.0))
     except SettingsError as error:
         # An ONNX Runtime for GPUs on a machine without one.
         pytest.skip(f"not run: {error}")

@@ -33,8 +33,10 @@ def test_no_line_of_any_thread_is_lost(capfdbinary: pytest.CaptureFixture[bytes]
 def test_a_line_has_its_part_its_level_and_the_error(capfdbinary: pytest.CaptureFixture[bytes]):
     error = KeyError("\ud800")
     Logger("a part").error("it failed", name="\ud800", path=Path("x"), exc_info=error)
-    logging.getLogger("a library").addHandler(_Forward())
-    logging.getLogger("a library").warning("%d texts", 2)
+    library = logging.getLogger("a library")
+    library.propagate = False  # the root may forward lines already
+    library.addHandler(_Forward())
+    library.warning("%d texts", 2)
     first, second = map(json.loads, capfdbinary.readouterr().err.splitlines())
     assert {**first, "exception": "", "timestamp": ""} == {
         "part": "a part",
