@@ -239,10 +239,16 @@ class JudgeOptions(ModelOptions):
         """Return what parts of the judge are known as: by what was typed."""
         typed = [f"--member {each}" for each in self.member]
         typed += [f"--stage {each}" for each in getattr(self, "stage", ())]
-        return super().places() | {
-            rf"judge\.members\[{place}\](?:\.judge)?(.*)": partial("{}{}".format, text)
-            for place, text in enumerate(typed)
-        }
+        places = super().places()
+        for number, text in enumerate(typed):
+            places = places | judge_places(rf"judge\.members\[{number}\](?:\.judge)?", text)
+        return places
+
+
+def judge_places(path: str, typed: str) -> Places:
+    """Return what a judge of a request and its parts are known as: it was typed as one text."""
+    part = r'(?:\.(?:parameters\["(.+)"\]|(.+)))?'
+    return {path + part: lambda *names: ": ".join((typed, *filter(None, names)))}
 
 
 class CascadeOptions(JudgeOptions):

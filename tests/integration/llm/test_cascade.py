@@ -111,7 +111,7 @@ def test_the_least_certain_share_is_asked_about(tmp_path: Path, cascade_server: 
     early = ("--stage", "token_overlap", "--stage", "llm:model=large")
     wrong = run_in(tmp_path, "judge", str(DATA), "--judge", "cascade", *early, **there)
     assert wrong.returncode == 2
-    assert "--stage token_overlap.calibration: must have accept or reject" in wrong.stderr
+    assert "--stage token_overlap: calibration: must have accept or reject" in wrong.stderr
 
 
 def test_a_client_of_python_reads_the_stages(cascade_server: ServerProcess):
@@ -189,7 +189,7 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
     assert "--stage exact:price=x: price must be a number" in typed.stderr
     for wrong, told in (
         ("llm:model=larg", "language model 'larg' can't be asked: this server knows"),
-        ("llm:model=large,rubric=none", 'rubric=none.parameters["rubric"]: must be one of'),
+        ("llm:model=large,rubric=none", "rubric=none: rubric: must be one of"),
     ):
         unknown = run_in(tmp_path, *given, "--stage", wrong, **there)
         assert unknown.returncode == 2

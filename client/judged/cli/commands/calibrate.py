@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -48,6 +47,7 @@ from judged.cli.judging import (
     JudgeOptions,
     Spending,
     TraceOptions,
+    judge_places,
     keep,
     kept_trace,
     read_amount,
@@ -416,7 +416,7 @@ class _Stage:
     @property
     def places(self) -> Places:
         """What the fields of the judge are known as."""
-        return {"judge(.*)": partial("--stage {}{}".format, self.name)}
+        return judge_places("judge", f"--stage {self.name}")
 
 
 class FrontierCommand(JudgingCommand, Spending, Drawn):

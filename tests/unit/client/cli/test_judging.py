@@ -75,14 +75,14 @@ class TestPlaces:
         [
             (
                 "judge.members[1].judge.calibration.calibrator.accept",
-                "--stage exact.calibration.calibrator.accept",
+                "--stage exact: calibration.calibrator.accept",
             ),
             ("judge.members[0].judge", "--stage llm:model=a"),
             (
                 'judge.members[0].judge.parameters["model"]',
-                '--stage llm:model=a.parameters["model"]',
+                "--stage llm:model=a: model",
             ),
-            ("judge.members[1].weight", "--stage exact.weight"),
+            ("judge.members[1].weight", "--stage exact: weight"),
             ("judge.members", "--member or --stage"),
             ("judge.kind", "--judge"),
             ('judge.parameters["samples"]', "--judge-samples"),
