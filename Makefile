@@ -12,7 +12,7 @@ AUDIT ?=
 FUZZ ?= --seconds 64
 BENCHMARKS := equivalence guarantees canary evaluator lexical wire metrics readiness coverage coverage.prediction_powered coverage.labels embed semantic mixed_load overload memory command_memory fanout
 
-.PHONY: setup demo test test-again test-wheel test-llm test-adapters fuzz faults soak mutation audit sbom lock lint proto docs format bench serve check-image clean
+.PHONY: setup demo test test-again test-wheel test-llm test-adapters fuzz faults soak audit sbom lock lint proto docs format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -106,15 +106,6 @@ faults: setup
 # `make soak SOAK="--warm-up-seconds 15 --seconds 60"`.
 soak: setup
 	$(BIN)/python -m tests.soak $(SOAK)
-
-# Small faults in a copy of the metrics' code, and how many of them its tests notice. Takes hours;
-# `make mutation FILES="metrics/input/gains.py metrics/text"` runs some files. See CONTRIBUTING.md.
-mutation: setup .venv/.mutation
-	$(BIN)/python -m tests.mutation $(FILES)
-
-.venv/.mutation: pyproject.toml
-	$(PIP) install --editable '.[mutation]'
-	touch $@
 
 # Known vulnerabilities in what the image installs, and what bandit finds in our own code.
 audit: setup .venv/.audit
