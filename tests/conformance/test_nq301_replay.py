@@ -75,10 +75,7 @@ def test_the_verdicts_agree_with_humans_exactly_as_published(client: Client, mod
         },
     )
     agreement = client.measure_agreement(table).ratings
-    assert agreement is not None
     assert [list(row) for row in agreement.confusion_rows()] == [[120, 20], [25, 128]]
-    assert agreement.observed is not None
-    assert agreement.cohen_kappa is not None
     assert agreement.observed.value == pytest.approx(observed, abs=1e-12)
     kappa = (observed - chance) / (1 - chance)
     assert agreement.cohen_kappa.value == pytest.approx(kappa, abs=1e-12)

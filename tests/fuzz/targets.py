@@ -35,7 +35,7 @@ from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.question import Question, request_for
 from judged_server.llm.reply_cache import from_payload, to_payload
 from judged_server.llm.rubrics.loading import load_builtin, parse
-from judged_server.llm.rubrics.rubric import Rubric
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
 from judged_server.llm.transport.endpoint import retry_after_s
 from judged_server.settings import SettingsError
 
@@ -82,10 +82,11 @@ def reply(raw: bytes) -> None:
     step = ASKED[raw[0] % len(ASKED)]
     finish = FINISHES[(raw[1] >> 1) % len(FINISHES)]
     text = text_of(raw[2:])
-    _check_reply(ChatReply(text, finish, TokenUsage(), "m"), step, structured=bool(raw[1] & 1))
+    check_reply(ChatReply(text, finish, TokenUsage(), "m"), step, structured=bool(raw[1] & 1))
 
 
-def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:
+def check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:
+    """Read a reply, and hold what was read to be one that its rubric can have."""
     found = read(said, step, structured=structured)
     if found.status is not Status.OK:
         _hold(found.status in {Status.ERROR, Status.ABSTAINED}, "a parsed reply, or none")
@@ -98,6 +99,7 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedRe
     _hold(len(found.reasoning) <= 2000, "reasoning within its bound")
     _hold(0 <= found.score <= 1, "a score from 0 to 1")
     _hold(math.copysign(1, found.score) > 0, "no negative zero")
+    _hold(len(found.claims) <= MAX_CLAIMS, "claims within their bound")
     _hold(all(c.strip() and len(c) <= 2000 for c in found.claims), "claims say a thing")
     "".join(found.claims).encode()
     _hold(all(0 <= share <= 1 for share in found.dimensions.values()), "shares from 0 to 1")
@@ -191,9 +193,11 @@ def provider(raw: bytes) -> None:
         _hold(bool(fault.message), "a fault says what is wrong")
         return
     _hold(status == 200 or said.finish_reason is FinishReason.SAFETY, "no reply from an error")
+    tops = [log for place in said.logprobs for _, log in place.top]
+    _hold(all(map(math.isfinite, tops)), "logarithms that are numbers")
     _hold(min(said.usage.input_tokens, said.usage.output_tokens) >= 0, "tokens from 0 on")
     step = ASKED[raw[2] % len(ASKED)]
-    found = _check_reply(said, step, structured=True)
+    found = check_reply(said, step, structured=True)
     if said.refusal:
         _hold(found.status is not Status.OK, "a refusal is no verdict")
     payload = to_payload(said)
@@ -212,7 +216,7 @@ def payload(raw: bytes) -> None:
     if again is not None:
         kept = from_payload(again)
         _hold(kept == said or kept is None or _has_nan(said), "kept twice it is the same")
-    _check_reply(said, ASKED[len(raw) % len(ASKED)], structured=True)
+    check_reply(said, ASKED[len(raw) % len(ASKED)], structured=True)
 
 
 def _has_nan(said: ChatReply) -> bool:

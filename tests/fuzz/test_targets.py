@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, ParsedReply
 from judged_server.llm.parsing import read
@@ -33,6 +38,23 @@ def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: s
             wrong[draw.randrange(len(wrong))] = draw.randrange(256)
         TARGETS[name](bytes(wrong))
         TARGETS[name](raw[: draw.randrange(len(raw))])
+
+
+@cache
+def pieces(target: str) -> list[bytes]:
+    """The words and signs that seeds are made of, and what some readers stumble over."""
+    odd = [b"\xed\xa0\x80", b"\xff", b"\x00", b"NaN", b"1e400", b"9" * 99, b"[" * 400]
+    words = (re.findall(rb"\w+|\s|[^\w\s]", seed) for seed in seeds(target))
+    return sorted({*chain.from_iterable(words), *odd})
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@given(data=st.data())
+def test_every_promise_holds_of_what_seeds_are_made_of(name: str, data: st.DataObject) -> None:
+    part = st.sampled_from(pieces(name)) | st.binary(max_size=3)
+    chosen = data.draw(st.binary(min_size=3, max_size=3))  # what is asked, and how
+    TARGETS[name](chosen + b"".join(data.draw(st.lists(part, max_size=12))))
+    TARGETS[name](b"".join(data.draw(st.lists(part, max_size=12))))
 
 
 def test_the_seeds_of_replies_reach_every_kind(

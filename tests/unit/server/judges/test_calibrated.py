@@ -31,7 +31,6 @@ def test_the_scores_stay_and_probabilities_come() -> None:
     bare = BARE.choose(JudgeSpec("token_overlap", min_score=0.4))
     columns = asyncio.run(judge.judge(GROUPS, ANONYMOUS))
     assert columns.scores.tolist() == asyncio.run(bare.judge(GROUPS, ANONYMOUS)).scores.tolist()
-    assert columns.probabilities is not None
     # By hand: logit(.5) = 0, so 1 / (1 + exp(-1)).
     assert columns.probabilities[0] == pytest.approx(0.731058579, abs=1e-9)
     assert columns.probabilities[1] > columns.probabilities[0] > columns.probabilities[2] >= 0
@@ -51,9 +50,7 @@ def test_what_has_no_score_has_no_probability() -> None:
     judge = BARE.choose(JudgeSpec("answer_equivalence", calibration=calibrator))
     group = QueryGroup("q", "who", ["Ann"], ["Ann", "Анна"])
     columns = asyncio.run(judge.judge([group], ANONYMOUS))
-    assert columns.statuses is not None
     assert columns.statuses.tolist() == [Status.OK, Status.ABSTAINED]
-    assert columns.probabilities is not None
     assert columns.probabilities[1] == 0 < columns.probabilities[0]
     shipped = shipped_calibration("answer_equivalence", kind.identity.scoring_key)
     assert shipped is not None

@@ -132,13 +132,10 @@ def test_what_a_stage_is_sure_of_goes_no_further() -> None:
     model = ModelKind(yes)
     found = judge(cascade(OVERLAP, MODEL), model)
     assert model.judge.asked == ["d a"]
-    assert found.columns.stages is not None
     assert found.columns.stages.tolist() == [1, 2, 1, 1, 1, 1, 1]
     assert found.relevant.tolist() == [True, True, False, True, False, False, False]
     usage = found.columns.usage
-    assert usage is not None
     assert replace(usage, cascade=None) == Usage(calls=1, cost=0.5, avoided_calls=6)
-    assert usage.cascade is not None
     told = [(s.judge.split("|")[0], s.asked, s.settled, s.cost) for s in usage.cascade.stages]
     assert told == [("token_overlap", 5, 4, 0.0), ("model", 1, 1, 0.5)]
     assert found.columns.statuses is None
@@ -149,7 +146,6 @@ def test_an_item_goes_on_with_all_its_expected_texts() -> None:
     model = ModelKind(yes)
     found = judge(cascade(narrow, MODEL), model)
     assert model.judge.asked == ["d a", "g e d", "g e d"]
-    assert found.columns.stages is not None
     assert found.columns.stages.tolist() == [1, 2, 1, 2, 2, 1, 1]
 
 
@@ -164,22 +160,18 @@ def test_what_a_stage_did_not_read_goes_on() -> None:
     assert model.judge.asked == ["天津", "x y", "Deploy status: ❌", "Deploy now"]
     assert found.columns.flags is None  # the model has read them
     alone = judge(cascade(OVERLAP), model, groups)
-    assert alone.columns.flags is not None
     assert alone.columns.flags.tolist() == [1, 1, 64, 64]
 
 
 def test_what_no_stage_settles_abstains_or_is_flagged() -> None:
     found = judge(cascade(OVERLAP), ModelKind(yes))
-    assert found.columns.statuses is not None
     assert found.columns.statuses.tolist()[1] == Status.ABSTAINED
     assert [(f.index, f.reason) for f in found.columns.faults] == [(1, "UNSETTLED")]
     assert not found.relevant[1]
     flagged = judge(cascade(OVERLAP, unsettled="earlier"), ModelKind(yes))
     assert flagged.columns.statuses is None
-    assert flagged.columns.flags is not None
     assert flagged.columns.flags.tolist()[:3] == [0, Flag.UNSETTLED, 0]
     assert flagged.columns.faults == ()
-    assert flagged.columns.probabilities is not None
     assert flagged.columns.probabilities[1] == 0.5
     assert flagged.relevant[1]
 
@@ -191,17 +183,13 @@ def test_money_that_ends_leaves_no_verdict_or_that_of_the_stage_before() -> None
         return ScoreColumns(np.zeros(n), np.full(n, Status.ERROR, np.uint8), faults=faults)
 
     found = judge(cascade(OVERLAP, MODEL), ModelKind(broke))
-    assert found.columns.statuses is not None
     assert found.columns.statuses.tolist()[1] == Status.ABSTAINED
     assert [(f.index, f.reason) for f in found.columns.faults] == [(1, "BUDGET")]
     kept = judge(cascade(OVERLAP, MODEL, unsettled="earlier"), ModelKind(broke))
     assert kept.columns.statuses is None
-    assert kept.columns.flags is not None
     assert kept.columns.flags[1] == Flag.UNSETTLED
-    assert kept.columns.stages is not None
     assert kept.columns.stages[1] == 1
     alone = judge(cascade(MODEL, unsettled="earlier"), ModelKind(broke))
-    assert alone.columns.statuses is not None
     assert set(alone.columns.statuses.tolist()) == {Status.ERROR}
 
 
@@ -214,11 +202,9 @@ def test_a_limit_on_money_asks_about_what_is_most_in_doubt() -> None:
     model = ModelKind(yes)
     found = judge(cascade(WIDE, MODEL), model, DOUBTS, max_cost=0.5)
     assert model.judge.asked == ["a b c d x"]
-    assert found.columns.statuses is not None
     assert found.columns.statuses.tolist() == [Status.OK, Status.ABSTAINED, Status.ABSTAINED]
     assert [fault.reason for fault in found.columns.faults] == ["BUDGET", "BUDGET"]
     kept = judge(cascade(WIDE, MODEL, unsettled="earlier"), ModelKind(yes), DOUBTS, max_cost=0.5)
-    assert kept.columns.flags is not None
     assert kept.columns.flags.tolist() == [0, Flag.UNSETTLED, Flag.UNSETTLED]
 
 
@@ -227,8 +213,6 @@ def test_what_replies_leave_of_the_money_is_spent_too() -> None:
     found = judge(cascade(WIDE, MODEL), model, DOUBTS, max_cost=0.75)
     assert model.judge.asked == ["a b c d x", "a b c x"]
     usage = found.columns.usage
-    assert usage is not None
-    assert usage.cascade is not None
     assert [(stage.asked, stage.settled) for stage in usage.cascade.stages] == [(3, 0), (2, 2)]
     assert usage.avoided_calls == 0
 
@@ -246,8 +230,6 @@ def test_a_guarantee_is_of_these_stages_and_comes_back() -> None:
     of = stages_sha256([(keys[0], BOUNDS), (keys[1], None)])
     promised = ErrorGuarantee(0.1, 0.9, 300, 20, 60, 120.0, of)
     found = judge(replace(cascade(OVERLAP, MODEL), guarantee=promised), ModelKind(yes))
-    assert found.columns.usage is not None
-    assert found.columns.usage.cascade is not None
     assert found.columns.usage.cascade.guarantee == promised
     for spec in (cascade(WIDE, MODEL), MODEL):
         with pytest.raises(InvalidField) as caught:
@@ -266,7 +248,6 @@ def test_an_abstaining_stage_hands_on() -> None:
     found = judge(cascade(sure, MODEL), model, groups)
     assert model.judge.asked == ["Анна"]
     assert found.relevant.tolist() == [True, True, False]
-    assert found.columns.stages is not None
     assert found.columns.stages.tolist() == [1, 2, 1]
     assert found.columns.faults == ()
 

@@ -77,8 +77,6 @@ def test_every_vote_of_up_to_four_members(rule: str, size: int):
     reasons = {fault.index: fault.reason for fault in columns.faults}
     statuses = columns.statuses
     agreements = columns.agreements
-    assert statuses is not None
-    assert agreements is not None
     for i, case in enumerate(cases):
         status, score, relevant, agreement, reason = expected(case, rule, weights)
         found = Status(int(statuses[i])), bool(verdicts.relevant[i]), reasons.get(i)
@@ -107,7 +105,6 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
     columns = tally_votes(
         *all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), MEAN, None
     )
-    assert columns.statuses is not None
     assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
     [fault] = columns.faults
     assert (fault.index, fault.reason) == (0, "NOT_CACHED")

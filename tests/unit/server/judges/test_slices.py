@@ -77,9 +77,7 @@ def test_joined_columns_fill_in_what_a_part_left_out():
         ]
     )
     assert joined.scores.tolist() == [0.1, 0.2, 0.3, 0.0]
-    assert joined.statuses is not None
     assert joined.statuses.tolist() == [Status.OK, Status.OK, Status.OK, Status.ERROR]
-    assert joined.flags is not None
     assert joined.flags.tolist() == [0, 0, 0, 1]
     assert [f.index for f in joined.faults] == [3]
     assert len(join_columns([]).scores) == 0

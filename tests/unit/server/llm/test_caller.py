@@ -83,18 +83,6 @@ async def turns(n: int = 5) -> None:
 
 
 class TestCache:
-    async def test_a_reply_is_had_once_and_costs_nothing_the_second_time(self):
-        model_caller, model = keeping(), Model()
-        first = await model_caller.ask(model, asked(), call_options())
-        second = await model_caller.ask(model, asked(), call_options())
-        assert len(model.asked) == 1
-        assert (first.source, second.source) == (Source.COMPUTED, Source.CACHE)
-        assert second.parsed == first.parsed
-        assert second.reply == first.reply
-        assert first.usage == Usage(1, 1, 100, 10, pytest.approx(120e-6), 0.5)
-        assert second.usage == Usage(cached=1)
-        assert second.usage.cost == 0
-
     @pytest.mark.parametrize(
         "bad",
         [
@@ -134,31 +122,6 @@ class TestCache:
         assert (fresh.source, fresh.parsed.yes) == (Source.COMPUTED, False)
         kept = await model_caller.ask(model, asked(), call_options())
         assert (kept.source, kept.parsed.yes) == (Source.CACHE, False)
-
-    async def test_only_never_asks(self):
-        model_caller, model = keeping(), Model()
-        missed = await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
-        assert missed.parsed.status is Status.ERROR
-        assert missed.parsed.reason is Reason.NOT_CACHED
-        assert "CACHE_MODE_USE" in missed.parsed.message
-        assert missed.usage == Usage()
-        assert model.asked == []
-        await model_caller.ask(model, asked(), call_options())
-        assert (
-            await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
-        ).source is Source.CACHE
-        assert len(model.asked) == 1
-
-    async def test_a_bar_that_changed_is_applied_to_what_was_kept(self):
-        rubric = next(r for r in load_builtin().values() if r.form == "score")
-        fields = dict.fromkeys(rubric.fields, "text")
-        scored = says(json.dumps({"reasoning": "so so", "score": 0.6}))
-        model_caller, model = keeping(), Model(scored)
-        for threshold, yes in ((0.5, True), (0.7, False)):
-            question = Question(replace(rubric, min_score=threshold), fields, 0, 0.0, 256)
-            answer = await model_caller.ask(model, question, call_options())
-            assert (answer.parsed.score, answer.parsed.yes) == (0.6, yes)
-        assert len(model.asked) == 1
 
 
 class TestForms:

@@ -84,18 +84,6 @@ def fake_files(folder: Any, *replies: str) -> dict[str, Any]:
     }
 
 
-async def test_a_fallback_answers_for_a_provider_that_fails(tmp_path):
-    whole = fake_files(tmp_path, '{"error": "BREAKER_OPEN"}', '{"reply": "2"}')
-    whole["models"][0]["fallback"] = ["m1"]
-    models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
-    done = await models.get("m0").complete(question(), 10.0)
-    assert (done.reply.text, done.attempts) == ("2", 2)
-    assert done.answered_by == models.get("m1").card
-    assert models.get("m0").card == models.listed()[0].card
-    assert models.get("m0").card.name == "m0"
-    await models.close()
-
-
 async def test_a_fallback_without_its_key_is_left_out(tmp_path):
     whole = fake_files(tmp_path, '{"error": "BREAKER_OPEN"}', '{"reply": "2"}')
     whole["models"][0]["fallback"] = ["locked", "m1"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from time import thread_time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged_server.llm.question import holds_reserved
 
 from tests.fakes.providers.prompt_attacks import CORPUS
@@ -49,11 +47,6 @@ def test_attacks_by_characters_and_tokens_are_among_the_flagged():
     forged = [attack for attack in CORPUS if "<|" in attack.text or "[INST]" in attack.text]
     assert forged
     assert set(forged) <= set(flagged)
-
-
-@given(st.text())
-def test_any_text_has_an_answer(text: str):
-    assert holds_reserved(text) in {True, False}
 
 
 @pytest.mark.parametrize("piece", ["<|", "<", "[", "\U0001f3f4\U000e0067", "</data-", "<|a"])

@@ -27,7 +27,6 @@ def put(senders: RoundRobin[Piece], sender: str, costs: list[float], weight: flo
 
 def take(senders: RoundRobin[Piece]) -> Piece:
     head = senders.first()
-    assert head is not None
     assert senders.take(head[1]) == head
     return head
 

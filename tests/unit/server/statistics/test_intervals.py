@@ -113,7 +113,6 @@ def test_rounding_leads_out_of_the_values_nowhere(numerator):
     """Values are rounded before they are summed, up at times; most resamples are all of one."""
     values = np.array([[numerator / 41, numerator / 43]])
     (found,) = mean_intervals(values, IntervalOptions(resamples=100))
-    assert found is not None
     assert values.min() <= found.lower <= found.upper <= values.max()
 
 

@@ -73,7 +73,6 @@ class SlowModel:
         self.most = max(self.most, self.waiting)
         await asyncio.sleep(0.2)
         self.waiting -= 1
-        assert request.schema is not None
         said: dict[str, Any] = {"evidence": "", "verdict": "SUPPORTED"}
         schema: Mapping[str, Any] = request.schema.schema
         if "claims" in schema["properties"]:
@@ -113,7 +112,6 @@ class TestScores:
             found = [each async for each in scoring.score(items("bug", "fine"), chosen, Caller())]
         by_item = {each.item_id: each for each in found if isinstance(each, AnswerScore)}
         fault = by_item["0"].fault
-        assert fault is not None
         assert fault.reason == "INTERNAL"
         assert "secret" not in fault.message
         assert by_item["1"].status is Status.OK

@@ -82,7 +82,6 @@ class TestToColumns:
     def test_spreads_votes_over_the_contexts_that_share_them(self):
         columns = columns_of([vote_of(YES, YES, NO), vote_of(NO)], [1, 0, 1])
         assert columns.scores.tolist() == pytest.approx([0, 2 / 3, 0])
-        assert columns.agreements is not None
         assert columns.agreements.tolist() == pytest.approx([1, 2 / 3, 1])
         assert columns.statuses is None
         assert columns.usage == Usage(4, 8, 12, 16, 2.0, 1.0)
@@ -91,7 +90,6 @@ class TestToColumns:
     def test_what_is_missing_has_its_fault_at_every_place(self):
         votes = [vote_of(LATE), vote_of(YES), vote_of(REFUSED), vote_of(YES, NO)]
         columns = columns_of(votes, [0, 1, 2, 3, 0])
-        assert columns.statuses is not None
         assert columns.statuses.tolist() == [2, 1, 3, 3, 2]
         assert columns.scores.tolist() == [0, 1, 0, 0, 0]
         assert [(fault.index, fault.reason, fault.retryable) for fault in columns.faults] == [
@@ -120,7 +118,6 @@ class TestFlags:
             for fallback in ("spare", "spare", "")
         ]
         columns = to_columns(contexts, votes, places, Usage(), wants_details=True)
-        assert columns.flags is not None
         both = Flag.RESERVED_TOKENS | Flag.FALLBACK
         assert columns.flags.tolist() == [both, Flag.FALLBACK, Flag.FALLBACK, Flag.NONE]
         named = [[sample.fallback for sample in detail.samples] for detail in columns.details]

@@ -19,9 +19,11 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.parsing import MAX_CLAIM_CHARACTERS, read
+from judged_server.llm.parsing import read
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
+from judged_server.llm.rubrics.rubric import Rubric
+
+from tests.fuzz.targets import check_reply
 
 ASKED = {step.id: step for rubric in load_builtin().values() for step in rubric.steps}
 SCORE = ASKED["answer_relevance"]
@@ -108,51 +110,7 @@ def test_a_score_is_a_yes_from_the_bar_on(score: float, passes: bool):
     assert parsed(reply, replace(SCORE, min_score=0.0)).yes is True
 
 
-def is_sound(found: ParsedReply, rubric: Rubric) -> bool:
-    """Say whether a parsed reply is one that its rubric can have, and fit to be sent."""
-    if found.status is not Status.OK:
-        return (
-            found.status in {Status.ERROR, Status.ABSTAINED}
-            and found.reason is not None
-            and not (found.dimensions or found.claims or found.checked)
-        )
-    found.reasoning.encode()
-    if found.reason is not None or len(found.reasoning) > 2000 or not 0 <= found.score <= 1:
-        return False
-    match rubric.form:
-        case "verdict":
-            return found.score == float(found.yes)
-        case "grade" if found.score * 3 not in range(4):
-            return False
-        case "score" | "grade":
-            return found.yes == (found.score + 1e-9 >= rubric.min_score)
-        case "dimensions":
-            names = [name for name, _ in rubric.dimensions]
-            return {*found.dimensions} == {*names, "overall"} and all(
-                0 <= value <= 1 for value in found.dimensions.values()
-            )
-        case "extraction":
-            return len(found.claims) <= MAX_CLAIMS and all(
-                text.strip() and len(text.encode()) <= 4 * MAX_CLAIM_CHARACTERS
-                for text in found.claims
-            )
-        case "verification":
-            return isinstance(found.checked, ClaimVerdict)
-    return False
-
-
 rubrics = st.sampled_from(FORMS)
-shapes = st.sampled_from(
-    ["yes", "score", "Score:", "score: 0.8", "0.8", "1", "\n", " ", "-", ",", "/10", "%", "```",
-     "{", "}", "[", "]", '"', ":", '"claims"', '"verdict"', '"SUPPORTED"', '"evidence"', '"score"',
-     '"reasoning"', '"relevance"', '"overall"', "SUPPORTED", "<think>", "</think>", "**", "NaN",
-     "\ud800", "\x00", "I can't help", "**Score:** .5", "\n0.5", "1e5"]
-)  # fmt: skip
-texts = st.one_of(
-    st.text(), st.lists(st.one_of(shapes, st.text(max_size=3)), max_size=12).map("".join)
-)
-
-
 keys = st.sampled_from(sorted({key for rubric in FORMS for key in rubric.properties} | {"x"}))
 json_values = st.recursive(
     st.one_of(
@@ -193,8 +151,8 @@ def test_json_says_something_exactly_when_it_keeps_the_schema(rubric, structured
         {key: st.one_of(json_values, good(value)) for key, value in rubric.properties.items()}
     )
     value = data.draw(st.one_of(held, json_values))
-    found = parsed(json.dumps(value), rubric, structured)
-    assert is_sound(found, rubric)
+    said = ChatReply(json.dumps(value), FinishReason.STOP, TokenUsage(), "m")
+    found = check_reply(said, rubric, structured=structured)
     if isinstance(value, dict):
         assert (found.status is Status.OK) == keeps(value, rubric)
         assert found.reason in {None, Reason.SCHEMA}

@@ -62,40 +62,6 @@ def test_the_replies_in_the_docs_mean_what_is_written_there():
         assert not verdict or found.yes == (verdict == "yes"), text
 
 
-forms = st.sampled_from(["plain", "structured", "scored"])
-finishes = st.sampled_from(FinishReason)
-shapes = st.sampled_from(
-    ["yes", "no", "not", "relevant", "irrelevant", "<think>", "</think>", "\n", " ", "```", "{",
-     "```json\n", "}", '"', ":", "[", "]", '"verdict"', '"yes"', '"reasoning"', '"score"', "0.5",
-     "Answer:", "**", ".", "?", "/", "or", "\ud800", "\x00", "\u200b", "İ", "\u017f",
-     "I can't help", "no-one"]
-)  # fmt: skip
-texts = st.one_of(
-    st.text(), st.lists(st.one_of(shapes, st.text(max_size=3)), max_size=12).map("".join)
-)
-
-
-def is_sound(found) -> bool:
-    if found.status is Status.OK:
-        found.reasoning.encode()  # fit to be sent
-        return found.reason is None and 0.0 <= found.score <= 1.0 and len(found.reasoning) <= 2000
-    return found.status in {Status.ERROR, Status.ABSTAINED} and found.reason is not None
-
-
-@given(texts, forms, finishes)
-def test_any_text_is_read(text, form, finish):
-    assert is_sound(parsed(text, form, finish))
-
-
-@given(st.text(), forms)
-def test_no_verdict_comes_from_a_text_without_its_words(text, form):
-    words = text.lower()
-    for word in ("yes", "no"):
-        words = words.replace(word, "")
-    if all(word not in words for word in ("yes", "no")):
-        assert parsed(words, form).status is not Status.OK
-
-
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_reasoning_can_not_change_the_verdict(reasoning):
     for verdict in ("yes", "no"):
@@ -123,7 +89,7 @@ def spent_on(text: str, form: str, enough: float) -> float:
     spent = float("inf")
     for _ in range(5):
         begun = thread_time()
-        assert is_sound(parsed(text, form))
+        parsed(text, form)
         spent = min(spent, thread_time() - begun)
         if spent < enough:
             break

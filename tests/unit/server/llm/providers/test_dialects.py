@@ -393,31 +393,25 @@ def test_the_key_stands_in_the_header_of_its_auth_alone(dialect, auth, header):
     assert (without["OpenAI-Organization"], without["OpenAI-Project"]) == ("org", "proj")
 
 
-async def test_anthropic_requests_are_what_the_sdk_sends():
-    reply = anthropic(text("YES"))
+@pytest.mark.parametrize(
+    ("dialect", "sdk", "reply", "version"),
+    [
+        ("anthropic", AsyncAnthropic, anthropic(text("YES")), "/v1"),
+        ("openai", AsyncOpenAI, openai(), ""),
+    ],
+)
+async def test_requests_are_what_the_sdk_sends(dialect, sdk, reply, version):
+    body = written(dialect)
     async with (
         recording_http(lambda _: (200, reply)) as server,
-        AsyncAnthropic(api_key="k", base_url=server.url) as sdk,
+        sdk(api_key="k", base_url=server.url) as client,
     ):
-        body = written("anthropic")
-        theirs = await sdk.messages.create(**body)
+        calls = client.messages if dialect == "anthropic" else client.chat.completions
+        theirs = await calls.create(**body)
     [noted] = server.noted
     assert noted.body == json.loads(json.dumps(body))
-    assert noted.path == "/v1" + DIALECTS["anthropic"].path(model("anthropic"))
-    assert anthropic_reads(theirs.model_dump()) == read("anthropic", reply)
-
-
-async def test_openai_requests_are_what_the_sdk_sends():
-    async with (
-        recording_http(lambda _: (200, openai())) as server,
-        AsyncOpenAI(api_key="k", base_url=server.url) as sdk,
-    ):
-        body = written("openai")
-        theirs = await sdk.chat.completions.create(**body)
-    [noted] = server.noted
-    assert noted.body == json.loads(json.dumps(body))
-    assert noted.path == DIALECTS["openai"].path(model("openai"))
-    assert openai_reads(theirs.model_dump()) == read("openai", openai())
+    assert noted.path == version + DIALECTS[dialect].path(model(dialect))
+    assert READS[dialect](theirs.model_dump()) == read(dialect, reply)
 
 
 # The package derives a class from aiohttp's session, which aiohttp advises against.

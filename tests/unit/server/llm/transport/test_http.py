@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import aiohttp
 from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.http import HttpTransport
 
@@ -26,17 +25,3 @@ async def test_sends_what_it_is_given_and_returns_what_comes():
     assert sent["user-agent"] == "judged"
     assert sent["accept-encoding"] == "identity"
     assert "cookie" not in sent
-
-
-async def test_nothing_outlives_the_call_on_the_loop(monkeypatch):
-    """One timer an attempt, and none of aiohttp's own."""
-    async with faulty_http(always(reply(b"{}"))) as server:
-        transport = HttpTransport(ProviderConfiguration("p", server.url))
-        await transport.post("/x", {}, b"{}", 5.0)
-        session = transport._session
-        assert session is not None
-        assert session.timeout == aiohttp.ClientTimeout(None, None, None, None)
-        assert not session.trust_env
-        assert isinstance(session.cookie_jar, aiohttp.DummyCookieJar)
-        await transport.close()
-    assert session.closed

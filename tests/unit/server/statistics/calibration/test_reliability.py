@@ -35,7 +35,6 @@ def test_a_fit_is_that_of_scikit_learn_on_platts_targets() -> None:
         np.concatenate([x, x]), [1] * 300 + [0] * 300, np.concatenate([target, 1 - target])
     )
     found = fit(items.scores, items.labels)
-    assert found is not None
     assert found.slope == pytest.approx(oracle.coef_[0, 0], abs=1e-4)
     assert found.intercept == pytest.approx(oracle.intercept_[0], abs=1e-4)
 
@@ -46,7 +45,6 @@ class TestTowardsTheShippedCalibration:
     def test_the_fit_is_the_most_likely_one_under_the_priors(self) -> None:
         items, shipped = drawn(300, 1.0, 0.1), Platt(1.1, 0.2)
         found = fit(items.scores, items.labels, shipped)
-        assert found is not None
         x = np.log(items.scores / (1 - items.scores))
 
         def loss(slope: float, intercept: float) -> float:
@@ -63,8 +61,6 @@ class TestTowardsTheShippedCalibration:
     def test_labels_that_contradict_it_are_followed(self) -> None:
         items = drawn(400, 0.8, 2.0)
         found, plain = fit(items.scores, items.labels, Platt()), fit(items.scores, items.labels)
-        assert found is not None
-        assert plain is not None
         assert found.intercept == pytest.approx(plain.intercept, abs=0.25)
         assert found.intercept > 1.5
 
@@ -85,7 +81,6 @@ def test_there_is_no_fit_where_scores_do_not_rise_with_labels(labels: str) -> No
 def test_separable_labels_have_a_finite_fit() -> None:
     scores = np.repeat([0.0, 0.01, 0.99, 1.0], 60)
     found = fit(scores, scores > 0.5)
-    assert found is not None
     probabilities = found.probabilities(np.array([0.0, 0.5, 1.0]))
     assert probabilities[0] < 0.05 < probabilities[1] < 0.95 < probabilities[2] < 1
 
@@ -96,10 +91,7 @@ def test_a_calibration_mends_scores_that_say_too_much() -> None:
     assert found.warnings == ()
     assert (found.n_labels, found.n_clusters) == (800, 200)
     raw = reliability(drawn(MIN_LABELS - 1, 0.4, 0.0), None, 5, OPTIONS)
-    assert found.calibration_error.value is not None
-    assert raw.calibration_error.value is not None
     assert found.calibration_error.value < 0.06 < raw.calibration_error.value
-    assert found.brier.value is not None
     assert 0.1 < found.brier.value < 0.26
     assert sum(each.n for each in found.bins) == 800
     for each in found.bins:
@@ -122,7 +114,6 @@ class TestFewLabels:
             found = reliability(items, None, 5, OPTIONS, min_score=0.9)
             assert found.fitted
             assert Platt.of(found.calibrator).threshold == pytest.approx(0.3, abs=0.2)
-            assert found.accuracy.value is not None
             assert found.accuracy.value > np.mean((items.scores >= 0.9) == items.labels) + 0.1
 
     @pytest.mark.parametrize("per_cluster", [1, 5, 60])
@@ -140,8 +131,6 @@ def test_no_label_judges_what_it_taught() -> None:
     made = [
         fit(items.scores[folds == f], items.labels[folds == f], Platt()) for f in range(n_folds)
     ]
-    assert made[0] is not None
-    assert made[1] is not None
     expected = np.where(
         first, made[1].probabilities(items.scores), made[0].probabilities(items.scores)
     )
