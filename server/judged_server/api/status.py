@@ -28,25 +28,21 @@ PUSHBACK_TRAILER = "grpc-retry-pushback-ms"
 
 _Code = grpc.StatusCode
 
-TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
-    errors.InvalidField: _Code.INVALID_ARGUMENT,
-    errors.LimitExceeded: _Code.INVALID_ARGUMENT,
-    errors.MalformedMessage: _Code.INVALID_ARGUMENT,
-    errors.Unauthenticated: _Code.UNAUTHENTICATED,
-    errors.UnknownJudge: _Code.NOT_FOUND,
-    errors.UnknownRubric: _Code.NOT_FOUND,
-    errors.ModelNotInstalled: _Code.FAILED_PRECONDITION,
-    errors.ModelNotConfigured: _Code.FAILED_PRECONDITION,
-    errors.BudgetExhausted: _Code.RESOURCE_EXHAUSTED,
-    errors.ModelDamaged: _Code.FAILED_PRECONDITION,
-    errors.DeadlineExceeded: _Code.DEADLINE_EXCEEDED,
-    errors.DeadlineTooShort: _Code.DEADLINE_EXCEEDED,
-    errors.Overloaded: _Code.RESOURCE_EXHAUSTED,
-    errors.TenantLimit: _Code.RESOURCE_EXHAUSTED,
-    errors.AuthenticationLimit: _Code.RESOURCE_EXHAUSTED,
-    errors.Draining: _Code.UNAVAILABLE,
-    errors.InternalFault: _Code.INTERNAL,
+CODES: dict[grpc.StatusCode, str] = {
+    _Code.INVALID_ARGUMENT: "INVALID_FIELD LIMIT_EXCEEDED MALFORMED_MESSAGE TEXT_TOO_LONG",
+    _Code.UNAUTHENTICATED: "UNAUTHENTICATED",
+    _Code.NOT_FOUND: "UNKNOWN_JUDGE UNKNOWN_RUBRIC",
+    _Code.FAILED_PRECONDITION: "MODEL_NOT_INSTALLED PROVIDER_NOT_CONFIGURED MODEL_DAMAGED "
+    "PROVIDER_REFUSED_KEY NOT_CACHED EMPTY_ANSWER NO_CONTEXT NO_CLAIMS",
+    _Code.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED DEADLINE_TOO_SHORT TIMEOUT",
+    _Code.RESOURCE_EXHAUSTED: "BUDGET_EXHAUSTED OVERLOADED TENANT_LIMIT AUTHENTICATION_LIMIT "
+    "RATE_LIMITED BUDGET",
+    _Code.UNAVAILABLE: "DRAINING PROVIDER_UNREACHABLE PROVIDER_ERROR BREAKER_OPEN",
+    _Code.INTERNAL: "INTERNAL EMBEDDING_FAILED SCHEMA REPLY_TRUNCATED",
 }
+"""The reasons of errors by their code, and of single verdicts that are missing."""
+TABLE = {reason: code for code, reasons in CODES.items() for reason in reasons.split()}
+"""The code of each reason; where a judge has none to give, it is UNKNOWN."""
 
 
 def _quota(subject: str, error: errors.JudgedError) -> Message:
@@ -81,25 +77,6 @@ DETAILS: dict[type[errors.JudgedError], Callable[[typing.Any], Message]] = {
 }
 """What errors of these classes carry beside their ErrorInfo."""
 
-_OF_REASONS = {error.reason: code for error, code in TABLE.items()} | {
-    "TIMEOUT": _Code.DEADLINE_EXCEEDED,
-    "RATE_LIMITED": _Code.RESOURCE_EXHAUSTED,
-    "BUDGET": _Code.RESOURCE_EXHAUSTED,
-    "PROVIDER_UNREACHABLE": _Code.UNAVAILABLE,
-    "PROVIDER_ERROR": _Code.UNAVAILABLE,
-    "BREAKER_OPEN": _Code.UNAVAILABLE,
-    "PROVIDER_REFUSED_KEY": _Code.FAILED_PRECONDITION,
-    "NOT_CACHED": _Code.FAILED_PRECONDITION,
-    "EMPTY_ANSWER": _Code.FAILED_PRECONDITION,
-    "NO_CONTEXT": _Code.FAILED_PRECONDITION,
-    "NO_CLAIMS": _Code.FAILED_PRECONDITION,
-    "TEXT_TOO_LONG": _Code.INVALID_ARGUMENT,
-    "EMBEDDING_FAILED": _Code.INTERNAL,
-    "SCHEMA": _Code.INTERNAL,
-    "REPLY_TRUNCATED": _Code.INTERNAL,
-}
-"""Codes of single verdicts that are missing; where a judge has none to give, it is UNKNOWN."""
-
 _MEMORY_BACK_AFTER_S = 1.0
 
 _log = Logger("fault")
@@ -115,14 +92,9 @@ class WireError:
     reason: str
 
 
-def code_of(error: errors.JudgedError) -> grpc.StatusCode:
-    """Return the status code of a domain error; a class the table lacks is a bug, INTERNAL."""
-    return TABLE.get(type(error), _Code.INTERNAL)
-
-
 def fault_code(reason: str) -> int:
     """Return the number of the code of a verdict that is missing for a reason."""
-    code: int = _OF_REASONS.get(reason, _Code.UNKNOWN).value[0]
+    code: int = TABLE.get(reason, _Code.UNKNOWN).value[0]
     return code
 
 
@@ -159,16 +131,14 @@ def wire_error(error: BaseException) -> WireError | None:
 
 def to_wire(error: errors.JudgedError) -> WireError:
     """Return the status, the details and the trailers of a domain error."""
-    code = code_of(error)
-    details: list[Message] = [
-        status_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
-    ]
-    details += [make(error) for kind, make in DETAILS.items() if isinstance(error, kind)]
+    code = TABLE.get(error.reason, _Code.INTERNAL)
+    info = status_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+    more = (make(error) for kind, make in DETAILS.items() if isinstance(error, kind))
     trailers: list[tuple[str, str | bytes]] = []
     if isinstance(error, errors.Retryable):
         trailers.append((PUSHBACK_TRAILER, str(math.ceil(error.retry_after_s * 1000))))
     status = status_pb2.Status(code=code.value[0], message=error.message)
-    for detail in details:
+    for detail in (info, *more):
         name = type(detail).DESCRIPTOR.name
         status.details.append(
             Any(type_url=f"type.googleapis.com/google.rpc.{name}", value=detail.SerializeToString())

@@ -6,19 +6,18 @@ called and its type, RULES what it may be beyond that, and faults name its path.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from enum import IntEnum
-from functools import lru_cache
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from math import inf
+from operator import ge, gt, le, lt
 from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import Message
 from judged._codec import UnknownChoice, read_fields, write_fields
-from judged.v1 import groups_pb2, judge_service_pb2, scores_pb2, verdicts_pb2
+from judged.v1 import groups_pb2, judge_service_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
 from judged.values.choices import Flag, Source, Status
@@ -28,17 +27,14 @@ from judged.values.judges import Asking, JudgeIdentity
 from judged.values.scores import AnswerItem, Rubric
 from numpy.typing import NDArray
 
-from judged_server import errors
 from judged_server.api.status import fault_code
 from judged_server.domain import (
     AnswerScore,
     BoolArray,
     CallerEmbeddings,
-    Float32Array,
     FloatArray,
     GroupSpans,
     JudgeSpec,
-    PanelMember,
     QueryGroup,
     ScoreColumns,
     Spans,
@@ -49,7 +45,7 @@ from judged_server.domain import (
     counts_of,
     need,
 )
-from judged_server.errors import InvalidField
+from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.table import MetricOptions
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
@@ -64,43 +60,37 @@ MAX_INT32 = 2**31 - 1
 Value = TypeVar("Value")
 Rule = tuple[Callable[[Any, Any], bool], str]
 """Whether a field of a value may be what it is, and what it must be. NaN is in no range."""
-_INSIDE: Rule = (lambda _, __: True, "")
-"""The field may be anything: what it holds has rules."""
+_ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
+    "[": (ge, "at least"),
+    "(": (gt, "above"),
+    "]": (le, "at most"),
+    ")": (lt, "below"),
+}
 
 
-def _within(low: float, high: float, text: str = "must lie in {} to {}, or be unset") -> Rule:
-    return lambda part, _: low <= part <= high, text.format(low, high)
-
-
-def _between(low: float, high: float, text: str) -> Rule:
-    return lambda part, _: low < part < high, text
+@cache
+def interval(text: str) -> Rule:
+    """Return the rule of an interval, for numbers and arrays: "(0, 1]" is without 0 and with 1."""
+    low, high = map(float, text[1:-1].split(","))
+    (over, above), (under, below) = _ENDS[text[0]], _ENDS[text[-1]]
+    rule = f"must be {above} {low:.12g} and {below} {high:.12g}"
+    return lambda part, _: over(part, low) & under(part, high), rule
 
 
 def _shares(part: Sequence[float], data: ItemShares) -> bool:
     return len(part) == len(data.edges) + 1 and all(0 <= each <= 1 for each in part)
 
 
-_SHARE = _within(0, 1, "must be a number from {} to {}")
-_NUMBER = _between(-inf, inf, "must be a number")
-_COUNT = _within(1, MAX_INT32, "must be unset or from {} to {}")
-_MAX_ERROR = _between(0, 0.5, "must be above 0 and below 0.5, or be unset")
+_SHARE = "[0, 1]"
+_COUNT = f"[1, {MAX_INT32}]"
 _OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
-_FLOOR: Rule = (
-    lambda part, _: 0 < part <= 1,
-    "must be above 0 and at most 1, or be unset",
-)
 
-RULES: Mapping[type, Mapping[str, Rule]] = {
-    Asking: {
-        "max_cost": _between(0, inf, "must be a finite number above 0; leave it unset for no limit")
-    },
-    JudgeSpec: {"members": _INSIDE, "calibration": _INSIDE, "guarantee": _INSIDE},
-    PanelMember: {"judge": _INSIDE},
-    Rubric: {"calibration": _INSIDE},
-    AnswerItem: {"confidence": _within(0, 1, "must be from {} to {}")},
+RULES: Mapping[type, Mapping[str, Rule | str]] = {
+    Asking: {"max_cost": "(0, inf)"},
+    AnswerItem: {"confidence": _SHARE, "item_id": (lambda part, _: part != "", "must be set")},
     Calibrator: {
-        "slope": _between(0, inf, "must be a number above 0"),
-        "intercept": _NUMBER,
+        "slope": "(0, inf)",
+        "intercept": "(-inf, inf)",
         "min_score": _SHARE,
         "accept": _SHARE,
         "reject": _SHARE,
@@ -110,9 +100,8 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "confidence": _SHARE,
         "labels_counted": (
             lambda part, guarantee: 0 <= part <= guarantee.n_labels,
-            "must lie in 0 to n_labels",
+            "must be from 0 to n_labels",
         ),
-        "data": _INSIDE,
     },
     ItemShares: {
         "name": (
@@ -128,26 +117,28 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "shares": _OF_BINS,
         "variances": _OF_BINS,
     },
-    MetricOptions: {"interval": _INSIDE, "relevance_level": _COUNT, "max_documents": _COUNT},
-    IntervalOptions: {"confidence": _within(0.5, 0.9999), "resamples": _within(100, 100_000)},
+    MetricOptions: {"relevance_level": _COUNT, "max_documents": _COUNT},
+    IntervalOptions: {
+        "confidence": "[0.5, 0.9999]",
+        "resamples": "[100, 100_000]",
+    },
     CompareOptions: {
-        "permutations": _within(100, 1_000_000),
-        "max_moved": _within(0, 1_000, "must be at most {1}"),
-        "difference": _between(0, inf, "must be finite and above 0, or be unset"),
+        "permutations": "[100, 1_000_000]",
+        "max_moved": "[0, 1_000]",
+        "difference": "(0, inf)",
     },
     CalibrationOptions: {
-        "interval": _INSIDE,
-        "min_score": _within(0, 1),
-        "precision_floor": _FLOOR,
-        "folds": _within(2, 20),
-        "max_error": _MAX_ERROR,
-        "max_share": _within(0, 1),
+        "min_score": _SHARE,
+        "precision_floor": "(0, 1]",
+        "folds": "[2, 20]",
+        "max_error": "(0, 0.5)",
+        "max_share": _SHARE,
     },
     FrontierOptions: {
-        "max_error": _MAX_ERROR,
-        "max_share": _within(0, 1),
-        "max_cost": (lambda part, _: 0 <= part < inf, "must be a number, 0 or more, or be unset"),
-        "confidence": _between(0, 1, "must be above 0 and below 1, or be unset"),
+        "max_error": "(0, 0.5)",
+        "max_share": _SHARE,
+        "max_cost": "[0, inf)",
+        "confidence": "(0, 1)",
     },
 }
 
@@ -162,21 +153,32 @@ def read(kind: type[Value], message: Message, path: str = "", **others: object) 
     return value
 
 
-def check(value: object, path: str) -> None:
-    """Raise InvalidField for the first field of a value that breaks its rule; None breaks none."""
+def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it holds
+    """Raise InvalidField for the first field, of a value or inside it, that breaks its rule."""
+    if isinstance(value, tuple):
+        for place, each in enumerate(value):
+            check(each, f"{path}[{place}]")
+    if not is_dataclass(value):
+        return
     if isinstance(value, Calibrator):
         path += ".calibrator"  # the message says whether it is one, or a name
         not_fitted = value.not_fitted
         need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
-    for name, (holds, rule) in RULES.get(type(value), {}).items():
-        part, at = getattr(value, name), f"{path}.{name}".lstrip(".")
-        if part is not None and not holds(part, value):
-            raise InvalidField(at, rule)
-        if isinstance(part, tuple):
-            for place, each in enumerate(part):
-                check(each, f"{at}[{place}]")
-        else:
-            check(part, at)
+    rules = RULES.get(type(value), {})
+    for field in fields(value):
+        part, at = getattr(value, field.name), f"{path}.{field.name}".lstrip(".")
+        if part is not None and field.name in rules:
+            given = rules[field.name]
+            holds, rule = interval(given) if isinstance(given, str) else given
+            optional = "" if field.default is MISSING else ", or be unset"
+            need(holds(part, value), at, rule + optional)
+        check(part, at)
+
+
+def need_within(column: FloatArray, bounds: str, field: str) -> None:
+    """Raise InvalidField at the first entry of a column that is not in an interval."""
+    holds, rule = interval(bounds)
+    need_all(holds(column, None), field, rule)
 
 
 def need_all(good: BoolArray, field: str, rule: str) -> None:
@@ -209,10 +211,14 @@ def read_inclusion(
     n = len(probabilities)
     need(n == n_labelled, name, f"has {n} entries for {n_labelled} labels")
     values = np.array(probabilities, np.float64)
-    need_all((values > 0) & (values <= 1), name, "must be above 0 and at most 1")
+    need_within(values, "(0, 1]", name)
     return values
 
 
+SIDES = ("expected", "retrieved")
+"""The texts of a group, and what may stand for them."""
+_UNSAID = {"status": Status.OK, "source": Source.COMPUTED, "flags": Flag.NONE}
+"""What a column of verdicts that is left out says of all."""
 MAX_METADATA_KEYS = 64
 """The most keys that one query's metadata may have,"""
 MAX_METADATA_BYTES = 1024
@@ -223,21 +229,18 @@ def read_groups(
     messages: Sequence[groups_pb2.QueryGroup],
     limits: Limits,
     field: str = "groups",
-    size: float = math.inf,
     first: int = 0,
     first_result: int = 0,
 ) -> list[QueryGroup]:
     """Return the groups of a request. Raises InvalidField and LimitExceeded with paths.
 
-    `size` is that of the whole message in bytes: no text in it is longer. `first` is the place of
-    the first group in `field`, `first_result` that of its first result: more than 0 where earlier
-    messages had the results before.
+    `first` is the place of the first group in `field`, `first_result` that of its first result:
+    more than 0 where earlier messages had the results before.
     """
     limits.check_groups(len(messages), field)
-    fit = size <= limits.surely_fits
     groups, contexts = [], 0
     for i, message in enumerate(messages, first):
-        group = _read_group(message, limits, f"{field}[{i}]", fit, first_result)
+        group = _read_group(message, limits, f"{field}[{i}]", first_result)
         first_result = 0
         groups.append(group)
         contexts += len(group.retrieved) if group.open_ended else group.n_contexts
@@ -258,80 +261,61 @@ def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> No
 
 
 def _read_group(
-    message: groups_pb2.QueryGroup,
-    limits: Limits,
-    path: str,
-    texts_fit: bool,
-    first_result: int,
+    message: groups_pb2.QueryGroup, limits: Limits, path: str, first_result: int
 ) -> QueryGroup:
-    query_id, query = message.query_id, message.query
-    # Here and below: a slice takes two thirds of the time of list().
-    expected, retrieved = message.expected[:], message.retrieved[:]
-    document_ids: Sequence[str] = message.document_ids
-    document_ids = document_ids[:] if document_ids else ()
-    relevant: Sequence[str] = message.relevant_document_ids
-    relevant = relevant[:] if relevant else ()
-    grades = message.grades
-    negatives: Sequence[str] = message.negatives
-    negatives = negatives[:] if negatives else ()
-    metadata = message.metadata
-    # Paths of texts are only written out for a group in which something may be wrong.
-    if not texts_fit:
-        texts = (query, *expected, *retrieved, *negatives)
-        texts_fit = max(map(len, texts)) <= limits.surely_fits
-    if not texts_fit:
-        limits.check_text(query, f"{path}.query")
-        limits.check_texts(expected, f"{path}.expected")
-        limits.check_texts(retrieved, f"{path}.retrieved", first_result)
-        limits.check_texts(negatives, f"{path}.negatives")
-    limits.check_id(query_id, f"{path}.query_id")
-    limits.check_ids(document_ids, f"{path}.document_ids", first_result)
-    limits.check_ids(relevant, f"{path}.relevant_document_ids")
-    limits.check_ids([*grades], f"{path}.grades")
-    embeddings = None
-    if message.HasField("embeddings"):
-        embeddings = read_embeddings(
-            message.embeddings, limits, f"{path}.embeddings", (len(expected), len(retrieved))
-        )
-    spans = None
-    if message.HasField("spans"):
-        spans = read_spans(message.spans, limits, f"{path}.spans", (len(expected), len(retrieved)))
+    # A slice takes two thirds of the time of list().
     group = QueryGroup(
-        query_id,
-        query,
-        expected,
-        retrieved,
-        document_ids,
-        relevant,
-        embeddings,
-        spans,
-        negatives,
-        read_metadata(metadata, f"{path}.metadata") if metadata else {},
+        message.query_id,
+        message.query,
+        message.expected[:],
+        message.retrieved[:],
+        message.document_ids[:],
+        message.relevant_document_ids[:],
+        negatives=message.negatives[:],
     )
-    if spans is not None or embeddings is not None:
+    limits.check_text(group.query, f"{path}.query")
+    limits.check_texts(group.expected, f"{path}.expected")
+    limits.check_texts(group.retrieved, f"{path}.retrieved", first_result)
+    limits.check_texts(group.negatives, f"{path}.negatives")
+    limits.check_id(group.query_id, f"{path}.query_id")
+    limits.check_ids(group.document_ids, f"{path}.document_ids", first_result)
+    limits.check_ids(group.relevant_document_ids, f"{path}.relevant_document_ids")
+    if message.grades:
+        limits.check_ids([*message.grades], f"{path}.grades")
+        group.grades, group.relevant_document_ids = read_grades(message, path)
+    if message.metadata:
+        group.metadata = read_metadata(message.metadata, f"{path}.metadata")
+    texts = len(group.expected), len(group.retrieved)
+    brings = ""
+    if message.HasField("embeddings"):
+        at, brings = f"{path}.embeddings", "embeddings"
+        group.embeddings = read_embeddings(message.embeddings, limits, at, texts)
+    if message.HasField("spans"):
         rule = "embeddings are set too; a group brings one or the other"
-        need(spans is None or embeddings is None, f"{path}.spans", rule)
-        brings = "embeddings" if spans is None else "spans"
+        need(not brings, f"{path}.spans", rule)
+        brings = "spans"
+        group.spans = read_spans(message.spans, limits, f"{path}.spans", texts)
+    if brings and group.negatives:
         rule = f"are texts, but this group brings {brings}; send texts, or leave negatives out"
-        need(not negatives, f"{path}.negatives", rule)
-    if document_ids and len(document_ids) != group.n_retrieved:
-        rule = f"{len(document_ids)} ids for {group.n_retrieved} retrieved; give one each or none"
-        raise errors.InvalidField(f"{path}.document_ids", rule)
-    if grades:
-        group.grades, group.relevant_document_ids = read_grades(grades, relevant, path)
+        raise InvalidField(f"{path}.negatives", rule)
+    n_ids, n_retrieved = len(group.document_ids), group.n_retrieved
+    if n_ids and n_ids != n_retrieved:
+        rule = f"{n_ids} ids for {n_retrieved} retrieved; give one each or none"
+        raise InvalidField(f"{path}.document_ids", rule)
     if group.by_id and group.n_expected:
-        name = "grades" if grades else "relevant_document_ids"
-        raise errors.InvalidField(f"{path}.expected", f"must be empty when {name} is set")
+        name = "grades" if group.grades else "relevant_document_ids"
+        raise InvalidField(f"{path}.expected", f"must be empty when {name} is set")
     return group
 
 
 def read_grades(
-    grades: Mapping[str, int], relevant: Sequence[str], path: str
+    message: groups_pb2.QueryGroup | metrics_pb2.JudgedRanking, path: str
 ) -> tuple[dict[str, int], Sequence[str]]:
-    """Return grades of documents, and the ids of the relevant ones; `relevant` are those named."""
+    """Return the grades of documents that a message has, and the ids of the relevant ones."""
     rule = "must be empty when grades is set, which says which documents are relevant"
-    need(not relevant, f"{path}.relevant_document_ids", rule)
-    return dict(grades), [name for name, grade in grades.items() if grade > 0]
+    need(not message.relevant_document_ids, f"{path}.relevant_document_ids", rule)
+    grades = dict(message.grades)
+    return grades, [name for name, grade in grades.items() if grade > 0]
 
 
 def read_spans(
@@ -340,11 +324,9 @@ def read_spans(
     """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
     files: dict[str, int] = {}
     sides = []
-    for name, side, n in zip(
-        ("expected", "retrieved"), (message.expected, message.retrieved), texts, strict=True
-    ):
-        at = f"{path}.{name}"
-        need(not n or len(side) == n, at, f"{len(side)} spans for {n} texts")
+    for name, n in zip(SIDES, texts, strict=True):
+        side, at = getattr(message, name), f"{path}.{name}"
+        need(n in {0, len(side)}, at, f"{len(side)} spans for {n} texts")
         for i, span in enumerate(side):
             limits.check_text(span.file, f"{at}[{i}].file")
             rule = f"must be above start, which is {span.start}; the end is not part of the span"
@@ -359,17 +341,13 @@ def read_spans(
 def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
     """Return the metadata of a query. Raises LimitExceeded at `path` or `path["key"]`."""
     if len(entries) > MAX_METADATA_KEYS:
-        raise errors.LimitExceeded(path, "keys", MAX_METADATA_KEYS, len(entries))
-    metadata = dict(entries)
-    for key, value in metadata.items():
-        for text in (key, value):
-            # A character is at most four bytes, so that short ones need no look.
-            if len(text) > MAX_METADATA_BYTES // 4:
-                size = len(text.encode())
-                if size > MAX_METADATA_BYTES:
-                    entry = f'{path}["{key[:80]}"]'
-                    raise errors.LimitExceeded(entry, "bytes of UTF-8", MAX_METADATA_BYTES, size)
-    return metadata
+        raise LimitExceeded(path, "keys", MAX_METADATA_KEYS, len(entries))
+    for key, value in entries.items():
+        size = max(len(key.encode()), len(value.encode()))
+        if size > MAX_METADATA_BYTES:
+            entry = f'{path}["{key[:80]}"]'
+            raise LimitExceeded(entry, "bytes of UTF-8", MAX_METADATA_BYTES, size)
+    return dict(entries)
 
 
 def read_query_metadata(
@@ -383,17 +361,13 @@ def read_query_metadata(
     `metadata[i].query_id` for one that the request does not have or that was there before, and as
     `read_metadata` does.
     """
-    if not messages:
-        return []
     known = {*query_ids, *also_known}
+    found: dict[str, Mapping[str, str]] = {}
+    check_unique([message.query_id for message in messages], "metadata[{}].query_id")
     for i, message in enumerate(messages):
         rule = "is the id of no query of this request"
         need(message.query_id in known, f"metadata[{i}].query_id", rule)
-    check_unique([message.query_id for message in messages], "metadata[{}].query_id")
-    found: dict[str, Mapping[str, str]] = {
-        message.query_id: read_metadata(message.metadata, f"metadata[{i}].metadata")
-        for i, message in enumerate(messages)
-    }
+        found[message.query_id] = read_metadata(message.metadata, f"metadata[{i}].metadata")
     return [found.get(query_id, {}) for query_id in query_ids]
 
 
@@ -404,25 +378,20 @@ def read_embeddings(
     texts: tuple[int, int] = (0, 0),
 ) -> CallerEmbeddings:
     """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
-    dimensions = message.dimensions
+    dimensions, most = message.dimensions, limits.max_embedding_dimensions
     need(dimensions > 0, f"{path}.dimensions", "must be at least 1")
-    if dimensions > limits.max_embedding_dimensions:
-        raise errors.LimitExceeded(
-            f"{path}.dimensions", "dimensions", limits.max_embedding_dimensions, dimensions
-        )
-    return CallerEmbeddings(
-        _read_matrix(message.expected, dimensions, f"{path}.expected", texts[0]),
-        _read_matrix(message.retrieved, dimensions, f"{path}.retrieved", texts[1]),
-    )
-
-
-def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32Array:
-    rule = f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
-    need(len(raw) % (4 * dimensions) == 0, field, rule)
-    matrix = np.frombuffer(raw, dtype="<f4").reshape(-1, dimensions)
-    need(not texts or len(matrix) == texts, field, f"{len(matrix)} rows for {texts} texts")
-    need(bool(np.isfinite(matrix).all()), field, "holds a value that is not finite")
-    return matrix
+    if dimensions > most:
+        raise LimitExceeded(f"{path}.dimensions", "dimensions", most, dimensions)
+    sides = []
+    for name, n in zip(SIDES, texts, strict=True):
+        raw, at = getattr(message, name), f"{path}.{name}"
+        rule = f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
+        need(len(raw) % (4 * dimensions) == 0, at, rule)
+        matrix = np.frombuffer(raw, "<f4").reshape(-1, dimensions)
+        need(n in {0, len(matrix)}, at, f"{len(matrix)} rows for {n} texts")
+        need(bool(np.isfinite(matrix).all()), at, "holds a value that is not finite")
+        sides.append(matrix)
+    return CallerEmbeddings(*sides)
 
 
 def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
@@ -446,17 +415,12 @@ def read_answers(
     """Return the items of a request for as many rubrics. Raises InvalidField with paths."""
     limits.check_groups(len(messages), field, "item")
     limits.check_contexts(len(messages) * rubrics, field)
-    places: dict[str, int] = {}
     items = []
     for index, message in enumerate(messages):
-        path = f"{field}[{index}]"
-        item = read(AnswerItem, message, path)
-        check_texts(item, limits, path)
-        need(item.item_id != "", f"{path}.item_id", "must be set")
-        first = places.setdefault(item.item_id, index)
-        rule = f"is that of {field}[{first}] again; scores would be mixed up"
-        need(first == index, f"{path}.item_id", rule)
+        item = read(AnswerItem, message, f"{field}[{index}]")
+        check_texts(item, limits, f"{field}[{index}]")
         items.append(item)
+    check_unique([item.item_id for item in items], field + "[{}].item_id")
     return items
 
 
@@ -481,10 +445,8 @@ async def take_groups(
     first_result: int = 0,
 ) -> list[QueryGroup]:
     """Return the groups of a message of `size` bytes. Raises as `read_groups` does."""
-    in_all = size + ITEM_BYTES * len(messages)
-    return await run_by_size(
-        in_all, read_groups, messages, limits, field, size, first, first_result
-    )
+    size += ITEM_BYTES * len(messages)
+    return await run_by_size(size, read_groups, messages, limits, field, first, first_result)
 
 
 def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
@@ -501,23 +463,27 @@ def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
 def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:
     """Return the message of verdicts; columns that say the same of all are left out."""
     columns = verdicts.columns
+    given = {
+        "status": columns.statuses,
+        "source": verdicts.sources,
+        "flags": columns.flags,
+        "agreement": columns.agreements,
+        "probability": columns.probabilities,
+        "stage": columns.stages,
+    }
+    told: dict[str, Any] = {
+        name: column.tolist()
+        for name, column in given.items()
+        if column is not None and (column != _UNSAID.get(name, -1)).any()
+    }
     return verdicts_pb2.VerdictColumns(
         relevant=verdicts.relevant.tolist(),
         score=columns.scores.tolist(),
-        status=_unless_all(columns.statuses, Status.OK),
-        source=_unless_all(verdicts.sources, Source.COMPUTED),
-        flags=_unless_all(columns.flags, Flag.NONE),
         group_offsets=verdicts.offsets,
-        agreement=None if columns.agreements is None else columns.agreements.tolist(),
-        probability=None if columns.probabilities is None else columns.probabilities.tolist(),
-        stage=None if columns.stages is None else columns.stages.tolist(),
         errors=map(write_fault, columns.faults),
         details=map(write_detail, columns.details),
+        **told,
     )
-
-
-def _unless_all(column: NDArray[np.uint8] | None, same: int) -> Any:  # noqa: ANN401 - of enums
-    return None if column is None or (column == same).all() else column.tolist()
 
 
 def write_detail(detail: VerdictDetail) -> verdicts_pb2.VerdictDetail:
@@ -541,6 +507,17 @@ def write_fault(fault: VerdictFault) -> verdicts_pb2.VerdictError:
     return write_fields(verdicts_pb2.VerdictError, fault, reason=reason, code=code)
 
 
+_SENT = {
+    "relevant": _SHARE,
+    "score": _SHARE,
+    "status": f"[1, {max(Status)}]",
+    "source": f"[1, {max(Source)}]",
+    "flags": f"[0, {sum(Flag)}]",
+    "agreement": _SHARE,
+}
+"""The columns that a caller sends back, and what their values must be."""
+
+
 def read_verdicts(
     message: verdicts_pb2.VerdictColumns, sizes: Sequence[int], field: str
 ) -> Verdicts:
@@ -552,38 +529,23 @@ def read_verdicts(
     offsets = list(accumulate(sizes, initial=0))
     total = offsets[-1]
     columns: dict[str, NDArray[np.float64]] = {}
-    for name in ("relevant", "score", "status", "source", "flags", "agreement"):
+    for name, bounds in _SENT.items():
         column = columns[name] = np.array(getattr(message, name), np.float64)
         fits = len(column) == total or (not len(column) and name != "relevant")
         need(fits, f"{field}.{name}", f"{len(column)} values for {total} contexts")
-    for name in ("score", "agreement"):
-        good = (columns[name] >= 0) & (columns[name] <= 1)
-        need_all(good, f"{field}.{name}", "must be from 0 to 1")
-    kinds: tuple[tuple[str, type[IntEnum], str], ...] = (
-        ("status", Status, "VerdictStatus"),
-        ("source", Source, "VerdictSource"),
-    )
-    for name, kind, called in kinds:
-        rule = f"must be one of {errors.full_names(kind, called)}"
-        need_all(np.isin(columns[name], list(kind)), f"{field}.{name}", rule)
-    flags = columns["flags"].astype(np.int64)
-    need_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "must be a sum of known flags")
+        need_within(column, bounds, f"{field}.{name}")
     agree = list(message.group_offsets) in ([], offsets)
     need(agree, f"{field}.group_offsets", "disagree with the sizes of the rankings")
     relevant: BoolArray = columns["relevant"].astype(np.bool_)
-    statuses = columns["status"].astype(np.uint8) if len(columns["status"]) else None
+    statuses, flags = (
+        columns[name].astype(np.uint8) if len(columns[name]) else None
+        for name in ("status", "flags")
+    )
     rule = "true where the status is not VERDICT_STATUS_OK"
     missing = statuses is not None and bool((relevant & (statuses != Status.OK)).any())
     need(not missing, f"{field}.relevant", rule)
-    return Verdicts(
-        relevant,
-        ScoreColumns(
-            columns["score"] if len(columns["score"]) else relevant.astype(np.float64),
-            statuses,
-            flags.astype(np.uint8) if len(flags) else None,
-        ),
-        offsets,
-    )
+    scores = columns["score"] if len(columns["score"]) else relevant.astype(np.float64)
+    return Verdicts(relevant, ScoreColumns(scores, statuses, flags), offsets)
 
 
 def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:

@@ -281,7 +281,7 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
         relevant: Sequence[str] = ranking.relevant_document_ids
         grades: Mapping[str, int] = ranking.grades
         if grades:
-            grades, relevant = read_grades(grades, relevant, path)
+            grades, relevant = read_grades(ranking, path)
         by_id = bool(relevant or grades)
         rule = "must be 0 for a ranking matched by id"
         need(not (by_id and ranking.expected), f"{path}.expected", rule)
