@@ -83,19 +83,19 @@ class IdSample:
     def see(self, groups: Iterable[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> None:
         """Look at some of the groups, given as for JudgedIds.of."""
         for found, relevant, grades in groups:
-            if found and (judged := grades or relevant) and self.wants(judged):
-                self.add(judged, found)
+            if found:
+                self.look(grades or relevant, found)
 
-    def wants(self, expected: Iterable[str]) -> bool:
-        """Say whether to `add` a query that expects these ids."""
-        rare = any(not name.isascii() or "%" in name for name in expected)
-        return self._looked < (_RARE if rare else _SAMPLE)
-
-    def add(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
+    def look(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
         """Look at a query by the ids of its judged documents, and those that it retrieved."""
-        self._looked += len(retrieved)
+        rare = any(not name.isascii() or "%" in name for name in expected)
+        if self._looked >= (_RARE if rare else _SAMPLE):
+            return
         there, wanted = set(retrieved), set(expected)
         missed = [name for name in expected if name not in there][:_SAMPLE]
+        if not missed:
+            return
+        self._looked += len(retrieved)
         others = [name for name in retrieved[:_SAMPLE] if name not in wanted]
         pairs, seen = _alike(missed, others), self._seen
         self._seen = replace(
@@ -185,11 +185,9 @@ def _may_be_one(a: str, b: str) -> bool:
 
 def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str, str]:
     """Return an expected id and the one that is the most like it."""
-    same = [(name, name) for name in expected if name in retrieved]
-    first = next(iter(expected))
-    within = [(first, name) for name in retrieved if first in name or name in first]
-    if found := [*same, *_alike(expected, retrieved), *within]:
+    if found := _alike(expected, retrieved):
         return found[0]
+    first = next(iter(expected))
     known = {name[:_SHOWN]: name for name in retrieved}
     (like,) = get_close_matches(first[:_SHOWN], known, 1, cutoff=0.0)
     return first, known[like]

@@ -1,13 +1,12 @@
 """Qrels and runs: their topics, and a run joined with qrels as trec_eval joins and ranks them.
 
-Topics have all ids as one text, all grades or scores as one array. Most of the time of ranking goes
-into the ids, since each has to be looked at. So none becomes a string of its own unless somebody
-has to read it: `first_alike` compares them as numbers.
+Topics have all grades or scores as one array. Their ids become strings topic by topic, when they
+are looked at, so that those of a large run never fill the memory all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -15,9 +14,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from judged.values.metrics import MetricCounts
 from judged.values.rankings import IdFit
-from numpy.typing import NDArray
 
-from judged_server.domain import FloatArray, IntArray, UnsignedArray
+from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.rankings import (
@@ -28,140 +26,26 @@ from judged_server.metrics.input.rankings import (
     positions_in_groups,
     refuse_first,
 )
+from judged_server.scheduling.checkpoint import checkpoint
 
-MAX_ID_BYTES = 256
-"""Longer ids are compared one by one: hashing takes a step for every 8 bytes of the longest."""
 MAX_UNSCORED = 1 << 24
 """Places up to here are distinct numbers in single precision."""
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
 _LINE_FEED = ord("\n")
-_WORD = 8
-_MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], np.uint64)
-_GOLDEN, _ODD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-_HALF = np.uint64(32)
-_BLOCK = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """Ids as pieces of one text, which ends with eight zeros.
-
-    `starts` and `lengths` are integers, in bytes.
-    """
-
-    text: bytes
-    starts: NDArray[np.int32] | IntArray
-    lengths: NDArray[np.int32] | IntArray
-
-    @classmethod
-    def of_lines(cls, text: bytes) -> Self:
-        """Return the lines of a text whose last line ends as the others do."""
-        padded = text + bytes(_WORD)
-        # A message is far smaller than 2 GiB, and half the memory is saved.
-        ends = np.flatnonzero(np.frombuffer(padded, np.uint8) == _LINE_FEED).astype(np.int32)
-        starts = np.append(np.int32(0), ends + np.int32(1))[:-1]
-        return cls(padded, starts, ends - starts)
-
-    @classmethod
-    def of(cls, names: Sequence[Collection[str]]) -> Self:
-        """Return all names, end to end; some may have line feeds."""
-        text = "".join(["\n".join(some) + "\n" for some in names if some]).encode()
-        ids = cls.of_lines(text)
-        if len(ids.starts) == sum(map(len, names)):
-            return ids
-        lengths = np.array([len(name.encode()) for some in names for name in some], np.int64)
-        return cls(ids.text, offsets_of(lengths + 1)[:-1], lengths)
-
-    def __add__(self, other: Ids) -> Ids:
-        """Return the ids of both, end to end."""
-        starts = np.concatenate([self.starts, other.starts + np.int32(len(self.text))])
-        return Ids(self.text + other.text, starts, np.concatenate([self.lengths, other.lengths]))
-
-    def names(self, places: IntArray | slice) -> list[bytes]:
-        """Return ids as they are written, in UTF-8."""
-        starts, lengths = self.starts[places].tolist(), self.lengths[places].tolist()
-        return [self.text[i : i + n] for i, n in zip(starts, lengths, strict=True)]
-
-    def word(self, places: IntArray | slice, at: int) -> UnsignedArray:
-        """Return the bytes from `at` on of each id, up to 8 and 0 beyond its end.
-
-        No id may end before `at`.
-        """
-        size = len(self.text) - _WORD + 1
-        words: UnsignedArray = np.ndarray(size, "<u8", buffer=self.text, strides=(1,))
-        word = words[self.starts[places] + at]
-        left = self.lengths[places] - at
-        if left.min(initial=_WORD) < _WORD:
-            word &= _MASKS[np.minimum(left, _WORD)]
-        return word
-
-    def hashes(self, topic_of: IntArray) -> UnsignedArray:
-        """Return uint64[ids]: hashes of topic, length and bytes."""
-        hashes = (topic_of + 1).astype(np.uint64)
-        for begin in range(0, len(hashes), _BLOCK):  # so that little memory is taken beside them
-            some = slice(begin, begin + _BLOCK)
-            block, lengths = hashes[some], self.lengths[some]
-            block *= _GOLDEN
-            block ^= lengths.astype(np.uint64) << _HALF
-            _mix(block, self.word(some, 0))
-            for at in range(_WORD, int(lengths.max(initial=0)), _WORD):
-                longer = np.flatnonzero(lengths > at)
-                mixed = block[longer]
-                _mix(mixed, self.word(begin + longer, at))
-                block[longer] = mixed
-        return hashes
-
-    def first_alike(self, topic_of: IntArray) -> IntArray:
-        """Return int64[ids]: the place of the first equal id of the same topic, int64[ids]."""
-        n = len(self.starts)
-        # The place of an id takes the low bits of its hash, so that sorting numbers is enough.
-        bits = np.uint64(n.bit_length())
-        low = (np.uint64(1) << bits) - np.uint64(1)
-
-        def alike(marks: UnsignedArray) -> tuple[IntArray, IntArray]:
-            marks |= np.arange(n, dtype=np.uint64)
-            marks.sort()
-            pairs = np.flatnonzero((marks[1:] ^ marks[:-1]) <= low)
-            earlier, later = ((marks[at] & low).astype(np.int64) for at in (pairs, pairs + 1))
-            return earlier, later
-
-        pairs = None
-        if self.lengths.max(initial=0) <= MAX_ID_BYTES:
-            pairs = alike(self.hashes(topic_of) & ~low)
-        if pairs is None or not (
-            np.array_equal(topic_of[pairs[0]], topic_of[pairs[1]])
-            and self.names(pairs[0]) == self.names(pairs[1])
-        ):
-            numbers: dict[tuple[int, bytes], int] = {}
-            named = zip(topic_of.tolist(), self.names(slice(None)), strict=True)
-            exact = [numbers.setdefault(each, len(numbers)) for each in named]
-            pairs = alike(np.array(exact, np.uint64) << bits)
-        first = np.arange(n)
-        earlier, later = pairs
-        first[later] = earlier
-        while not np.array_equal(nearer := first[first], first):
-            first = nearer
-        return first
-
-
-def _mix(hashes: UnsignedArray, words: UnsignedArray) -> None:
-    hashes ^= words
-    hashes *= _ODD
-    hashes ^= hashes >> _HALF
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
     """Topics with their documents: topic i owns the entries offsets[i] to offsets[i + 1].
 
-    `values` is float64: grades or scores. `field` is the path of the topics in the request, and
-    `column` the name of the values there.
+    `names(i)` are the ids of its documents; `values` is float64: grades or scores. `field` is the
+    path of the topics in the request, and `column` the name of the values there.
     """
 
     query_ids: list[str]
     offsets: IntArray
-    ids: Ids
+    names: Callable[[int], list[str]]
     values: FloatArray
     field: str
     column: str
@@ -187,9 +71,9 @@ class Topics:
                 rule = f"has {len(numbers)} entries for {n} documents"
                 raise InvalidField(f"{field}[{i}].{column}", rule)
             values.append(range(0, -n, -1) if ranked else numbers)
-        ids = Ids.of([names for _, names, _ in rows])
         offsets, flat = flatten(values)
-        return cls([name for name, _, _ in rows], offsets, ids, flat, field, column)
+        query_ids = [name for name, _, _ in rows]
+        return cls(query_ids, offsets, lambda i: list(rows[i][1]), flat, field, column)
 
     @classmethod
     def of_columns(
@@ -212,9 +96,10 @@ class Topics:
         if len(counts) != len(query_ids):
             rule = f"has {len(counts)} entries for {len(query_ids)} topics"
             raise InvalidField(f"{path}.n_documents", rule)
-        n = int(counts.sum())
-        ids = Ids.of_lines(f"{document_ids}\n".encode() if n or document_ids else b"")
-        if len(ids.starts) != n:
+        offsets, n = offsets_of(counts), int(counts.sum())
+        text = f"{document_ids}\n".encode() if n or document_ids else b""
+        line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
+        if len(line_feeds) != n:
             rule = f"must have the {n} ids that n_documents add up to, a line feed between two"
             raise InvalidField(f"{path}.document_ids", rule)
         if values is None:
@@ -224,7 +109,12 @@ class Topics:
             values = np.subtract(0.0, positions_in_groups(counts))
         if len(values) != n:
             raise InvalidField(f"{path}.values", f"has {len(values)} entries for {n} documents")
-        return cls(query_ids, offsets_of(counts), ids, values, field, column)
+        bounds = np.append(0, line_feeds + 1)[offsets].tolist()
+
+        def names(topic: int) -> list[str]:
+            return text[bounds[topic] : bounds[topic + 1]].decode().split("\n")[:-1]
+
+        return cls(query_ids, offsets, names, values, field, column)
 
     def __len__(self) -> int:
         """Return the number of topics."""
@@ -235,41 +125,32 @@ class Topics:
         """int64[topics]: how many documents each has."""
         return np.diff(self.offsets)
 
-    def names(self, topic: int) -> list[str]:
-        """Return the ids of a topic's documents."""
-        places = slice(self.offsets[topic], self.offsets[topic + 1])
-        return [name.decode() for name in self.ids.names(places)]
-
-    def places(self) -> dict[str, int]:
-        """Return the place of each topic by its query id, which must not repeat."""
-        places: dict[str, int] = {}
-        for i, query_id in enumerate(self.query_ids):
-            first = places.setdefault(query_id, i)
-            if first != i:
-                rule = f"is that of {self.field}[{first}] again"
-                raise InvalidField(f"{self.field}[{i}].query_id", rule)
-        return places
-
-    def check_values(self) -> None:
-        """Refuse a value that is not finite in single precision."""
+    def check(self) -> None:
+        """Refuse a query id that is there before, and a value not finite in single precision."""
+        if again := _first_repeat(self.query_ids):
+            place, first = again
+            rule = f"is that of {self.field}[{first}] again"
+            raise InvalidField(f"{self.field}[{place}].query_id", rule)
         beyond = ~(np.abs(self.values) <= LARGEST_SINGLE)
         rule = "must be a finite number within single precision, +-3.4e38"
         refuse_first(beyond, self.offsets, self.field, self.column, rule)
 
-    def refuse_repeat(self, first: IntArray) -> None:
-        """Raise InvalidField at the first document that its topic has before, if there is one.
+    def check_distinct(self, topic: int) -> None:
+        """Refuse a document that the topic has before."""
+        if again := _first_repeat(self.names(topic)):
+            place, first = again
+            path = f"{self.field}[{topic}].document_ids[{place}]"
+            raise InvalidField(path, f"has the id of entry {first}")
 
-        `first` is int64[documents]: the place of the first document that is the same.
-        """
-        _, places = np.unique(first, return_index=True)
-        again = np.ones(len(first), np.bool_)
-        again[places] = False
-        if again.any():
-            place = int(again.argmax())
-            earlier = int(places[np.searchsorted(first[places], first[place])])
-            topic = int(np.searchsorted(self.offsets, place, side="right")) - 1
-            rule = f"has the id of entry {earlier - int(self.offsets[topic])}"
-            refuse_first(again, self.offsets, self.field, "document_ids", rule)
+
+def _first_repeat(names: Iterable[str]) -> tuple[int, int] | None:
+    """Return the first place of a name that came before, and where that was; None without one."""
+    first_of: dict[str, int] = {}
+    for place, name in enumerate(names):
+        first = first_of.setdefault(name, place)
+        if first != place:
+            return place, first
+    return None
 
 
 def check_unscored(n: int, path: str) -> None:
@@ -293,13 +174,17 @@ class Qrels:
     def of(cls, topics: Topics) -> Self:
         """Return the qrels of topics.
 
-        Raises InvalidField for a repeated topic, at `field[i].query_id`, and a grade that is not
-        finite in single precision, at `field[i].grades[j]`. A document that is judged twice is
-        found by `rank_run`.
+        Raises InvalidField for a repeated topic, at `field[i].query_id`, a grade that is not finite
+        in single precision, at `field[i].grades[j]`, and a document that is judged twice, at
+        `field[i].document_ids[j]`.
         """
-        row_of = topics.places()
-        topics.check_values()
-        return cls(topics, row_of)
+        topics.check()
+        for topic in range(len(topics)):
+            checkpoint()
+            names = topics.names(topic)
+            if len(set(names)) < len(names):
+                topics.check_distinct(topic)
+        return cls(topics, {query_id: row for row, query_id in enumerate(topics.query_ids)})
 
     def __len__(self) -> int:
         """Return the number of topics."""
@@ -345,98 +230,62 @@ def rank_run(
     of the run the first is kept and the others are counted.
 
     Raises InvalidField for a repeated topic, at `field[i].query_id`; a document retrieved twice if
-    `strict_duplicates`, or judged twice, at `field[i].document_ids[j]`; and a score that is not
-    finite in single precision, at `field[i].scores[j]`.
+    `strict_duplicates`, at `field[i].document_ids[j]`; and a score that is not finite in single
+    precision, at `field[i].scores[j]`.
     """
-    at_of, n = run.places(), len(qrels)
-    run.check_values()
-    # Topics without qrels are numbered behind all others.
-    row_of_topic = np.array(
-        [qrels.row_of.get(query_id, n + at) for query_id, at in at_of.items()], np.int64
-    )
-    topic_of = np.repeat(row_of_topic, run.counts)
-    n_run = len(topic_of)
-    ids = run.ids + qrels.topics.ids
-    first = ids.first_alike(np.concatenate([topic_of, qrels.topic_of]))
-    del ids  # it holds all that was sent once more
-    if np.bincount(first[n_run:]).max(initial=0) > 1:
-        qrels.topics.refuse_repeat(first[n_run:])
-    kept = np.flatnonzero(first[:n_run] == np.arange(n_run))
-    if strict_duplicates and len(kept) < n_run:
-        run.refuse_repeat(first[:n_run])
-
-    keys = _sort_keys(topic_of, run.values)
-    of_judged = np.flatnonzero(first[n_run:] < n_run)
-    places = _ranks(keys, first[n_run:][of_judged], kept, run.ids)
-    evaluated = topic_of[kept] < n
-    counts = np.bincount(topic_of[kept][evaluated], minlength=n)
-    gains = np.full(counts.sum(), np.nan)
-    gains[places] = qrels.topics.values[of_judged]
-    others = qrels.n_nonrelevant
-    rankings = Rankings(offsets_of(counts), gains, *qrels.ideal, judged_others=others)
-    rows = np.arange(n) if complete else np.sort(row_of_topic[row_of_topic < n])
-    if len(rows) < n:
-        rankings = rankings.take(rows)
-    skipped = int(np.count_nonzero(row_of_topic >= n))
+    run.check()
+    judged, n, seen = qrels.topics, len(qrels), IdSample()
+    # 0 - score makes one of -0 and +0.
+    losses = np.float32(0) - run.values.astype(np.float32)
+    breaks = offsets_of(np.append(losses[1:] <= losses[:-1], False))
+    lasts = np.maximum(run.offsets[1:] - 1, run.offsets[:-1])
+    in_order = (breaks[lasts] == breaks[run.offsets[:-1]]).tolist()
+    begins, judged_begins = run.offsets.tolist(), judged.offsets.tolist()
+    counts, ranks, duplicates = [0] * n, np.full(len(judged.values), -1), 0
+    for topic, query_id in enumerate(run.query_ids):
+        checkpoint()
+        names = run.names(topic)
+        kept = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+        if len(kept) < len(names):
+            duplicates += len(names) - len(kept)
+            if strict_duplicates:
+                run.check_distinct(topic)
+        row = qrels.row_of.get(query_id)
+        if row is None:
+            continue
+        counts[row], wanted = len(kept), judged.names(row)
+        if len(kept) < len(names) or not in_order[topic]:
+            kept = _ranked(kept, losses[begins[topic] :])
+        found = [kept.get(name, -1) for name in wanted]
+        ranks[judged_begins[row] : judged_begins[row + 1]] = found
+        if names and -1 in found:
+            seen.look(wanted, names)
+    known = ranks >= 0
+    n_retrieved = np.array(counts, np.int64)
+    offsets = offsets_of(n_retrieved)
+    gains = np.full(offsets[-1], np.nan)
+    gains[offsets[qrels.topic_of[known]] + ranks[known]] = judged.values[known]
+    rankings = Rankings(offsets, gains, *qrels.ideal, judged_others=qrels.n_nonrelevant)
+    met = {qrels.row_of[query_id] for query_id in run.query_ids if query_id in qrels.row_of}
+    rows = np.arange(n) if complete else np.array(sorted(met), np.int64)
+    skipped = len(run) - len(met)
     counted = MetricCounts(
         queries=n + skipped,
         evaluated=len(rows),
         skipped_missing=n - len(rows),
         skipped_unjudged=skipped,
-        duplicates=n_run - len(kept),
+        duplicates=duplicates,
     )
-    id_fit = _id_fit(qrels, run, at_of, counts, qrels.topic_of[of_judged])
-    return RankedRun(rankings, rows, counted, id_fit)
+    n_expected = int(judged.counts[n_retrieved > 0].sum())
+    id_fit = seen.fit(n_expected, int(known.sum()), len(gains))
+    return RankedRun(rankings.take(rows), rows, counted, id_fit)
 
 
-def _sort_keys(topic_of: IntArray, scores: FloatArray) -> UnsignedArray:
-    """Return integers that sort documents by topic, then by score descending."""
-    # The bits of a float grow with its value, once those of negative ones are turned over;
-    # 0 - score makes one of -0 and +0.
-    bits = (np.float32(0) - scores.astype(np.float32)).view(np.int32)
-    ascending = bits ^ (bits >> 31 | np.int32(-(1 << 31)))
-    keys: UnsignedArray = (topic_of << 32).view(np.uint64)
-    keys |= ascending.view(np.uint32)
-    return keys
+def _ranked(places: Mapping[str, int], losses: FloatArray) -> dict[str, int]:
+    """Return the ranks from 0 of documents whose losses are at `places`.
 
-
-def _ranks(keys: UnsignedArray, found: IntArray, kept: IntArray, ids: Ids) -> IntArray:
-    """Return where the documents `found` are among those `kept`, by topic, then by rank.
-
-    All are places among `keys`, by which documents sort; those that tie go by id, larger first.
+    Ties go by id, the larger first. Strings compare like strcmp: UTF-8 sorts as code points do.
     """
-    ascending, wanted = keys[kept], keys[found]
-    if not np.all(ascending[1:] >= ascending[:-1]):
-        ascending.sort()
-    ranks = np.searchsorted(ascending, wanted)
-    after = np.minimum(ranks + 1, len(ascending) - 1)
-    ties = (ascending[after] == wanted) & (after > ranks)
-    if ties.any():
-        tied = kept[np.isin(keys[kept], wanted[ties])]
-        # UTF-8 sorts as code points do: bytes compare like strcmp.
-        names = ids.names(tied)
-        tied = tied[np.array(sorted(range(len(tied)), key=names.__getitem__, reverse=True))]
-        tied = tied[np.argsort(keys[tied], kind="stable")]
-        sizes = np.unique(keys[tied], return_counts=True)[1]
-        rank_of = np.zeros(len(keys), np.int64)
-        rank_of[tied] = np.searchsorted(ascending, keys[tied]) + positions_in_groups(sizes)
-        ranks[ties] = rank_of[found[ties]]
-    return ranks
-
-
-def _id_fit(
-    qrels: Qrels, run: Topics, at_of: Mapping[str, int], counts: IntArray, known_of: IntArray
-) -> IdFit:
-    """Return how ids fit, over the topics that retrieved something.
-
-    `counts` are the documents that the topics of the qrels retrieved, and `known_of` the topics of
-    the judged ones among these.
-    """
-    judged, some = qrels.topics.counts, counts > 0
-    known = np.bincount(known_of, minlength=len(qrels))
-    seen = IdSample()
-    for row in np.flatnonzero(some & (known < judged)).tolist():
-        names = qrels.topics.names(row)
-        if seen.wants(names):
-            seen.add(names, run.names(at_of[qrels.topics.query_ids[row]]))
-    return seen.fit(int(judged[some].sum()), len(known_of), int(counts.sum()))
+    names = sorted(places, reverse=True)
+    order = np.argsort(losses[[places[name] for name in names]], kind="stable")
+    return {names[place]: rank for rank, place in enumerate(order.tolist())}

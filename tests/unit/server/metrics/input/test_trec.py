@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.trec import MAX_ID_BYTES, Ids, Qrels, Topics, rank_run
+from judged_server.metrics.input.trec import Qrels, Topics, rank_run
 
 from tests.trec import Topic, qrels_of, run_of
 
@@ -178,39 +178,13 @@ def test_numbers_of_topics_that_are_not_evaluated_are_looked_at_too():
 NAMES = st.text(st.sampled_from("ab\0\x7fé€😀\n\r\x85\u2028"), max_size=9) | st.text(max_size=40)
 
 
-def first_alike(*names):
-    """The place of the first equal id of each, topic after topic."""
-    topic_of = np.repeat(np.arange(len(names)), [len(some) for some in names])
-    return Ids.of(names).first_alike(topic_of).tolist()
-
-
-def defined(names):
-    first: dict[tuple[int, str], int] = {}
-    keys = [(i, name) for i, some in enumerate(names) for name in some]
-    return [first.setdefault(key, place) for place, key in enumerate(keys)]
-
-
-@given(st.lists(st.lists(NAMES, max_size=8), max_size=6), st.booleans())
-def test_the_first_of_equal_ids_is_found_whatever_hashes_say(names, collide):
-    with pytest.MonkeyPatch.context() as patch:
-        if collide:
-            patch.setattr(Ids, "hashes", lambda ids, _: np.zeros(len(ids.starts), np.uint64))
-        assert first_alike(*names) == defined(names)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["ab", "b", "ab", "ab", "b", "ab"],
-        ["", "a", ""],
-        ["x" * 40 + "a", "x" * 40 + "b", "x" * 40 + "a"],
-        ["é" * (MAX_ID_BYTES // 2), "a", "é" * (MAX_ID_BYTES // 2)],
-        ["a" * (MAX_ID_BYTES + 1), "b", "a" * (MAX_ID_BYTES + 1), "b"],
-        ["a\nb", "a", "b", "a\nb", "\n"],
-    ],
-)
-def test_ids_of_any_length_and_letters(names):
-    assert first_alike(names, names) == defined([names, names])
+def test_ids_of_any_length_and_letters():
+    names = ["", "x" * 300 + "a", "x" * 300 + "b", "é" * 600, "a\nb", "a", "b", "\n"]
+    grades = {name: place + 1 for place, name in enumerate(names)}
+    scores = list(range(len(names), 0, -1))
+    assert gains_of(names, scores, grades) == list(grades.values())
+    doubled = [Topic("q", [*names, *names], [*scores, *scores])]
+    assert ranked_run([Topic("q", names, scores)], doubled).counts.duplicates == len(names)
 
 
 @given(st.lists(st.lists(st.tuples(NAMES, st.floats(-9, 9)), max_size=4), max_size=6))
