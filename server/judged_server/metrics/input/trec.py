@@ -15,7 +15,7 @@ import numpy as np
 from judged.values.metrics import MetricCounts
 from judged.values.rankings import IdFit
 
-from judged_server.domain import FloatArray, IntArray
+from judged_server.domain import Float32Array, FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.rankings import (
@@ -236,7 +236,7 @@ def rank_run(
     run.check()
     judged, n, seen = qrels.topics, len(qrels), IdSample()
     # 0 - score makes one of -0 and +0.
-    losses = np.float32(0) - run.values.astype(np.float32)
+    losses: Float32Array = np.float32(0) - run.values.astype(np.float32)
     breaks = offsets_of(np.append(losses[1:] <= losses[:-1], False))
     lasts = np.maximum(run.offsets[1:] - 1, run.offsets[:-1])
     in_order = (breaks[lasts] == breaks[run.offsets[:-1]]).tolist()
@@ -281,7 +281,7 @@ def rank_run(
     return RankedRun(rankings.take(rows), rows, counted, id_fit)
 
 
-def _ranked(places: Mapping[str, int], losses: FloatArray) -> dict[str, int]:
+def _ranked(places: Mapping[str, int], losses: Float32Array) -> dict[str, int]:
     """Return the ranks from 0 of documents whose losses are at `places`.
 
     Ties go by id, the larger first. Strings compare like strcmp: UTF-8 sorts as code points do.
