@@ -21,7 +21,7 @@ os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
 # How long an example takes says nothing on a shared machine; benchmarks measure time.
 # Where a failure turns a change away, the examples are those of the run before; at a desk they are
 # new each time, which is how they find something.
-settings.register_profile("judged", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("judged", deadline=None, max_examples=50, derandomize="CI" in os.environ)
 settings.load_profile("judged")
 
 

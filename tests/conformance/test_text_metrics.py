@@ -77,7 +77,7 @@ def columns(texts: Sequence[TextItem], names: Sequence[str]):
 
 
 def test_bleu_is_sacrebleus_to_the_last_bit():
-    texts = items(20_000, 1)
+    texts = items(6_000, 1)
     (ours,) = columns(texts, ["bleu"])
     for item, value in zip(texts, ours.values, strict=True):
         theirs = BLEU.sentence_score(item.hypothesis, item.references).score / 100
@@ -85,7 +85,7 @@ def test_bleu_is_sacrebleus_to_the_last_bit():
 
 
 def test_rouge_is_rouge_scores_to_the_last_bit(rouge):
-    texts = items(10_000, 2)
+    texts = items(4_000, 2)
     ours = columns(texts, ROUGES)
     for i, item in enumerate(texts):
         theirs = rouge.score_multi(item.references, item.hypothesis)
@@ -122,12 +122,12 @@ def test_stems_are_nltks():
     text = " ".join([*prose.words(), data.read_text(encoding="utf-8")]).lower()
     shipped = sorted(set(re.findall("[a-z0-9]+", text)))
     words = set(shipped)
-    for _ in range(40_000):
+    for _ in range(15_000):
         letters = "aeiouybcdlstwxz0" if rng.random() < 0.5 else string.ascii_lowercase
         word = "".join(rng.choices(letters, k=rng.randint(1, 6)))
         words.add(word + "".join(rng.choices(SUFFIXES, k=rng.randint(0, 3))))
         words.add(rng.choice(shipped) + rng.choice(SUFFIXES))
-    assert len(words) > 60_000
+    assert len(words) > 25_000
     assert [word for word in words if stem(word) != theirs.stem(word)] == []
 
 
@@ -150,8 +150,8 @@ def squad_f1(hypothesis: str, reference: str) -> float:
 def test_token_f1_and_exact_match_follow_squads_definition():
     extra = ["The", "a", "an", "the.", "l\u2019a", "A-b", "--", "a\u2019the", "Σ.Σ"]
     rng = random.Random(7)
-    texts = items(5_000, 8)
-    for _ in range(5_000):
+    texts = items(2_000, 8)
+    for _ in range(2_000):
         texts.append(
             TextItem(" ".join(rng.choices(extra, k=rng.randint(0, 4))), [rng.choice(extra)])
         )

@@ -307,7 +307,7 @@ class TestPieces:
 class TestLinear:
     """Work grows with the text, and ends where the window does."""
 
-    TIMED = 1 << 14
+    TIMED = 1 << 13
 
     @pytest.mark.parametrize("kind", ["WordPiece", "Unigram", "BPE"])
     @pytest.mark.parametrize(

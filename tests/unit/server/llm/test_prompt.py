@@ -20,7 +20,7 @@ from tests.fakes.providers.prompt_attacks import ATTACKS, blocks, naive_model
 
 RUBRIC = load_builtin()["retrieval_match"]
 LISTED = [load_builtin()["answer_match"], load_builtin()["faithfulness"].steps[1]]
-LIST_CASES = int(os.environ.get("JUDGED_PROMPT_CASES", "20000"))
+LIST_CASES = int(os.environ.get("JUDGED_PROMPT_CASES", "8000"))
 """Prompts with lists that are tried. JUDGED_PROMPT_CASES=100000: as many as with texts alone."""
 NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
 VISIBLE = re.compile("[\x00-\x1f\x7f-\x9f<>&\u200b-\u200f\u2028-\u202e\ufeff\U000e0000-\U0010ffff]")
@@ -59,11 +59,11 @@ def check(rubric: Rubric, values: Mapping[str, FieldValue], outside: str) -> Non
 @pytest.mark.parametrize(
     ("rubric", "seed", "cases"),
     [
-        *((RUBRIC, seed, 25_000) for seed in range(4)),
+        *((RUBRIC, seed, 10_000) for seed in range(2)),
         *((rubric, seed, LIST_CASES // 4) for seed in range(2) for rubric in LISTED),
     ],
 )
-def test_a_hundred_thousand_texts_and_lists_come_back(rubric: Rubric, seed: int, cases: int):
+def test_thousands_of_texts_and_lists_come_back(rubric: Rubric, seed: int, cases: int):
     draw = random.Random(seed)
 
     def text() -> str:
