@@ -11,12 +11,12 @@ import json
 import math
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
 from typing import Any
 
 import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -37,13 +37,14 @@ _RULES: dict[int, str] = {
     FieldDescriptor.CPPTYPE_UINT64: "takes whole numbers from 0, of 64 bits",
     FieldDescriptor.CPPTYPE_MESSAGE: 'takes seconds, as "1.5s"',
 }
-_PYTHON: dict[int, Any] = {
-    FieldDescriptor.CPPTYPE_STRING: str,
-    FieldDescriptor.CPPTYPE_BOOL: bool,
-    FieldDescriptor.CPPTYPE_ENUM: int,
-    FieldDescriptor.CPPTYPE_MESSAGE: str,
+_WHOLE: dict[int, range] = {
+    FieldDescriptor.CPPTYPE_ENUM: range(-(1 << 31), 1 << 31),
+    FieldDescriptor.CPPTYPE_INT32: range(-(1 << 31), 1 << 31),
+    FieldDescriptor.CPPTYPE_INT64: range(-(1 << 63), 1 << 63),
+    FieldDescriptor.CPPTYPE_UINT32: range(1 << 32),
+    FieldDescriptor.CPPTYPE_UINT64: range(1 << 64),
 }
-_NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|Infinity)|NaN", re.ASCII)
+_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _ANY = "type.googleapis.com/google.rpc."
 
@@ -54,9 +55,8 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
     Raises MalformedMessage for what is no JSON object, InvalidField for a field that is unknown or
     of another type, and LimitExceeded for a message above `max_bytes`.
     """
-    message = GetMessageClass(kind)()
     try:
-        _fill(message, _parse(raw), "")
+        message = GetMessageClass(kind)(**_fields(kind, _parse(raw), ""))
     except RecursionError:
         raise errors.MalformedMessage("the body is nested too deeply") from None
     # Numbers may take more bytes than their digits.
@@ -120,25 +120,18 @@ def _parse(raw: bytes) -> dict[str, Any]:
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise errors.InvalidField(name[:80], "stands twice in one object; say it once")
-            seen.add(name)
-    if not "".join(found).isascii():
-        for name in found:
-            if any("\ud800" <= character <= "\udfff" for character in name):
-                raise errors.InvalidField(name[:80], "is half a character, a lone surrogate")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise errors.InvalidField(name[:80], "stands twice in one object; say it once")
     return found
 
 
-def _fill(message: Message, said: Any, place: str) -> None:  # noqa: ANN401 - JSON
-    """Put what a JSON object says into a message. Raises InvalidField."""
-    kind = message.DESCRIPTOR
-    seen: set[str] = set()
+def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """Return what a JSON object says, as the class of its message takes it. Raises InvalidField."""
     if not isinstance(said, dict):
         known = ", ".join(kind.fields_by_name)
         raise errors.InvalidField(place, f"must be a JSON object; its fields are {known}")
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
     for name, value in said.items():
         at = f"{place}.{name[:80]}".removeprefix(".")
         field = kind.fields_by_name.get(name) or kind.fields_by_camelcase_name.get(name)
@@ -152,49 +145,38 @@ def _fill(message: Message, said: Any, place: str) -> None:  # noqa: ANN401 - JS
         if once in seen:
             raise errors.InvalidField(at, f"stands beside another {once}; say one of them")
         seen.add(once)
-        held = getattr(message, field.name)
+        of = field.message_type
         if not field.is_repeated:
-            _put(partial(setattr, message, field.name), held, field, value, at)
-        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
-            _fill_map(held, field.message_type.fields_by_name["value"], value, at)
+            found[field.name] = _value(field, value, at)
+        elif of is not None and of.GetOptions().map_entry:
+            if not isinstance(value, dict):
+                raise errors.InvalidField(at, "must be a JSON object")
+            keys, values = of.fields
+            found[field.name] = {
+                _value(keys, key, at): _value(values, item, f'{at}["{key[:80]}"]')
+                for key, item in value.items()
+            }
         elif isinstance(value, list):
-            is_message = field.message_type is not None
-            for index, item in enumerate(value):
-                new = held.add() if is_message else None
-                _put(held.append, new, field, item, f"{at}[{index}]")
+            found[field.name] = [
+                _value(field, item, f"{at}[{index}]") for index, item in enumerate(value)
+            ]
         else:
             raise errors.InvalidField(at, "must be a JSON array")
+    return found
 
 
-def _fill_map(held: Any, field: Any, said: Any, place: str) -> None:  # noqa: ANN401
-    if not isinstance(said, dict):
-        raise errors.InvalidField(place, "must be a JSON object")
-    for name, value in said.items():
-        new = None if field.message_type is None else held[name]
-        _put(partial(held.__setitem__, name), new, field, value, f'{place}["{name[:80]}"]')
-
-
-def _put(
-    put: Callable[[Any], object],
-    message: Any,  # noqa: ANN401 - the one to fill, where the field has one
-    field: Any,  # noqa: ANN401 - protobuf has two kinds of descriptors
-    value: Any,  # noqa: ANN401 - JSON
-    place: str,
-) -> None:
-    """Put a value into a field, if it is of its kind. Raises InvalidField."""
-    if field.message_type is not None:
-        message.SetInParent()
-        if field.message_type.full_name != "google.protobuf.Duration":
-            _fill(message, value, place)
-            return
-        put = message.FromJsonString
+def _value(field: FieldDescriptor, value: Any, place: str) -> Any:  # noqa: ANN401 - JSON
+    """Return a value as its field takes it, if it is of its kind. Raises InvalidField."""
+    of = field.message_type
+    if of is not None and of.full_name != Duration.DESCRIPTOR.full_name:
+        return _fields(of, value, place)
     try:
-        put(_scalar(value, field))
+        return _scalar(field, value)
     except (ValueError, OverflowError, KeyError):
         raise errors.InvalidField(place, _rule(field)) from None
 
 
-def _rule(field: Any) -> str:  # noqa: ANN401 - protobuf has two kinds of descriptors
+def _rule(field: FieldDescriptor) -> str:
     if field.type == FieldDescriptor.TYPE_BYTES:
         return "must be base64, without spaces and line ends"
     if field.enum_type is not None:
@@ -202,28 +184,37 @@ def _rule(field: Any) -> str:  # noqa: ANN401 - protobuf has two kinds of descri
     return _RULES[field.cpp_type]
 
 
-def _scalar(value: Any, field: Any) -> Any:  # noqa: ANN401 - JSON
+def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
     """Return what is stored of a JSON value. Raises ValueError, OverflowError, and KeyError."""
-    if field.cpp_type not in _PYTHON:
-        return _number(value, is_whole=field.cpp_type != FieldDescriptor.CPPTYPE_DOUBLE)
     if field.enum_type is not None and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
-    if type(value) is not _PYTHON[field.cpp_type]:
+    if (numbers := _WHOLE.get(field.cpp_type)) is not None:
+        number = _number(value)
+        if int(number) != number or int(number) not in numbers:
+            raise ValueError
+        return int(number)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
+        return float(_number(value))
+    if type(value) is not (bool if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else str):
         raise ValueError
-    if field.type != FieldDescriptor.TYPE_BYTES:
-        return value
-    if not _BASE64.fullmatch(value):
-        raise ValueError
-    return urlsafe_b64decode(value.rstrip("=") + "==")
+    if field.type == FieldDescriptor.TYPE_STRING:
+        value.encode()
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        if not _BASE64.fullmatch(value):
+            raise ValueError
+        return urlsafe_b64decode(value.rstrip("=") + "==")
+    elif field.message_type is not None:
+        duration = Duration()
+        duration.FromJsonString(value)
+        return duration
+    return value
 
 
-def _number(value: Any, *, is_whole: bool) -> float:  # noqa: ANN401 - JSON
-    named = False
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        named = not value[-1].isdecimal()  # "Infinity" and "NaN", which have no other form
-        value = int(value) if value.lstrip("-").isdecimal() else float(value)
-    if type(value) not in {int, float} or (is_whole and value != int(value)):
+def _number(value: Any) -> float:  # noqa: ANN401 - JSON
+    """Return a number, which the mapping lets be a text too."""
+    number = json.loads(value) if isinstance(value, str) else value
+    if type(number) not in {int, float}:
         raise ValueError
-    if not is_whole and not named and not math.isfinite(value):
+    if not math.isfinite(number) and value not in _NOT_FINITE:
         raise ValueError
-    return int(value) if is_whole else float(value)
+    return number  # type: ignore[no-any-return]

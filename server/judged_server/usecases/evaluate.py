@@ -7,8 +7,9 @@ what matches one is told.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -63,14 +64,14 @@ class Part:
     document id.
     """
 
-    number: int
     first: int
     groups: Sequence[QueryGroup]
     ranks: Sequence[Sequence[int]]
+    number: int = 0
     asked: Sequence[QueryGroup] = ()
     open_ended: Sequence[bool] = ()
     negatives: Sequence[QueryGroup] = ()
-    of_families: Sequence[Sequence[QueryGroup]] = field(default=())
+    of_families: Sequence[Sequence[QueryGroup]] = ()
     judged_ids: JudgedIds | None = None
 
     def document_ids(self, index: int) -> Sequence[str]:
@@ -78,22 +79,17 @@ class Part:
         ids = self.groups[index].document_ids
         return ids or [f"retrieved_{rank}" for rank in self.ranks[index]]
 
-    def matches(self, verdicts: Verdicts) -> list[tuple[int, NegativeMatch]]:
-        """Return each result that matches a negative, with the place of its group.
-
-        `verdicts` are those of `negatives`.
-        """
-        found: list[tuple[int, NegativeMatch]] = []
+    def matches(self, verdicts: Verdicts) -> list[NegativeMatch]:
+        """Return each result that matches a negative; `verdicts` are those of `negatives`."""
+        found: list[NegativeMatch] = []
         places = [place for place, group in enumerate(self.groups) if group.negatives]
-        for number, place in enumerate(places):
-            start, end = verdicts.offsets[number : number + 2]
-            group, names = self.groups[place], self.document_ids(place)
-            scores = verdicts.columns.scores[start:end]
-            for pair in np.flatnonzero(verdicts.relevant[start:end]).tolist():
-                row, negative = divmod(pair, len(group.negatives))
-                rank, score = self.ranks[place][row], float(scores[pair])
-                match = NegativeMatch(group.query_id, rank, negative, names[row], score)
-                found.append((place, match))
+        for pair in np.flatnonzero(verdicts.relevant).tolist():
+            number = bisect_right(verdicts.offsets, pair) - 1
+            group, ranks = self.groups[places[number]], self.ranks[places[number]]
+            row, negative = divmod(pair - verdicts.offsets[number], len(group.negatives))
+            name = group.document_ids[row] if group.document_ids else f"retrieved_{ranks[row]}"
+            score = float(verdicts.columns.scores[pair])
+            found.append(NegativeMatch(group.query_id, ranks[row], negative, name, score))
         return found
 
 
@@ -105,7 +101,6 @@ class DistinctGroups:
         self._strict = strict
         self.places: dict[str, int] = {}
         """The place of each query by its id, in order."""
-        self._n_parts = 0
         self._last: QueryGroup | None = None
         self._seen: dict[object, int] = {}
         self._n_received = 0
@@ -133,8 +128,7 @@ class DistinctGroups:
             self._n_received += group.n_retrieved
             self.n_dropped += group.n_retrieved - len(places)
         self._last = groups[-1]
-        self._n_parts += 1
-        return Part(self._n_parts - 1, first, distinct, ranks)
+        return Part(first, distinct, ranks)
 
     def _begin(self, group: QueryGroup, path: str) -> None:
         need(group.query_id != "", f"{path}.query_id", "must be set")
@@ -225,16 +219,18 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FamilyJudge:
     """The metrics of one family that were asked for, and the judge they bring.
 
-    `place` is where the first of them stands in the request.
+    `place` is where the first of them stands in the request. The judge is None as long as nothing
+    was received that it could judge.
     """
 
-    judge: Judge
+    spec: JudgeSpec
     measures: Sequence[Measure]
     place: int
+    judge: Judge | None = None
 
     def read(self, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
         """Return the groups as this judge reads them; `first` is the place of the first of them.
@@ -246,7 +242,8 @@ class FamilyJudge:
     def _read(self, group: QueryGroup, index: int) -> QueryGroup:
         if group.embeddings is None and group.spans is None:
             return group
-        if self.judge.wants_embeddings and group.embeddings is not None:
+        wants_embeddings = self.judge is not None and self.judge.wants_embeddings
+        if wants_embeddings and group.embeddings is not None:
             return group
         texts = len(group.expected), len(group.retrieved)
         if texts != (group.n_expected, group.n_retrieved) and group.n_contexts:
@@ -314,10 +311,13 @@ class PartedEvaluation:
         self._caller = caller
         self._own = [measure for measure in measures if not measure.metric.family]
         self._asks_own = bool(self._own) or keep_verdicts
-        family_names = {measure.metric.family for measure in measures}
-        self._n_columns = bool(self._own) + len(family_names.intersection(FAMILIES))
         self._judge: Judge | None = None
-        self._families: Sequence[FamilyJudge] = ()
+        self._families: list[FamilyJudge] = []
+        for family in FAMILIES.values():
+            places = [i for i, each in enumerate(measures) if each.metric.family == family.name]
+            if places:
+                its = JudgeSpec(family.kind, family.profile, family.min_score)
+                self._families.append(FamilyJudge(its, [measures[i] for i in places], places[0]))
         self._groups = DistinctGroups(strict=options.strict_duplicates)
         self._id_fit = IdSample()
         self._last_known: Sequence[_Known] = ()
@@ -327,8 +327,8 @@ class PartedEvaluation:
         self._needed = False
         self._counts = VerdictCounts()
         self._usage: Usage | None = None
-        self._with_negatives: set[int] = set()
-        self._hit: set[int] = set()
+        self._with_negatives = 0
+        self._hit: set[str] = set()
         self._negative_counts = VerdictCounts()
         self._answered = False
         self._failure: errors.JudgedError | None = None
@@ -349,18 +349,16 @@ class PartedEvaluation:
         part = await run_by_size(size_of(groups), self._distinct, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
             self._settle(groups)
+        part.number = len(self._judged)
         part.asked = part.groups if self._asks_own else ()
         if self._judge is not None:
             self._prepare(part, self._judge)
-        part.of_families = [family.read(part.groups, part.first) for family in self._families]
+            part.of_families = [family.read(part.groups, part.first) for family in self._families]
         self._needed |= bool(part.negatives) or (self._asks_own and not all_by_id)
+        begun = groups[continues:]
         if keys := self._options.slice_by:
-            self._metadata += [
-                {key: group.metadata.get(key, "") for key in keys} for group in groups[continues:]
-            ]
-        self._with_negatives.update(
-            part.first + i for i, group in enumerate(part.groups) if group.negatives
-        )
+            self._metadata += [{key: each.metadata.get(key, "") for key in keys} for each in begun]
+        self._with_negatives += sum(bool(group.negatives) for group in begun)
         self._continued += [continues, *(False for _ in groups[1:])]
         self._judged.append(())
         return part
@@ -395,16 +393,16 @@ class PartedEvaluation:
         both = await self._verdicts(self._judge, [*part.asked, *part.negatives], once, fault_of)
         verdicts = both.of_groups(0, n) if part.negatives else both
         columns = [verdicts] if self._own else []
-        for family, groups in zip(self._families, part.of_families, strict=False):
-            own, identity = self.identity, family.judge.identity
-            if self._asks_own and own is not None and own.scoring_key == identity.scoring_key:
+        for place, family in enumerate(self._families):
+            own, its = self.identity, family.judge and family.judge.identity
+            if its is None:  # and so nothing in this part or before it could be judged
+                columns.append(verdicts)
+            elif self._asks_own and own is not None and own.scoring_key == its.scoring_key:
                 # Known, since this judge scores as the request's own.
-                known = Verdicts.decide(verdicts.columns, verdicts.offsets, identity.min_score)
-                columns.append(known)
+                columns.append(Verdicts.decide(verdicts.columns, verdicts.offsets, its.min_score))
             else:  # it asks no language model
+                groups = part.of_families[place]
                 columns.append(await self._verdicts(family.judge, groups, None, fault_of))
-        # Without families, nothing in this part or before it could be judged.
-        columns += [verdicts] * (self._n_columns - len(columns))
         self._judged[part.number] = [
             self._results(part, column, own=bool(self._own) and place == 0)
             for place, column in enumerate(columns)
@@ -419,9 +417,8 @@ class PartedEvaluation:
             on_negatives = both.of_groups(n, n + len(part.negatives))
             self._negative_counts += counts_of(on_negatives)
             matches = part.matches(on_negatives)
-            self._hit.update(part.first + place for place, _ in matches)
-        told = [match for _, match in matches]
-        return JudgedPart(verdicts if self._asks_own else None, on_negatives, told, usage)
+            self._hit.update(match.query_id for match in matches)
+        return JudgedPart(verdicts if self._asks_own else None, on_negatives, matches, usage)
 
     def _results(self, part: Part, verdicts: Verdicts, *, own: bool) -> JudgedResults:
         """Return the results of a part by one of its judges.
@@ -452,8 +449,8 @@ class PartedEvaluation:
             self._settle(())
         self._id_fit.see(self._last_known)
         table = await run_computation(self._table)
-        report, queries = None, len(self._with_negatives)
-        if queries:
+        report = None
+        if queries := self._with_negatives:
             report = NegativeReport(queries, len(self._hit), matches, self._negative_counts)
         identity = self.identity if self._needed else None
         query_ids = list(self._groups.places)
@@ -489,14 +486,9 @@ class PartedEvaluation:
             if self._caller.cost_tracker.max_cost is not None and not judge.priced:
                 raise unpriced()
             judge.check_api_keys(self._caller.cache)
-        families = []
-        for family in FAMILIES.values():
-            some = [(i, m) for i, m in enumerate(self._measures) if m.metric.family == family.name]
-            if some:
-                spec = JudgeSpec(family.kind, family.profile, family.min_score)
-                its = self._catalog.choose(spec, groups=groups)
-                families.append(FamilyJudge(its, [measure for _, measure in some], some[0][0]))
-        self._families, self._judge = families, judge
+        for family in self._families:
+            family.judge = self._catalog.choose(family.spec, groups=groups)
+        self._judge = judge
 
     async def _verdicts(
         self,
@@ -506,43 +498,38 @@ class PartedEvaluation:
         fault_of: FaultOf | None,
     ) -> Verdicts:
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-        n = offsets[-1]
-        none, no_scores = np.zeros(n, np.bool_), np.zeros(n)
-        if judge is None:  # and so nothing to judge
-            return Verdicts(none, ScoreColumns(no_scores), offsets)
+        columns = ScoreColumns(np.zeros(offsets[-1]))
+        if judge is not None:
 
-        async def work(caller: Caller) -> Verdicts:
-            return await judge_batch(judge, groups, caller=caller)
+            async def work(caller: Caller) -> Verdicts:
+                return await judge_batch(judge, groups, caller=caller)
 
-        try:
-            found = await (work(self._caller) if once is None else once(work))
-        except errors.InvalidField:
-            raise
-        except Exception as error:
-            if fault_of is None:
+            try:
+                found = await (work(self._caller) if once is None else once(work))
+            except errors.InvalidField:
                 raise
-            failure, fault = fault_of(error)
-            self._failure = self._failure or failure
-            statuses = np.full(n, int(Status.ERROR), np.uint8)
-            faults = tuple(replace(fault, index=index) for index in range(n))
-            return Verdicts(none, ScoreColumns(no_scores, statuses, faults=faults), offsets)
-        self._answered |= bool(n)
-        return found
+            except Exception as error:
+                if fault_of is None:
+                    raise
+                failure, fault = fault_of(error)
+                self._failure = self._failure or failure
+                columns.statuses = np.full(offsets[-1], int(Status.ERROR), np.uint8)
+                columns.faults = tuple(replace(fault, index=i) for i in range(offsets[-1]))
+            else:
+                self._answered |= bool(offsets[-1])
+                return found
+        return Verdicts.decide(columns, offsets, 1.0)
 
     def _table(self) -> MetricTable:
-        in_mode_any = replace(self._options, matching=Matching.ANY)
         asked = [(self._own, self._options)] if self._own else []
         for family in self._families:
-            signature = family.judge.identity.signature
+            signature = family.judge.identity.signature if family.judge else ""
             bound = [measure.judged_by(signature) for measure in family.measures]
-            asked.append((bound, in_mode_any))
+            asked.append((bound, replace(self._options, matching=Matching.ANY)))
         begins = np.flatnonzero(~np.array(self._continued, np.bool_))
-        n_dropped = self._groups.n_dropped
         judgings = [
-            Judging(
-                some, join([columns[column] for columns in self._judged], begins, n_dropped), how
-            )
-            for column, (some, how) in enumerate(asked)
+            Judging(some, join(columns, begins, self._groups.n_dropped), how)
+            for (some, how), columns in zip(asked, zip(*self._judged, strict=True), strict=True)
         ]
         table = compute_merged(judgings, self._measures)
         results = judgings[0].results
