@@ -55,7 +55,7 @@ from judged_server.process import (
 )
 from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
-from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows
+from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows, Kind
 from judged_server.store.ledger import LEASE_S, Ledger
 from judged_server.telemetry import Logger, send_to, set_level
 from judged_server.tenants.directory import FileDirectory
@@ -104,10 +104,8 @@ class App:
                 settings.embedding_batch_tokens,
                 settings.max_queue_delay_s,
             ),
-            memory_bytes=0
-            if settings.vector_cache == "off"
-            else settings.vector_cache_memory_bytes,
-            file=_vector_file(settings),
+            memory_bytes=settings.vector_cache_memory_bytes * (settings.vector_cache != "off"),
+            file=_kept(settings, VECTORS),
             health=self._models_run,
         )
         IN_PYTHON.limit_delay(settings.max_queue_delay_s)
@@ -299,18 +297,13 @@ class App:
         await self._idempotent_calls.close()
         for watch in self._watches:
             watch.cancel()
-        await asyncio.to_thread(self._embedders.close)
-        if self._chat_models is not None:
-            await self._chat_models.close()
-        for part in (self._reply_cache, self._ledger):
+        for port in (self._chat_models, self._monitoring_port):
+            if port is not None:
+                await port.close()
+        files = self._reply_cache, self._ledger, self._audit_log, self._export
+        for part in (self._embedders, *files):
             if part is not None:
                 await asyncio.to_thread(part.close)
-        if self._monitoring_port is not None:
-            await self._monitoring_port.close()
-        if self._audit_log is not None:
-            self._audit_log.close()
-        if self._export is not None:
-            await asyncio.to_thread(self._export.close)
 
     def _remove_files(self) -> None:
         """Remove the port file and the sockets, which say that a server is here."""
@@ -534,30 +527,27 @@ def refuse_open_address(settings: Settings, setting: str, address: Address, *, t
     if address.is_local:
         return
     has_tenants = settings.tenants is not None
-    asks = settings.client_ca is not None or has_tenants
+    asks = has_tenants or settings.client_ca is not None
+    reached = f"{address} can be reached from other machines"
     if has_tenants and not tls:
         # Not by --insecure either: whoever reads a token can use it.
         raise AddressError(
-            f"{setting}: {address} can be reached from other machines, and tokens would cross the "
-            "network in the open; give --certificate and --private-key, or listen on "
-            "127.0.0.1 or unix:PATH behind a proxy that has TLS"
+            f"{setting}: {reached}, and tokens would cross the network in the open; give "
+            "--certificate and --private-key, or listen on 127.0.0.1 or unix:PATH behind a proxy "
+            "that has TLS"
         )
     if settings.reflection and not asks:
         raise AddressError(
-            f"reflection: {address} can be reached from other machines; leave it out, or "
-            "ask who calls (--tenants or --client-ca)"
+            f"reflection: {reached}; leave it out, or ask who calls (--tenants or --client-ca)"
         )
-    if settings.insecure:
+    if settings.insecure or (tls and asks):
         return
+    lacks = "does not ask who calls (--tenants or --client-ca)"
     if not tls:
         lacks = "has no TLS (--certificate, --private-key)"
-    elif not asks:
-        lacks = "does not ask who calls (--tenants or --client-ca)"
-    else:
-        return
     raise AddressError(
-        f"{setting}: {address} can be reached from other machines and this server {lacks}; listen "
-        "on 127.0.0.1 or unix:PATH, or say --insecure"
+        f"{setting}: {reached} and this server {lacks}; listen on 127.0.0.1 or unix:PATH, or say "
+        "--insecure"
     )
 
 
@@ -603,19 +593,19 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
     """Return the cache of replies that the settings ask for; none where no model can be asked."""
     if settings.llm_config is None or settings.llm_cache == "off":
         return None
-    store = None
-    if settings.llm_cache == "disk":  # only then is a home folder needed
-        folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
-        store = KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes)
-    return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
+    memory_bytes, ttl_s = settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s
+    return ReplyCache(memory_bytes, ttl_s, _kept(settings, REPLIES))
 
 
-def _vector_file(settings: Settings) -> KeptRows | None:
-    """Return the file of vectors that the settings ask for; only then is a home folder needed."""
-    if settings.vector_cache != "disk":
+def _kept(settings: Settings, kind: Kind) -> KeptRows | None:
+    """Return a file of rows if they are kept on disk; only then is a home folder needed."""
+    where, folder, most = settings.llm_cache, settings.llm_cache_dir, settings.llm_cache_disk_bytes
+    if kind is VECTORS:
+        where, folder = settings.vector_cache, settings.vector_cache_dir
+        most = settings.vector_cache_disk_bytes
+    if where != "disk":
         return None
-    folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
-    return KeptRows(folder, VECTORS, settings.vector_cache_disk_bytes)
+    return KeptRows(folder or cache_folder(os.environ, kind.what), kind, most)
 
 
 def _otlp_export(settings: Settings) -> OtlpExport | None:

@@ -195,7 +195,8 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
         return int(number)
     if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
         return float(_number(value))
-    if type(value) is not (bool if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else str):
+    wanted: Any = bool if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else str
+    if type(value) is not wanted:
         raise ValueError
     if field.type == FieldDescriptor.TYPE_STRING:
         value.encode()

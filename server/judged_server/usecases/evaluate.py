@@ -394,15 +394,17 @@ class PartedEvaluation:
         verdicts = both.of_groups(0, n) if part.negatives else both
         columns = [verdicts] if self._own else []
         for place, family in enumerate(self._families):
-            own, its = self.identity, family.judge and family.judge.identity
-            if its is None:  # and so nothing in this part or before it could be judged
+            own, judge = self.identity, family.judge
+            if judge is None:  # and so nothing in this part or before it could be judged
                 columns.append(verdicts)
-            elif self._asks_own and own is not None and own.scoring_key == its.scoring_key:
-                # Known, since this judge scores as the request's own.
-                columns.append(Verdicts.decide(verdicts.columns, verdicts.offsets, its.min_score))
+            elif (
+                own is not None and self._asks_own and own.scoring_key == judge.identity.scoring_key
+            ):
+                least = judge.identity.min_score
+                columns.append(Verdicts.decide(verdicts.columns, verdicts.offsets, least))
             else:  # it asks no language model
                 groups = part.of_families[place]
-                columns.append(await self._verdicts(family.judge, groups, None, fault_of))
+                columns.append(await self._verdicts(judge, groups, None, fault_of))
         self._judged[part.number] = [
             self._results(part, column, own=bool(self._own) and place == 0)
             for place, column in enumerate(columns)
