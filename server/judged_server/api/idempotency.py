@@ -138,7 +138,7 @@ class IdempotentCalls:
             flight = self._calls.begin(key, _Work(digest, caller), kept_work)
         if call.cost_tracker is None:
             call.cost_tracker = flight.about.caller.cost_tracker
-        return cast("Answer", await self._calls.wait(key, flight))
+        return cast("Answer", await self._calls.wait(flight))
 
     async def close(self) -> None:
         """End all calls that are in work."""

@@ -291,7 +291,7 @@ class WorkQueue:
         self._busy_with_batch_work += is_batch_work
         if is_batch_work and self._ready.interactive:
             self._windows_come.notify_all()  # for the express worker
-        return Batch(batch, is_batch_work, is_full=len(senders) > 0)
+        return Batch(batch, is_batch_work, is_full=bool(senders))
 
     def _leave(self, call: Call) -> None:
         if call in self._calls:

@@ -174,7 +174,7 @@ class ModelCaller:
         while (entry := self._inflight.find(key)) is not None or key in self._owed:
             if entry is None:
                 return await self._when_written(key, question, model.card, call_options.ends_at)
-            answer = await self._inflight.wait(key, entry, max(0.0, call_options.ends_at - now()))
+            answer = await self._inflight.wait(entry, max(0.0, call_options.ends_at - now()))
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
             parsed = answer.parsed
@@ -190,7 +190,7 @@ class ModelCaller:
             call_options.ends_at,
             lambda: self._ask_and_keep(key, model, question, call_options),
         )
-        own = await self._inflight.wait(key, entry)
+        own = await self._inflight.wait(entry)
         if own is None:
             raise RuntimeError("a question without a time limit ended without an answer")
         return own

@@ -103,23 +103,16 @@ class FairThreads:
         with self._lock:
             for victim in self._admission.admit(mine, self._clock()):
                 self._refuse(victim)
-            self._waiting.put(mine, self._class_of(mine))
+            self._waiting.put(mine, sender)
             self._begin_next()
         try:
             return await future
         except BaseException:
-            self._leave(mine)
+            with self._lock:
+                if not mine.gone and not mine.begun:
+                    self._admission.left(mine)
+                mine.gone = True
             raise
-
-    def _leave(self, work: _Work) -> None:
-        with self._lock:
-            if not work.gone and not work.begun:
-                self._admission.left(work)
-            work.gone = True
-
-    def _class_of(self, work: _Work) -> Sender:
-        is_batch = work.sender.is_batch or work.ran_s > INTERACTIVE_S
-        return replace(work.sender, is_batch=is_batch)
 
     def _begin_next(self) -> None:
         """Let what waits run, as long as there is room."""
@@ -177,7 +170,8 @@ class FairThreads:
             if following is None or not (following.begun or self._begun < self._most_begun):
                 return False
             work.has_turn.clear()
-            self._waiting.put(work, self._class_of(work), again=True)
+            is_batch = work.sender.is_batch or work.ran_s > INTERACTIVE_S
+            self._waiting.put(work, replace(work.sender, is_batch=is_batch), again=True)
             self._running -= 1
             self._begin_next()
         work.has_turn.wait()

@@ -25,13 +25,12 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from judged_server.errors import DeadlineTooShort, Overloaded
 from judged_server.tenant import Sender
 
-INTERACTIVE, BATCH = 0, 1
-"""The classes of work, in their order."""
 BATCH_TURNS = 8
 """While interactive work waits, batch work has one of so many turns."""
 
@@ -64,10 +63,9 @@ class RoundRobin(Generic[Item]):
         """Those who came lately and have some of their first turn left. They go first."""
         self._old: dict[str, _Line[Item]] = {}
         """All others in the order of their turns, and who had work in this round."""
-        self._waiting = 0
 
-    def __len__(self) -> int:
-        return self._waiting
+    def __bool__(self) -> bool:
+        return self._next() is not None
 
     def __iter__(self) -> Iterator[Item]:
         for line in (*self._new.values(), *self._old.values()):
@@ -79,7 +77,6 @@ class RoundRobin(Generic[Item]):
         line = self._new.get(sender.name) or self._old.get(sender.name)
         if line is None:
             line = self._new[sender.name] = _Line(allowance, allowance)
-        self._waiting += 1
         line.allowance = allowance
         (line.items.appendleft if again else line.items.append)(item)
 
@@ -90,15 +87,15 @@ class RoundRobin(Generic[Item]):
 
     def take(self, cost: float) -> Item | None:
         """Return what comes next, which its sender is charged for; None when nothing waits."""
-        found = self._next()
-        if found is None:
+        if (found := self._next()) is None:
             return None
         sender, line = found
         item = line.items.popleft()
         line.left -= cost
-        self._waiting -= 1
-        if not line.items:
-            self._leave(sender, line)
+        if not line.items:  # remembered until the others have had their turns
+            del (self._new if sender in self._new else self._old)[sender]
+            line.left = line.allowance  # no debt is kept, and nothing saved up
+            self._old[sender] = line
         return item
 
     def charge(self, cost: float, *, to_the_end: bool) -> None:
@@ -119,15 +116,6 @@ class RoundRobin(Generic[Item]):
                 self._old[sender] = line  # to the end of the round
         return None
 
-    def _leave(self, sender: str, line: _Line[Item]) -> None:
-        """Remember a sender without work until the others have had their turns."""
-        (self._new if sender in self._new else self._old).pop(sender)
-        line.left = line.allowance  # no debt is kept, and nothing saved up
-        self._old[sender] = line
-        if not self._waiting:
-            self._new.clear()
-            self._old.clear()
-
 
 class FairQueue(Generic[Item]):
     """What waits, in the order in which it is done: by class, then by sender, then as it came.
@@ -138,23 +126,20 @@ class FairQueue(Generic[Item]):
 
     def __init__(self, quantum: float) -> None:
         """Let a sender of weight 1 use `quantum` in its turn."""
-        self._classes: tuple[RoundRobin[Item], RoundRobin[Item]] = (
-            RoundRobin(quantum),
-            RoundRobin(quantum),
-        )
+        self.interactive: RoundRobin[Item] = RoundRobin(quantum)
+        """The senders of interactive work."""
+        self._batch: RoundRobin[Item] = RoundRobin(quantum)
         self._in_a_row = 0
         """Interactive turns since batch work had one, or came."""
 
-    def __len__(self) -> int:
-        return sum(map(len, self._classes))
-
     def __iter__(self) -> Iterator[Item]:
-        for senders in self._classes:
-            yield from senders
+        yield from self.interactive
+        yield from self._batch
 
     def put(self, item: Item, sender: Sender, *, again: bool = False) -> None:
         """Let something wait; before all else of its sender if it is there `again`."""
-        self._classes[BATCH if sender.is_batch else INTERACTIVE].put(item, sender, again=again)
+        senders = self._batch if sender.is_batch else self.interactive
+        senders.put(item, sender, again=again)
 
     def first(self) -> Item | None:
         """Return what comes next; it still waits."""
@@ -164,22 +149,15 @@ class FairQueue(Generic[Item]):
         """Return what comes next, which its sender is charged for; None when nothing waits."""
         return self.turn().take(cost)
 
-    @property
-    def interactive(self) -> RoundRobin[Item]:
-        """The senders of interactive work."""
-        return self._classes[INTERACTIVE]
-
     def turn(self) -> RoundRobin[Item]:
         """Return the senders of the class whose turn it is; that counts as the turn."""
-        interactive, batch = self._classes
-        senders = self._senders()
-        self._in_a_row = self._in_a_row + bool(batch) if senders is interactive else 0
+        senders, batch_waits = self._senders(), bool(self._batch)
+        self._in_a_row = self._in_a_row + batch_waits if senders is self.interactive else 0
         return senders
 
     def _senders(self) -> RoundRobin[Item]:
-        interactive, batch = self._classes
-        is_due = bool(batch) and self._in_a_row >= BATCH_TURNS - 1
-        return batch if is_due or not interactive else interactive
+        is_due = self._in_a_row >= BATCH_TURNS - 1 and bool(self._batch)
+        return self._batch if is_due or not self.interactive else self.interactive
 
 
 MAX_DELAY_S = 0.4
@@ -230,45 +208,51 @@ class _Share(Generic[Call]):
     cost: int = 0
     calls: deque[Call] = field(default_factory=deque)
 
-    @property
-    def load(self) -> float:
-        """Its work for its weight, by which senders are compared."""
-        return self.cost / self.weight
+
+@dataclass(slots=True)
+class _Class(Generic[Call]):
+    """What is in work in one class, in all and by sender."""
+
+    cost: int = 0
+    shares: dict[str, _Share[Call]] = field(default_factory=dict)
+
+    def weight_beside(self, sender: Sender) -> float:
+        """Return the weights of all who share with a sender, its own included."""
+        others = (share.weight for name, share in self.shares.items() if name != sender.name)
+        return sum(others) + sender.weight
 
 
 class Admission(Generic[Call]):
     """Counts work by class and sender, and refuses what would be too much.
 
-    `max_delay_s` may be set while it is used.
+    `max_delay_s` may be set while it is used; `rate` is what is done in a second, by estimate.
     """
 
     def __init__(self, resource: Resource, max_delay_s: float = MAX_DELAY_S) -> None:
         self._resource = resource
         self.max_delay_s = max_delay_s
-        self._shares: tuple[dict[str, _Share[Call]], dict[str, _Share[Call]]] = ({}, {})
-        self._class_cost = [0, 0]
-        self._rate = resource.rate
+        self.rate = resource.rate
+        self._interactive: _Class[Call] = _Class()
+        self._batch: _Class[Call] = _Class()
         self._batches = 0
 
     @property
     def cost(self) -> int:
         """The work, by estimate, of all calls that have been let in and are not done."""
-        return sum(self._class_cost)
-
-    @property
-    def rate(self) -> float:
-        """What is done in a second, by estimate as well."""
-        return self._rate
+        return self._interactive.cost + self._batch.cost
 
     def sender(self, sender: Sender, cost: int) -> Sender:
         """Return the sender of a call of this cost: one of batch work where it is a large one."""
-        most = min(self._resource.interactive, self.max_delay_s / 2 * self._rate)
+        most = min(self._resource.interactive, self.max_delay_s / 2 * self.rate)
         return sender if cost <= most else replace(sender, is_batch=True)
 
     @property
     def _room(self) -> float:
         """For the work of all interactive calls."""
-        return min(self.max_delay_s * self._rate, self._resource.most)
+        return min(self.max_delay_s * self.rate, self._resource.most)
+
+    def _class_of(self, call: Call) -> _Class[Call]:
+        return self._batch if call.sender.is_batch else self._interactive
 
     def admit(self, call: Call, now: float) -> list[Call]:
         """Let a call in; return the calls that must give way to it, and are counted until they do.
@@ -276,42 +260,42 @@ class Admission(Generic[Call]):
         Raises Overloaded, or DeadlineTooShort when the call would be late even if nothing else were
         there.
         """
-        cost = call.cost
-        shares = self._shares[_class_of(call)]
-        share = shares.get(call.sender.name) or _Share(call.sender.weight)
+        cost, of = call.cost, self._class_of(call)
+        share = of.shares.get(call.sender.name) or _Share(call.sender.weight)
         victims: list[Call] = []
         left_s = None if call.deadline is None or not self._batches else call.deadline - now
-        if cost and left_s is not None and cost > left_s * self._rate * PATIENCE:
-            raise DeadlineTooShort(cost / self._rate, max(0.0, left_s))
+        if cost and left_s is not None and cost > left_s * self.rate * PATIENCE:
+            raise DeadlineTooShort(cost / self.rate, max(0.0, left_s))
         if cost and self.cost:
-            if left_s is not None and self._finish_s(call, share, cost) > left_s:
+            own = share.cost + cost
+            if left_s is not None and self._finish_s(call, own) > left_s:
                 raise self.overloaded(call)
             if not call.sender.is_batch:
-                victims = self._make_room(call, share, cost)
+                victims = self._make_room(call, own)
             elif self.cost + cost > self._resource.most:
                 raise self.overloaded(call)
-        shares[call.sender.name] = share
+        of.shares[call.sender.name] = share
         share.weight = call.sender.weight  # the newest is what the operator has set last
         share.cost += cost
         share.calls.append(call)
-        self._class_cost[_class_of(call)] += cost
+        of.cost += cost
         return victims
 
     def left(self, call: Call) -> None:
         """Forget a call that has ended or gone."""
-        shares = self._shares[_class_of(call)]
-        share = shares[call.sender.name]
+        of = self._class_of(call)
+        share = of.shares[call.sender.name]
         share.calls.remove(call)
         share.cost -= call.cost
-        self._class_cost[_class_of(call)] -= call.cost
+        of.cost -= call.cost
         if not share.calls:
-            del shares[call.sender.name]
+            del of.shares[call.sender.name]
 
     def is_late(self, call: Call, now: float) -> bool:
         """Say whether a call that has not begun can't be done any more before its deadline."""
         if call.deadline is None or not self._batches or call.begun:
             return False
-        return now + call.cost / self._rate > call.deadline
+        return now + call.cost / self.rate > call.deadline
 
     def measured(self, cost: float, seconds: float, workers: int, *, full: bool) -> None:
         """Learn the rate from what one worker did of the work, by estimate.
@@ -322,57 +306,55 @@ class Admission(Generic[Call]):
         if not cost or seconds <= 0:
             return
         rate = workers * cost / seconds
-        if full or rate > self._rate:
+        if full or rate > self.rate:
             self._batches = min(self._batches + 1, _SETTLED)
-            self._rate += (rate - self._rate) / self._batches
+            self.rate += (rate - self.rate) / self._batches
 
-    def _make_room(self, call: Call, share: _Share[Call], cost: int) -> list[Call]:
-        """Return the calls that give way to an interactive one. Raises Overloaded."""
-        shares, room = self._shares[INTERACTIVE], self._room
-        excess = self._class_cost[INTERACTIVE] + cost - room
+    def _make_room(self, call: Call, own: int) -> list[Call]:
+        """Return the calls that give way to an interactive one. Raises Overloaded.
+
+        The newest of whoever has most for its weight goes first; `own` is what the call's sender
+        would have.
+        """
+        of, sender = self._interactive, call.sender
+        excess = of.cost + call.cost - self._room
         if excess <= 0:
             return []
-        own, sender = share.cost + cost, call.sender
+        heavier: list[tuple[float, Call]] = []
+        for name, share in of.shares.items():
+            load = share.cost / share.weight
+            for each in reversed(share.calls) if name != sender.name else ():
+                if load <= own / sender.weight:
+                    break
+                if not each.begun:
+                    heavier.append((load, each))
+                    load -= each.cost / share.weight
         victims: list[Call] = []
-        others = {name: other for name, other in shares.items() if name != sender.name}
-        loads = {name: other.load for name, other in others.items()}
-        while excess > 0:
-            longest = max(loads, key=loads.__getitem__, default=None)
-            if longest is None or loads[longest] <= own / sender.weight:
-                break
-            victim = next(
-                (c for c in reversed(shares[longest].calls) if not c.begun and c not in victims),
-                None,
-            )
-            if victim is None:
-                del loads[longest]
-                continue
-            victims.append(victim)
-            loads[longest] -= victim.cost / shares[longest].weight
-            excess -= victim.cost
-        weights = sum(other.weight for other in others.values())
-        if excess > 0 and own > room * sender.weight / (weights + sender.weight):
+        for _, each in sorted(heavier, key=itemgetter(0), reverse=True):
+            if excess > 0:
+                victims.append(each)
+                excess -= each.cost
+        if excess > 0 and own > self._room * sender.weight / of.weight_beside(sender):
             raise self.overloaded(call)
         return victims
 
-    def _finish_s(self, call: Call, share: _Share[Call], cost: int) -> float:
+    def _finish_s(self, call: Call, own: int) -> float:
         """Return how long a call would take, waiting included, where senders share by weight."""
-        shares, sender = self._shares[_class_of(call)], call.sender
-        weights = sum(other.weight for name, other in shares.items() if name != sender.name)
-        alike = (share.cost + cost) * (weights + sender.weight) / sender.weight
-        ahead = min(self._class_cost[_class_of(call)] + cost, alike)
-        if sender.is_batch and self._class_cost[INTERACTIVE] > self._room / 2:
+        of, sender = self._class_of(call), call.sender
+        alike = own * of.weight_beside(sender) / sender.weight
+        ahead = min(of.cost + call.cost, alike)
+        if sender.is_batch and self._interactive.cost > self._room / 2:
             ahead *= BATCH_TURNS
         elif sender.is_batch:
-            ahead += self._class_cost[INTERACTIVE]
-        return ahead / self._rate
+            ahead += self._interactive.cost
+        return ahead / self.rate
 
     def overloaded(self, call: Call) -> Overloaded:
         """Return the error of a call that is not let in, gave way, or had its turn too late.
 
         How much waits is the work of all tenants, so the error does not tell.
         """
-        delay = self._class_cost[_class_of(call)] / self._rate
+        delay = self._class_of(call).cost / self.rate
         return Overloaded(
             f"{self._resource.name} has more work than it can do in time; send less at once, or "
             "try again later",
@@ -393,7 +375,3 @@ def settle(future: asyncio.Future[Any], result: object, error: BaseException | N
 
     with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
         future.get_loop().call_soon_threadsafe(wake)
-
-
-def _class_of(call: Work) -> int:
-    return BATCH if call.sender.is_batch else INTERACTIVE

@@ -23,6 +23,7 @@ class Flight(Generic[About, Result]):
     `callers` wait for it; `ending` is when it is cancelled, set while nobody does.
     """
 
+    key: str | bytes
     task: asyncio.Task[Result]
     about: About
     callers: int = 0
@@ -49,13 +50,12 @@ class SingleFlight(Generic[About, Result]):
         self, key: str | bytes, about: About, work: Callable[[], Coroutine[Any, Any, Result]]
     ) -> Flight[About, Result]:
         """Begin work that is not in flight; whoever begins it must `wait` for it."""
-        flight = Flight(asyncio.create_task(work()), about)
-        self._flights[key] = flight
-        flight.task.add_done_callback(lambda _: self._ended(key, flight))
+        flight = self._flights[key] = Flight(key, asyncio.create_task(work()), about)
+        flight.task.add_done_callback(lambda _: self._end(flight))
         return flight
 
     async def wait(
-        self, key: str | bytes, flight: Flight[About, Result], timeout_s: float | None = None
+        self, flight: Flight[About, Result], timeout_s: float | None = None
     ) -> Result | None:
         """Return what came of the work; None when `timeout_s` seconds were too short for it.
 
@@ -71,7 +71,14 @@ class SingleFlight(Generic[About, Result]):
         finally:
             flight.callers -= 1
             if not flight.callers and not flight.task.done():
-                await self._left(key, flight)
+                grace_s = self._grace_s(flight.about)
+                if grace_s > 0:
+                    loop = asyncio.get_running_loop()
+                    flight.ending = loop.call_later(grace_s, self._end, flight)
+                else:
+                    self._end(flight)
+                    # Whoever sees the caller's end sees that of the work: nothing is left behind.
+                    await asyncio.wait({flight.task})
 
     async def close(self) -> None:
         """End all work that is in flight."""
@@ -80,25 +87,11 @@ class SingleFlight(Generic[About, Result]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _left(self, key: str | bytes, flight: Flight[About, Result]) -> None:
-        """End work that nobody waits for, now or after its grace."""
-        grace_s = self._grace_s(flight.about)
-        if grace_s > 0:
-            loop = asyncio.get_running_loop()
-            flight.ending = loop.call_later(grace_s, self._end, key, flight)
-            return
-        self._end(key, flight)
-        # Whoever sees the caller's end sees that of the work: nothing is left behind.
-        await asyncio.wait({flight.task})
-
-    def _end(self, key: str | bytes, flight: Flight[About, Result]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
-        flight.task.cancel()
-
-    def _ended(self, key: str | bytes, flight: Flight[About, Result]) -> None:
+    def _end(self, flight: Flight[About, Result]) -> None:
+        """Forget work that has ended; cancel it where nobody waits for it."""
         if flight.ending is not None:
             flight.ending.cancel()
-        if not flight.task.cancelled():
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+        if not flight.task.cancel() and not flight.task.cancelled():
             flight.task.exception()  # nobody may be left to be told
-        self._end(key, flight)

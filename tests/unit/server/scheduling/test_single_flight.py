@@ -32,7 +32,7 @@ async def turns(n=5):
 async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
     inflight, question = SingleFlight[float, str](), Question()
     entry = inflight.begin(KEY, 1.0, question.ask)
-    waiting = [asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(3)]
+    waiting = [asyncio.create_task(inflight.wait(entry)) for _ in range(3)]
     await turns()
     for task in waiting:
         task.cancel()
@@ -46,7 +46,7 @@ async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
 async def test_one_who_comes_while_it_is_ended_does_not_find_it():
     inflight, question = SingleFlight[float, str](), Question()
     entry = inflight.begin(KEY, 1.0, question.ask)
-    waiting = asyncio.create_task(inflight.wait(KEY, entry))
+    waiting = asyncio.create_task(inflight.wait(entry))
     await turns()
     waiting.cancel()
     await asyncio.sleep(0)
@@ -55,15 +55,15 @@ async def test_one_who_comes_while_it_is_ended_does_not_find_it():
     await asyncio.gather(waiting, return_exceptions=True)
     assert inflight.find(KEY) is again
     question.answer.set_result("a")
-    assert await inflight.wait(KEY, again) == "a"
+    assert await inflight.wait(again) == "a"
 
 
 async def test_a_short_time_ends_for_one_and_not_for_the_others():
     inflight, question = SingleFlight[float, str](), Question()
     entry = inflight.begin(KEY, 9.0, question.ask)
-    waits = asyncio.create_task(inflight.wait(KEY, entry))
+    waits = asyncio.create_task(inflight.wait(entry))
     await turns()
-    assert await inflight.wait(KEY, entry, 0.001) is None
+    assert await inflight.wait(entry, 0.001) is None
     assert question.cancelled == 0
     question.answer.set_result("a")
     assert await waits == "a"
@@ -89,7 +89,7 @@ async def test_ten_thousand_random_leaves_leave_nothing_behind():
     async def caller():
         key = rng.randrange(20).to_bytes(1, "big")
         entry = inflight.find(key) or inflight.begin(key, 1.0, ask)
-        assert await inflight.wait(key, entry) == "a"
+        assert await inflight.wait(entry) == "a"
 
     before = len(asyncio.all_tasks())
     for _ in range(100):
@@ -107,10 +107,10 @@ async def test_ten_thousand_random_leaves_leave_nothing_behind():
 
 async def test_closing_ends_work_that_has_not_taken_its_first_step():
     flights, question = SingleFlight[float, str](), Question()
-    waiting = asyncio.create_task(flights.wait(KEY, flights.begin(KEY, 1.0, question.ask)))
+    waiting = asyncio.create_task(flights.wait(flights.begin(KEY, 1.0, question.ask)))
     await asyncio.sleep(0)
     again = flights.begin(b"other", 1.0, question.ask)
-    other = asyncio.create_task(flights.wait(b"other", again))
+    other = asyncio.create_task(flights.wait(again))
     await flights.close()
     found = await asyncio.gather(waiting, other, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in found)
@@ -119,13 +119,13 @@ async def test_closing_ends_work_that_has_not_taken_its_first_step():
 
 async def test_work_goes_on_alone_for_its_grace_and_is_found_again():
     flights, question = SingleFlight[float, str](grace_s=lambda about: about), Question()
-    first = asyncio.create_task(flights.wait(KEY, flights.begin(KEY, 60.0, question.ask)))
+    first = asyncio.create_task(flights.wait(flights.begin(KEY, 60.0, question.ask)))
     await turns()
     first.cancel()
     await turns()
     flight = flights.find(KEY)
     assert flight is not None
-    again = asyncio.create_task(flights.wait(KEY, flight))
+    again = asyncio.create_task(flights.wait(flight))
     await turns()
     question.answer.set_result("a")
     assert await again == "a"

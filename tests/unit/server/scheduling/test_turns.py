@@ -58,7 +58,7 @@ def test_a_part_of_what_comes_next_is_charged_too():
     senders = fill({"a": [1.0, 2.0], "b": [1.0]})
     senders.charge(QUANTUM, to_the_end=True)
     assert [take(senders) for _ in range(3)] == [("b", 1.0), ("a", 2.0), ("a", 1.0)]
-    assert (senders.first(), senders.take(1.0), len(senders)) == (None, None, 0)
+    assert (senders.first(), senders.take(1.0), bool(senders)) == (None, None, False)
 
 
 @given(
@@ -83,7 +83,7 @@ def test_all_is_done_and_each_has_its_share(work, weights):
         sender, cost = take(senders)
         left[sender] -= 1
         done[sender] += cost
-    assert len(senders) == 0
+    assert not senders
 
 
 class TestFairQueue:
