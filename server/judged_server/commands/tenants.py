@@ -255,7 +255,7 @@ def _need(path: Path, name: str) -> None:
     try:
         secret = read_tokens(tokens_beside(path)).secret
     except FileNotFoundError:
-        secret = b""
+        secret = ""
     if name not in read_tenants(path, secret).by_name:
         raise SettingsError(f"tenants: {path} has no {name[:80]!r}; use tenants add")
 

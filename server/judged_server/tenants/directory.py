@@ -28,13 +28,13 @@ class Identity:
     """
 
     tenant: Tenant
-    token: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
     uri: str = ""
 
     @property
     def credential(self) -> str:
         """What people call the credential; never a token."""
-        return f"token {self.token.hex()[:8]}" if self.token else self.uri or "socket"
+        return f"token {self.token[:8]}" if self.token else self.uri or "socket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Snapshot:
     """The two files as they were read, and who shows what."""
 
     tenants: Tenants
-    by_token: dict[bytes, tuple[StoredToken, Identity]]
+    by_token: dict[str, tuple[StoredToken, Identity]]
     by_uri: dict[str, Identity]
     by_socket: dict[str, Identity]
 
@@ -92,7 +92,7 @@ class FileDirectory(WatchedFiles[_Snapshot]):
             now = self.by_socket(identity.tenant.name)
         return now is not None and now.tenant.name == identity.tenant.name
 
-    def _of_token(self, sha256: bytes) -> Identity | None:
+    def _of_token(self, sha256: str) -> Identity | None:
         found = self.now.by_token.get(sha256)
         if found is None:
             return None
@@ -127,7 +127,7 @@ def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _
 
 def _refuse_shared(tokens: TokenFile, path: Path) -> None:
     """Raise SettingsError for a token of two tenants: who calls could not be told."""
-    owners: dict[bytes, str] = {}
+    owners: dict[str, str] = {}
     for each in tokens.tokens:
         other = owners.setdefault(each.sha256, each.tenant)
         if other != each.tenant:

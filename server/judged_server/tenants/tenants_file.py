@@ -80,7 +80,7 @@ class _File:
     tenants: dict[str, _Table] = Field(default_factory=dict)
 
 
-def read_tenants(path: Path, secret: bytes) -> Tenants:
+def read_tenants(path: Path, secret: str) -> Tenants:
     """Return what the file says; keys of caches are made from `secret`. Raises SettingsError."""
     try:
         raw = path.read_bytes()
@@ -89,7 +89,7 @@ def read_tenants(path: Path, secret: bytes) -> Tenants:
     return parse_tenants(read_toml(raw, str(path)), str(path), secret)
 
 
-def parse_tenants(content: object, source: str, secret: bytes) -> Tenants:
+def parse_tenants(content: object, source: str, secret: str) -> Tenants:
     """Return what a TOML document says; `source` is named in errors. Raises SettingsError."""
     tables: dict[str, _Table] = read(_File, content, source).tenants
     by_name: dict[str, Tenant] = {}
@@ -136,7 +136,7 @@ def _check_path(given: str, place: str, taken: set[str]) -> None:
     taken.add(path)
 
 
-def _domain_key(secret: bytes, tenant: str, cache: str) -> bytes:
+def _domain_key(secret: str, tenant: str, cache: str) -> bytes:
     shared = _SHARED.fullmatch(cache)
     domain = f"shared:{shared[1]}" if shared else f"tenant:{tenant}"
-    return hmac.digest(secret, domain.encode(), hashlib.sha256)
+    return hmac.digest(bytes.fromhex(secret), domain.encode(), hashlib.sha256)

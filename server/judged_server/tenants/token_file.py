@@ -8,51 +8,58 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as table
 
 from judged_server.address import write_whole
+from judged_server.llm.config.file_tables import matching
 from judged_server.settings import SettingsError
 
 PREFIX = "judged_"
 """What every token begins with, so that scanners find one that was published."""
-_VERSION = 1
 LOCKED_S = 10.0
 """How long a command waits for another one that changes the file."""
 
 
-@dataclass(frozen=True, slots=True)
+_Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
+
+
+@table(frozen=True)
 class StoredToken:
     """What is kept of a token: whose it is, its hash, and when it counts, in UTC."""
 
     tenant: str
-    sha256: bytes
-    created: datetime
-    ends: datetime | None = None
+    sha256: _Hash
+    created: AwareDatetime
+    ends: AwareDatetime | None = None
 
     @property
     def id(self) -> str:
         """What people call it: the beginning of its hash."""
-        return self.sha256.hex()[:8]
+        return self.sha256[:8]
 
     def live(self, now: datetime) -> bool:
         """Say whether it counts."""
         return self.ends is None or now < self.ends
 
 
-@dataclass(frozen=True, slots=True)
+@table(frozen=True)
 class TokenFile:
     """What the file holds."""
 
-    secret: bytes = field(repr=False)
+    secret: _Hash = field(repr=False)
     tokens: tuple[StoredToken, ...] = ()
+    version: Literal[1] = 1
 
     def of(self, tenant: str, now: datetime) -> list[StoredToken]:
         """Return the tokens of a tenant that count, the oldest first."""
@@ -79,14 +86,17 @@ class TokenFile:
         kept = (
             each
             for each in self.tokens
-            if each.tenant != tenant or (id_ and not each.sha256.hex().startswith(id_))
+            if each.tenant != tenant or (id_ and not each.sha256.startswith(id_))
         )
         return replace(self, tokens=tuple(kept))
 
 
-def hash_of(token: str) -> bytes:
+_FILE = TypeAdapter(TokenFile)
+
+
+def hash_of(token: str) -> str:
     """Return what is stored of a token."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def tokens_beside(tenants: Path) -> Path:
@@ -105,32 +115,15 @@ def read_tokens(path: Path) -> TokenFile:
             f"tokens {path} can't be read: {error.strerror}; let the server's user read it"
         ) from None
     try:
-        content = json.loads(raw)
-        if content["version"] != _VERSION:
-            raise SettingsError(f"tokens {path}: is of another version; update judged")
-        secret = bytes.fromhex(content["secret"])
-        tokens = tuple(
-            StoredToken(
-                str(each["tenant"]),
-                bytes.fromhex(each["sha256"]),
-                datetime.fromisoformat(each["created"]),
-                None if each["ends"] is None else datetime.fromisoformat(each["ends"]),
-            )
-            for each in content["tokens"]
+        return _FILE.validate_json(raw)
+    except ValidationError as error:
+        says = (
+            "is not as `judged-server tenants` writes it; restore it, or remove it and make new "
+            "tokens"
         )
-        aware = all(each.created.tzinfo and (not each.ends or each.ends.tzinfo) for each in tokens)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise _damaged(path) from None
-    if len(secret) != 32 or not aware or any(len(each.sha256) != 32 for each in tokens):
-        raise _damaged(path)
-    return TokenFile(secret, tokens)
-
-
-def _damaged(path: Path) -> SettingsError:
-    return SettingsError(
-        f"tokens {path}: is not as `judged-server tenants` writes it; restore it, or remove it and "
-        "make new tokens"
-    )
+        if any(each["loc"] == ("version",) for each in error.errors()):
+            says = "is of another version; update judged"
+    raise SettingsError(f"tokens {path}: {says}")
 
 
 @contextmanager
@@ -144,9 +137,12 @@ def changing(path: Path) -> Iterator[list[TokenFile]]:
             try:
                 held = [read_tokens(path)]
             except FileNotFoundError:
-                held = [TokenFile(secrets.token_bytes(32))]
+                held = [TokenFile(secrets.token_hex(32))]
             yield held
-            _write(path, held[0])
+            now = datetime.now(UTC)
+            live = [each for each in held[0].tokens if each.live(now)]
+            content = _FILE.dump_json(replace(held[0], tokens=tuple(live)), indent=1)
+            write_whole(path, f"{content.decode()}\n")
     except OSError as error:
         folder = "" if path.parent.is_dir() else f"; make its folder {path.parent}"
         raise SettingsError(f"tokens {path} can't be written: {error.strerror}{folder}") from None
@@ -174,23 +170,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _write(path: Path, file: TokenFile) -> None:
-    """Write the tokens that count."""
-    now = datetime.now(UTC)
-    content = {
-        "version": _VERSION,
-        "secret": file.secret.hex(),
-        "tokens": [
-            {
-                "tenant": each.tenant,
-                "sha256": each.sha256.hex(),
-                "created": each.created.isoformat(timespec="seconds"),
-                "ends": None if each.ends is None else each.ends.isoformat(timespec="seconds"),
-            }
-            for each in file.tokens
-            if each.live(now)
-        ],
-    }
-    write_whole(path, f"{json.dumps(content, indent=1)}\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from judged_server.settings import SettingsError
 from judged_server.tenants.tenants_file import parse_tenants
 
-SECRET = bytes(32)
+SECRET = "00" * 32
 GOOD = """
 [tenants.search]
 judges = ["token_overlap", "llm"]

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 def test_two_count_at_once_and_no_third():
-    file, first = TokenFile(bytes(32)).with_new("a", NOW, HOUR)
+    file, first = TokenFile("00" * 32).with_new("a", NOW, HOUR)
     file, second = file.with_new("a", NOW, HOUR)
     assert [each.sha256 for each in file.of("a", NOW)] == [hash_of(first), hash_of(second)]
     file, third = file.with_new("a", NOW, HOUR)
