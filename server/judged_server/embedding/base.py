@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from judged_server.domain import ByteArray, Float32Array
-from judged_server.errors import ModelNotInstalled
 
 TRUNCATE = "truncate"
 """Embed the first window and flag the text TRUNCATED."""
@@ -82,15 +81,6 @@ class Embedder(Protocol):
 
 class Embedders(Protocol):
     """The embedding models of this server."""
-
-    @property
-    def default(self) -> str:
-        """The name of the default model, which need not be there."""
-        ...
-
-    def unknown(self, name: str) -> ModelNotInstalled:
-        """Return the error of a model that is not there."""
-        ...
 
     def get(self, name: str) -> Embedder:
         """Return a model by name, "" for the default. Raises `errors.ModelNotInstalled`."""

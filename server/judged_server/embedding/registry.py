@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 
 from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.embedding.batching import ReportUnhealthy
@@ -19,7 +20,7 @@ from judged_server.embedding.models.store import (
 )
 from judged_server.embedding.runtime.backend import RuntimeConfig
 from judged_server.embedding.vector_cache import VectorCache
-from judged_server.errors import ModelDamaged, ModelNotInstalled
+from judged_server.errors import ModelDamaged
 from judged_server.store.kept_rows import KeptRows
 
 Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
@@ -53,10 +54,13 @@ class StoredEmbedders:
         self._unhealthy: set[str] = set()
         self._lock = threading.Lock()
         self._models: dict[str, LazyEmbedder] = {}
+        self._only: Collection[str] | None = None
 
-    def unknown(self, name: str) -> ModelNotInstalled:
-        """Return the error of a model that is not there."""
-        return not_installed(name)
+    def only(self, names: Collection[str]) -> StoredEmbedders:
+        """Return the same with some of the models alone, loaded once for both."""
+        some = copy(self)
+        some._only = names  # noqa: SLF001 - its own
+        return some
 
     def load_default(self) -> None:
         """Check and load the default model; blocks. Raises ModelNotInstalled or ModelDamaged."""
@@ -68,6 +72,8 @@ class StoredEmbedders:
         Raises ModelNotInstalled or ModelDamaged.
         """
         name = name or self.default
+        if self._only is not None and name not in self._only:
+            raise not_installed(name)
         if name not in self._models:
             manifest = self._store.manifest(name)
             self._models[name] = LazyEmbedder(
@@ -84,6 +90,8 @@ class StoredEmbedders:
         stored = [each for each in self._store.list().values() if isinstance(each, Manifest)]
         stored.sort(key=lambda manifest: (manifest.name != self.default, manifest.name))
         loaded = {name: model.card for name, model in self._models.items() if model.loaded}
+        if self._only is not None:
+            stored = [manifest for manifest in stored if manifest.name in self._only]
         card = self._running.backend.card
         return tuple(loaded.get(manifest.name) or card(manifest) for manifest in stored)
 

@@ -8,7 +8,8 @@ model that was asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -248,6 +249,13 @@ class ChatModels:
     def listed(self) -> tuple[ModelChain, ...]:
         """Return the models, the default first, those that can't be asked too."""
         return tuple(self._models.values())
+
+    def only(self, names: Collection[str]) -> ChatModels | None:
+        """Return some of the models, over the same connections; None where none is left."""
+        kept = {name: each for name, each in self._models.items() if name in names}
+        some = copy(self)
+        some._models = kept  # noqa: SLF001 - its own
+        return some if kept else None
 
     def open_breakers(self) -> dict[str, float]:
         """Return 1 for each provider that is not asked until it answers again, 0 for the others."""

@@ -6,14 +6,15 @@ and can't be told from what nobody has: not by the words of an error, nor by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judged.values.calibrators import Calibrator
 
-from judged_server.embedding.base import Embedder, Embedders, ModelCard
-from judged_server.errors import JudgedError, ModelNotConfigured, ModelNotInstalled, did_you_mean
+from judged_server.embedding.base import Embedders
+from judged_server.embedding.registry import StoredEmbedders
+from judged_server.errors import JudgedError, did_you_mean
 from judged_server.judges.base import AnyKind
 from judged_server.judges.cascade import CascadeKind
 from judged_server.judges.catalog import COMPOSED, JudgeCatalog, Offer
@@ -23,7 +24,6 @@ from judged_server.judges.llm.judge import LlmKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.chat import ChatModel
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.settings import SettingsError
 from judged_server.tenant import EVERYTHING, Allowed, Tenant
@@ -40,7 +40,7 @@ class Offering:
     catalog: JudgeCatalog
     scoring: Scoring
     rubrics: Sequence[Rubric]
-    chat_models: Callable[[], Sequence[ModelChain]]
+    chat_models: Sequence[ModelChain]
     embedders: Embedders
 
     def offers(self) -> list[Offer]:
@@ -55,7 +55,7 @@ class Offerings(dict[Allowed, Offering]):
     def __init__(
         self,
         kinds: Sequence[AnyKind],
-        embedders: Embedders,
+        embedders: StoredEmbedders,
         chat_models: ChatModels | None,
         rubrics: Mapping[str, Rubric],
         model_caller: ModelCaller,
@@ -85,7 +85,7 @@ class Offerings(dict[Allowed, Offering]):
         """Raise SettingsError where a tenant is allowed something that is not here. Reads files."""
         everything = self._everything
         judges = [offer.kind for offer in everything.offers()]
-        models = [model.card.name for model in everything.chat_models()]
+        models = [model.card.name for model in everything.chat_models]
         models += [card.name for card in self._embedders.cards()]
         for what, names, known in (
             ("judges", tenant.allowed.judges, judges),
@@ -107,26 +107,20 @@ class Offerings(dict[Allowed, Offering]):
         rubrics = {
             name: rubric for name, rubric in self._rubrics.items() if _has(allowed.rubrics, name)
         }
-        embedders: Embedders = self._embedders
-        chat_models = self._chat_models
-        asked: _AllowedChatModels | ChatModels | None = chat_models
-        listed: Callable[[], Sequence[ModelChain]] = tuple
-        if chat_models is not None:
-            listed = chat_models.listed
-            if allowed.models is not None:
-                some = _AllowedChatModels(chat_models, allowed.models)
-                asked, listed = some if some.listed() else None, some.listed
+        embedders, chat_models = self._embedders, self._chat_models
         if allowed.models is not None:
-            embedders = _AllowedEmbedders(self._embedders, allowed.models)
+            embedders = embedders.only(allowed.models)
+            chat_models = chat_models and chat_models.only(allowed.models)
         kinds: list[AnyKind] = [*self._kinds, SemanticKind(embedders)]
         if any(rubric.judges_contexts for rubric in rubrics.values()):
-            kinds.append(LlmKind(asked, rubrics, self._model_caller))
+            kinds.append(LlmKind(chat_models, rubrics, self._model_caller))
         kinds += [PanelKind(), CascadeKind()]
         kinds = [kind for kind in kinds if _has(allowed.judges, kind.kind)]
         scored = rubrics if _has(allowed.judges, ANSWERS) else {}
         catalog = JudgeCatalog(kinds, self._default(kinds, allowed), self._calibrations)
-        answers = AnswersKind(asked, scored, self._model_caller)
+        answers = AnswersKind(chat_models, scored, self._model_caller)
         scoring = Scoring(answers, self._calibrations)
+        listed = () if chat_models is None else chat_models.listed()
         return Offering(catalog, scoring, tuple(rubrics.values()), listed, embedders)
 
     def _default(self, kinds: Sequence[AnyKind], allowed: Allowed) -> str:
@@ -148,51 +142,3 @@ class Offerings(dict[Allowed, Offering]):
 
 def _has(allowed: Collection[str] | None, name: str) -> bool:
     return allowed is None or name in allowed
-
-
-class _AllowedChatModels:
-    """The language models that a tenant may ask; implements judges.llm.judge.AskableModels."""
-
-    def __init__(self, models: ChatModels, names: Collection[str]) -> None:
-        self._models = models
-        self._names = names
-
-    def listed(self) -> tuple[ModelChain, ...]:
-        """Return them as they are now, the default first."""
-        return tuple(each for each in self._models.listed() if each.card.name in self._names)
-
-    def get(self, name: str) -> ChatModel:
-        """Return one by name, "" for the first of them. Raises ModelNotConfigured."""
-        known = [each.card.name for each in self.listed()]
-        name = name or known[0]
-        if name not in known:
-            raise ModelNotConfigured(name, "this server knows " + ", ".join(known))
-        return self._models.get(name)
-
-
-class _AllowedEmbedders:
-    """The embedding models that a tenant may use; implements embedding.base.Embedders."""
-
-    def __init__(self, embedders: Embedders, names: Collection[str]) -> None:
-        self._embedders = embedders
-        self._names = names
-
-    def get(self, name: str) -> Embedder:
-        """Return one by name, "" for the server's default. Raises ModelNotInstalled."""
-        name = name or self._embedders.default
-        if name not in self._names:
-            raise self._embedders.unknown(name)
-        return self._embedders.get(name)
-
-    def cards(self) -> tuple[ModelCard, ...]:
-        """Return those of them that are on offer."""
-        return tuple(card for card in self._embedders.cards() if card.name in self._names)
-
-    @property
-    def default(self) -> str:
-        """The server's default."""
-        return self._embedders.default
-
-    def unknown(self, name: str) -> ModelNotInstalled:
-        """Return the error of a model that is not here."""
-        return self._embedders.unknown(name)

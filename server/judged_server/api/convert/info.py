@@ -53,7 +53,7 @@ def write_info(
                 is_default=index == 0,
                 unavailable=model.unavailable,
             )
-            for index, model in enumerate(offering.chat_models())
+            for index, model in enumerate(offering.chat_models)
         ],
         calibrations=sorted(offering.catalog.calibrations),
     )
