@@ -128,35 +128,21 @@ class AsyncEvaluator:
         client = self._client
         with closing(run):
             if run.asks_retriever:  # what is wrong is known before it is asked anything
-                nothing = run.nothing_found()
-                if run.asks_server:
-                    await client.evaluate(
-                        *(nothing, run.metrics, run.judge, run.options),
-                        asking=asking,
-                        timeout=timeout,
-                    )
-                else:
-                    recorded = RecordedEvaluation(nothing, run.metrics, run.options)
-                    await self._measured(recorded, timeout)
+                await self.evaluate_groups(
+                    *(run.nothing_found(), run.metrics, run.decides, run.options),
+                    asking=asking,
+                    timeout=timeout,
+                )
             models = models_of(source, system_models)
             if models and run.asks_server:
                 check_circular(await client.server_info(), run.judge, models, strict=strict)
             await async_on_thread(run.retrieve)
-            if run.asks_at_once:
-                evaluation = await self.evaluate_groups(
-                    *(run.groups, run.metrics, run.judge, run.options),
-                    asking=asking,
-                    timeout=timeout,
-                    progress=stage("judging", progress),
-                )
-                return run.result(evaluation)
             if run.asks_server:
                 filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
                 run.groups = await filled
-            recorded = RecordedEvaluation(run.groups, run.metrics, run.options)
-            for groups, request_id in run.pieces(recorded.to_judge):
+            for groups, request_id in run.pieces():
                 if run.local is not None:
-                    verdicts = await async_on_thread(partial(run.local.judge, groups))
+                    run.take(await async_on_thread(partial(run.local.judge, groups)))
                 else:
                     verdicts = await client.judge(
                         *(groups, run.judge),
@@ -164,9 +150,14 @@ class AsyncEvaluator:
                         request_id=request_id,
                         timeout=timeout,
                     )
-                run.take(verdicts)
-            recorded.take_verdicts(run.verdicts(recorded.to_judge))
-            return run.result(await self._measured(recorded, timeout))
+                    run.take(verdicts)
+            evaluation = await self.evaluate_groups(
+                *(run.groups, run.metrics, run.decides, run.options),
+                asking=asking,
+                timeout=timeout,
+                progress=stage("judging", progress),
+            )
+            return run.result(evaluation)
 
     async def evaluate_groups(
         self,
@@ -196,10 +187,14 @@ class AsyncEvaluator:
                 timeout=timeout,
                 progress=progress,
             )
-        recorded = RecordedEvaluation(groups, names, options)
         info = await self._client.server_info(timeout=timeout)
-        recorded.take_verdicts(judge.verdicts(recorded.to_judge, info.rubrics))
-        return await self._measured(recorded, timeout)
+        recorded = RecordedEvaluation(groups, names, options, judge, info.rubrics)
+        table = await self._client.compute_metrics(
+            *(names, recorded.rankings, recorded.options),
+            metadata=recorded.metadata,
+            timeout=timeout,
+        )
+        return recorded.evaluation(table)
 
     async def estimate(
         self,
@@ -214,20 +209,11 @@ class AsyncEvaluator:
 
         Groups that are matched by id, and metrics that bring judges of their own, take nothing.
         """
-        judged = to_judge(groups, metrics)
+        asked = to_judge(groups, own=bool(own_metrics(as_metrics(metrics))))
+        judged = [group for group in asked if not group.by_id]
         if not judged:
             return CostEstimate()
         return await self._client.estimate(judged, judge, asking=asking, timeout=timeout)
-
-    async def _measured(self, recorded: RecordedEvaluation, timeout: float) -> Evaluation:
-        table = await self._client.compute_metrics(
-            recorded.metrics,
-            recorded.rankings,
-            recorded.options,
-            metadata=recorded.metadata,
-            timeout=timeout,
-        )
-        return recorded.evaluation(table)
 
 
 async def evaluate_answers(
@@ -281,7 +267,7 @@ async def evaluate_answers(
             asking=asking,
             request_id=run.request_id,
             timeout=timeout,
-            progress=run.count_score,
+            progress=lambda *_: run.count(),
         )
         run.take(found, info, trace)
     return run.evaluation()

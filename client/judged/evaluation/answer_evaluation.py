@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from judged._batching.scoring import as_rubrics, summarise
-from judged._files import Record, writing
+from judged._files import Record
 from judged._inputs import as_id, as_list, need_each, no_utf8, set_fields
 from judged._views import View, named_mean, plain
 from judged.errors import FailedPrecondition, WrongType
-from judged.evaluation.asking import Asker, Outcome, is_async, signature_of
+from judged.evaluation.asking import Asked, Asker, Outcome, is_async, signature_of
 from judged.evaluation.circular_judging import judging_models, tell_circular
 from judged.evaluation.resuming import ResumeFile, sha256_of
 from judged.values import (
@@ -166,7 +166,7 @@ class AnswerEvaluation(View):
         return summary_of(self.rubrics, rubric)
 
 
-class AnswerLog(ResumeFile):
+class AnswerLog(ResumeFile[Question]):
     """The answers of earlier runs by item id, and the place for those of this one.
 
     Under its `run` the answers are scored. It stays the same until all have their scores, so that a
@@ -176,8 +176,11 @@ class AnswerLog(ResumeFile):
 
     def __init__(self, path: Path | str | None, questions: Iterable[Question], system: str) -> None:
         self._questions = {question.item_id: question for question in questions}
-        self.known: dict[str, Outcome[Question]] = {}
         super().__init__(path, {"system": system})
+
+    def id_of(self, item: Question) -> str:
+        """Return the id of a question."""
+        return item.item_id
 
     def take(self, record: Record) -> None:
         """Take a line of an earlier run."""
@@ -198,20 +201,10 @@ class AnswerLog(ResumeFile):
     def append(self, outcome: Outcome[Question]) -> None:
         """Write an answer down; a failure is not written, so that it is asked again."""
         answer: Answer | None = outcome.result
-        if answer is None:
-            return
-        question, seconds = outcome.item, round(outcome.seconds, 6)
-        known = {"item_id": question.item_id, "question_sha256": _digest(question)}
-        said = {"text": answer.text, "contexts": answer.contexts, "metadata": dict(answer.metadata)}
-        self.write({**known, **said, "seconds": seconds})
-
-    def scored(self) -> None:
-        """Note that all answers have their scores: to score them again is to pay again."""
-        if self._path is not None:
-            with writing(self._path):
-                self._file = self._path.open("ab")
-            self.begin_run()
-            self.close()
+        if answer is not None:
+            question, seconds = outcome.item, round(outcome.seconds, 6)
+            known = {"item_id": question.item_id, "question_sha256": _digest(question)}
+            self.write({**known, **asdict(answer), "seconds": seconds})
 
 
 class AnswerRun:
@@ -239,7 +232,6 @@ class AnswerRun:
         self._progress, self._done = progress, 0
         self._asker: Asker[Question] = Asker()
         self._log = AnswerLog(None, (), "")
-        self._resumed: set[str] = set()
         self._outcomes: dict[str, Outcome[Question]] = {}
         self._found = ScoredAnswers([], [summarise(each.id, []) for each in self.rubrics], Usage())
 
@@ -269,25 +261,15 @@ class AnswerRun:
 
     def ask(self) -> None:
         """Ask the system; may take long. What an earlier run kept is not asked again."""
-        log = self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
-        self._outcomes |= log.known
-        self._resumed = set(log.known)
-        self._count(len(self._resumed))
-        waiting = [q for q in self._questions if q.item_id not in self._resumed]
-        ask, awaited = answer_of(self._system), is_async(self._system)
-        outcomes = self._asker.outcomes(ask, waiting, self._concurrency, awaited=awaited)
-        with closing(log):
-            try:
-                for outcome in outcomes:
-                    log.append(outcome)
-                    if outcome.failure is not None and not isinstance(outcome.failure, Exception):
-                        raise outcome.failure
-                    self._outcomes[outcome.item.item_id] = outcome
-                    self._count(1 if outcome.failure is None else 1 + len(self.rubrics))
-            finally:  # what came before a break is kept too
-                outcomes.close()
-                for outcome in self._asker.leftover():
-                    log.append(outcome)
+        self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
+        asked = asked_of(self._system)
+        outcomes = self._log.outcomes(
+            *(self._questions, self._asker),
+            lambda left: self._asker.outcomes(asked, left, self._concurrency),
+        )
+        for outcome in outcomes:
+            self._outcomes[outcome.item.item_id] = outcome
+            self.count(1 if outcome.failure is None else 1 + len(self.rubrics))
 
     def stop(self) -> None:
         """Ask no more."""
@@ -308,7 +290,7 @@ class AnswerRun:
         """Take the scores, and keep them in a trace."""
         self._found = found
         if all(score.status is not Status.ERROR for score in found):
-            self._log.scored()
+            self._log.begin_run()  # to score them again is to pay again
         if trace is not None:
             trace.keep_scores(self.answered, found.scores, info.rubrics)
 
@@ -319,19 +301,15 @@ class AnswerRun:
             scores.setdefault(score.item_id, {})[score.rubric] = score
         items = []
         for question in self._questions:
-            name = question.item_id
-            of = self._outcomes[name]
-            told = (of.result, of.told, of.seconds, scores.get(name, {}), name in self._resumed)
+            of = self._outcomes[question.item_id]
+            told = (of.result, of.told, of.seconds, scores.get(question.item_id, {}), of.resumed)
             items.append(AnsweredQuestion(question, *told))
         return AnswerEvaluation(items, self._found.rubrics, self._found.usage)
 
-    def count_score(self, *_: int) -> None:
-        """Count a score, for `progress`."""
-        self._count(1)
-
-    def _count(self, n: int) -> None:
-        if n and self._progress is not None:
-            self._done += n
+    def count(self, n: int = 1) -> None:
+        """Count answers and scores, for `progress`."""
+        self._done += n
+        if self._progress is not None:
             self._progress(self._done, len(self._questions) * (1 + len(self.rubrics)))
 
 
@@ -345,11 +323,8 @@ def _digest(question: Question) -> str:
     return sha256_of([question.query, plain(question.contexts)])
 
 
-def answer_of(system: System) -> Callable[[Question], Any]:
-    """Return what answers a question by a system; it is to be awaited where the system is.
-
-    With a parameter called `contexts` the system also gets the question's sources.
-    """
+def asked_of(system: System) -> Asked[Question]:
+    """Return how a system is asked; with a parameter called `contexts` it also gets the sources."""
     known = None
     with suppress(TypeError, ValueError):  # some callables of extensions have no signature
         known = inspect.signature(system).parameters.get("contexts")
@@ -359,13 +334,10 @@ def answer_of(system: System) -> Callable[[Question], Any]:
         given = {"contexts": question.contexts} if with_contexts else {}
         return system(question.query, **given)
 
-    async def answer_async(question: Question) -> Answer:
-        return _as_answer(await ask(question))
-
-    return answer_async if is_async(system) else lambda question: _as_answer(ask(question))
+    return Asked(ask, _as_answer, is_async(system))
 
 
-def _as_answer(said: object) -> Answer:
+def _as_answer(said: object, _: Question) -> Answer:
     """Return what a system said as an Answer. Raises TypeError and ValueError."""
     if inspect.iscoroutine(said):
         said.close()

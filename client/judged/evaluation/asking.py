@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -21,19 +21,58 @@ CONCURRENCY = 4
 """Items that a coroutine function is asked about at once by default."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome(Generic[Item]):
-    """What a function returned about an item, or the exception in its place; and the seconds."""
+    """What a function returned about an item, or the exception in its place; and the seconds.
+
+    `resumed` says that an earlier run asked.
+    """
 
     item: Item
-    result: Any
-    failure: BaseException | None
-    seconds: float
+    result: Any = None
+    failure: BaseException | None = None
+    seconds: float = 0.0
+    resumed: bool = False
 
     @property
     def told(self) -> str | None:
         """The failure in words; None without one."""
         return None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}"
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Take what is raised as the failure, and how long it took."""
+        started = time.monotonic()
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+            self.failure = error
+        self.seconds = time.monotonic() - started
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[Item]):
+    """A function that is asked about items, what reads its results, and if it is to be awaited."""
+
+    function: Callable[[Item], Any]
+    read: Callable[[Any, Item], Any]
+    awaited: bool
+
+    def outcome(self, item: Item) -> Outcome[Item]:
+        """Return what came of asking about an item."""
+        outcome = Outcome(item)
+        with outcome.timed():
+            outcome.result = self.read(self.function(item), item)
+        return outcome
+
+    async def outcome_async(self, item: Item) -> Outcome[Item]:
+        """Return what came of it; a function that is not to be awaited runs on a thread."""
+        if not self.awaited:
+            return await async_on_thread(partial(self.outcome, item))
+        outcome = Outcome(item)
+        with outcome.timed():
+            outcome.result = self.read(await self.function(item), item)
+        return outcome
 
 
 class Asker(Generic[Item]):
@@ -45,28 +84,23 @@ class Asker(Generic[Item]):
         self._cancel: Callable[[], object] | None = None
 
     def outcomes(
-        self,
-        ask: Callable[[Item], Any],
-        items: Sequence[Item],
-        concurrency: int | None,
-        *,
-        awaited: bool,
+        self, asked: Asked[Item], items: Sequence[Item], concurrency: int | None
     ) -> Generator[Outcome[Item], None, None]:
         """Yield an outcome for each item as they come, at most `concurrency` asked at once.
 
         By default that is one, on this thread, where the function may have to stay; of what is to
-        be `awaited`, four, on an event loop of its own.
+        be awaited, four, on an event loop of its own.
         """
-        if (concurrency or 1) == 1 and not awaited:
+        if (concurrency or 1) == 1 and not asked.awaited:
             for item in items:
                 if self.stopped:
                     return
-                yield _ask(ask, item)
+                yield asked.outcome(item)
             return
-        asked = self._ask_all(ask, items, concurrency or CONCURRENCY, awaited=awaited)
+        asking = self._ask_all(asked, items, concurrency or CONCURRENCY)
         # A daemon: a function that hangs must not keep the interpreter from ending.
         threading.Thread(
-            target=copy_context().run, args=(asyncio.run, asked), daemon=True, name="judged-asking"
+            target=copy_context().run, args=(asyncio.run, asking), daemon=True, name="judged-asking"
         ).start()
         left = len(items)
         try:
@@ -97,47 +131,24 @@ class Asker(Generic[Item]):
         """Whether no more is to be asked."""
         return self._stopped.is_set()
 
-    async def _ask_all(
-        self, ask: Callable[[Item], Any], items: Sequence[Item], workers: int, *, awaited: bool
-    ) -> None:
+    async def _ask_all(self, asked: Asked[Item], items: Sequence[Item], workers: int) -> None:
         waiting = iter(items)
 
         async def work() -> None:
             for item in waiting:
                 if self.stopped:
                     return
-                one = (
-                    self._await(ask, item) if awaited else async_on_thread(partial(_ask, ask, item))
-                )
-                self._done.put(await one)
+                outcome = await asked.outcome_async(item)
+                if isinstance(outcome.failure, asyncio.CancelledError):
+                    if self.stopped:
+                        raise outcome.failure
+                    outcome.failure = RuntimeError("the function cancelled its own call")
+                self._done.put(outcome)
 
         working = asyncio.gather(*(work() for _ in range(min(workers, len(items)))))
         self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, working.cancel)
         with suppress(asyncio.CancelledError):
             await working
-
-    async def _await(self, ask: Callable[[Item], Any], item: Item) -> Outcome[Item]:
-        started, result = time.monotonic(), None
-        failure: BaseException | None = None
-        try:
-            result = await ask(item)
-        except asyncio.CancelledError:
-            if self.stopped:
-                raise
-            failure = RuntimeError("the function cancelled its own call")
-        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
-            failure = error
-        return Outcome(item, result, failure, time.monotonic() - started)
-
-
-def _ask(ask: Callable[[Item], Any], item: Item) -> Outcome[Item]:
-    started, result = time.monotonic(), None
-    failure: BaseException | None = None
-    try:
-        result = ask(item)
-    except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
-        failure = error
-    return Outcome(item, result, failure, time.monotonic() - started)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,15 +28,20 @@ from judged._inputs import as_metrics, need_by_ids
 from judged._transport.call import derived_id
 from judged._views import plain
 from judged.errors import InvalidArgument
-from judged.evaluation.asking import Asker, OnProgress, signature_of, stage
+from judged.evaluation.asking import Asker, OnProgress, Outcome, signature_of, stage
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Results, Retrieved
-from judged.evaluation.labels import own_metrics, refuse_families
+from judged.evaluation.labels import refuse_families
 from judged.evaluation.local_judge import as_local
 from judged.evaluation.result import EvaluationResult, QueryResult
-from judged.evaluation.resuming import ResumeFile, sha256_of
-from judged.evaluation.retriever import Retrieval, cutoff_of, read_ranking, retrieve_all
+from judged.evaluation.resuming import sha256_of
+from judged.evaluation.retriever import (
+    Retrieval,
+    RetrievedLog,
+    cutoff_of,
+    read_ranking,
+    retrieve_all,
+)
 from judged.evaluation.warnings import evaluation_warnings, join_warnings
 from judged.values import (
     Asking,
@@ -60,18 +65,31 @@ from judged.values import (
 )
 
 
-class EvaluationLog(ResumeFile):
+@runtime_checkable
+class RecordedJudge(Protocol):
+    """Gives the verdicts of groups from what was recorded of them."""
+
+    def verdicts(
+        self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
+    ) -> Verdicts | None:
+        """Return a verdict for each context; None when there is nothing to judge.
+
+        `rubrics` are those of the server, of which a recorded rubric must be one.
+        """
+        ...
+
+
+class EvaluationLog(RetrievedLog):
     """What earlier runs found and judged, and the place for what this one does.
 
     There are lines with what was retrieved for a query, and lines with what one call judged: the
     verdicts of its groups, each known by a hash of all that its verdicts rest on, and what they
     took. All verdicts of a file are of one judge: what was asked for, such as the server's default,
     may be another judge the next time, and a result names only one. Raises FileError for a file
-    with verdicts of several.
+    with verdicts of several. It stands for the judge of all that it has verdicts of.
     """
 
     def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
-        self.retrieved: dict[str, Sequence[Retrieved]] = {}
         self.said: dict[str, Sequence[Verdict]] = {}
         self.usage: Usage | None = None
         self.judge: JudgeIdentity | None = None
@@ -82,22 +100,22 @@ class EvaluationLog(ResumeFile):
         """Take a line of an earlier run."""
         if record.get("query_id") is not None:
             found = [result.read(Retrieved) for result in record.records("results")]
-            self.retrieved[record.text("query_id")] = found
+            self.known[record.text("query_id")] = Outcome(None, found)
             return
         usage, judge = record.record("usage"), record.record("judge")
-        groups = record.records("groups")
+        said = {
+            group.text("group"): [verdict.read(Verdict) for verdict in group.records("verdicts")]
+            for group in record.records("groups")
+        }
         # A call all of whose verdicts failed left none that another judge's could be mixed with.
-        if judge is not None and groups:
-            identity = judge.read(JudgeIdentity)
-            if (other := self._other_judge(identity)) is not None:
-                raise record.error(
-                    f"is of the judge {_named(identity)}, and the lines before it are of "
-                    f"{_named(other)}; name another file, or remove this one to begin anew"
-                )
-        for group in groups:
-            verdicts = [verdict.read(Verdict) for verdict in group.records("verdicts")]
-            self.said[group.text("group")] = verdicts
-        self._answered(None if usage is None else usage.read(Usage))
+        other = self._take(
+            judge.read(JudgeIdentity) if judge is not None and said else None,
+            said,
+            None if usage is None else usage.read(Usage),
+        )
+        if other:
+            problem = f"is of the judge {other[1]}, and the lines before it are of {other[0]}"
+            raise record.error(f"{problem}; name another file, or remove this one to begin anew")
 
     def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
         """Return the request_id of the next call, about some groups.
@@ -107,30 +125,18 @@ class EvaluationLog(ResumeFile):
         """
         return derived_id(self.run, self._calls, list(map(group_key, groups)), repr(asking))
 
-    def keep_retrieved(self, query: Query, found: Sequence[Retrieved]) -> None:
-        """Write down what was retrieved for a query."""
-        if self.is_file:
-            self.write({"query_id": query.query_id, "results": plain(found)})
-
     def keep_verdicts(self, call: Verdicts) -> None:
         """Keep what a call judged, and what it took: in one line, which is there or not.
 
         Of groups that a verdict failed of nothing is written. Raises FileError, and writes nothing,
         where another judge gave the verdicts that are there.
         """
-        if (other := self._other_judge(call.judge)) is not None:
-            raise FileError(
-                self.name,
-                None,
-                f"is of another judge, {_named(other)}, and now {_named(call.judge)} answers; go "
-                "back to that judge, name another file, or remove this one to begin anew",
-            )
         ends = pairwise(call.offsets)
         said = {group_key(g): call[a:b] for g, (a, b) in zip(call.groups, ends, strict=True)}
-        self.said |= said
-        self._answered(call.usage)
-        if not self.is_file:
-            return
+        if other := self._take(call.judge, said, call.usage):
+            problem = f"is of another judge, {other[0]}, and now {other[1]} answers; go back to "
+            rest = "that judge, name another file, or remove this one to begin anew"
+            raise FileError(self.name, None, problem + rest)
         groups = [
             {"group": key, "verdicts": plain(verdicts)}
             for key, verdicts in said.items()
@@ -139,19 +145,36 @@ class EvaluationLog(ResumeFile):
         usage = None if call.usage is None else asdict(call.usage)
         self.write({"judge": plain(call.judge), "groups": groups, "usage": usage})
 
-    def _answered(self, usage: Usage | None) -> None:
-        self._calls += 1
-        if usage is not None:
-            self.usage = usage if self.usage is None else self.usage + usage
+    def verdicts(self, groups: Sequence[QueryGroup], _: Sequence[RubricInfo]) -> Verdicts | None:
+        """Return the verdicts of groups that were judged; None when there was nothing to judge."""
+        if self.judge is None:
+            return None
+        said = [self.said.get(group_key(group), ()) for group in groups]
+        offsets = list(accumulate(map(len, said), initial=0))
+        return Verdicts.of([v for of in said for v in of], offsets, self.judge, self.usage, groups)
 
-    def _other_judge(self, judge: JudgeIdentity) -> JudgeIdentity | None:
-        """Return the judge of the verdicts so far where it is another one, else None.
+    def _take(
+        self,
+        judge: JudgeIdentity | None,
+        said: Mapping[str, Sequence[Verdict]],
+        usage: Usage | None,
+    ) -> Sequence[str]:
+        """Take what a call said; where the judge so far is another one return what tells them.
 
         One without a fingerprint is not known to be another.
         """
-        if self.judge is None or not self.judge.fingerprint:
-            self.judge = judge
-        return None if self.judge == judge or not judge.fingerprint else self.judge
+        if judge is not None:
+            if self.judge is None or not self.judge.fingerprint:
+                self.judge = judge
+            if judge.fingerprint and judge != self.judge:
+                # Signatures don't print all that a judge is.
+                return [
+                    f"{j.signature} (fingerprint {j.fingerprint[:8]})" for j in (self.judge, judge)
+                ]
+        self._calls += 1
+        self.said |= said
+        self.usage = usage if self.usage is None or usage is None else self.usage + usage
+        return ()
 
 
 def group_key(group: QueryGroup) -> str:
@@ -159,11 +182,6 @@ def group_key(group: QueryGroup) -> str:
     return sha256_of(
         [group.query, plain(group.expected), plain(group.retrieved), plain(group.spans)]
     )
-
-
-def _named(judge: JudgeIdentity) -> str:
-    """Return what tells a judge from another one: signatures don't print all that a judge is."""
-    return f"{judge.signature} (fingerprint {judge.fingerprint[:8]})"
 
 
 class EvaluationRun:
@@ -185,8 +203,9 @@ class EvaluationRun:
     ) -> None:
         if not dataset.queries:
             raise InvalidArgument.of_field("dataset", "holds no queries")
-        if concurrency is not None and concurrency < 1:
-            raise InvalidArgument.of_field("concurrency", "must be 1 or more")
+        for field, number in (("concurrency", concurrency), ("k", k)):
+            if number is not None and number < 1:
+                raise InvalidArgument.of_field(field, "must be 1 or more")
         self.metrics = as_metrics(metrics)
         given = options or MetricOptions(interval=IntervalOptions())
         self.options = replace(given, per_query=True)
@@ -199,8 +218,8 @@ class EvaluationRun:
         """Whether a judge of the server is to be asked."""
         self.asks_retriever = not isinstance(source, Mapping)
         """Whether a retriever is to be asked, rather than results taken that are there."""
-        # Whether one call evaluates all groups: nothing is judged here or kept in a file.
-        self.asks_at_once = recorded or (self.local is None and resume is None)
+        # Whether verdicts are kept in the log, rather than all groups evaluated by one call.
+        self._keeps = self.local is not None or (resume is not None and not recorded)
         if self.local is not None and any(g.spans is not None for g in dataset.to_groups({})):
             rule = (
                 "a function judges texts, and the data set expects spans; name the judge span, "
@@ -211,10 +230,12 @@ class EvaluationRun:
         self._identity = None if self.local is None else self.local.identity
         kind = judge.kind if isinstance(judge, Judge) else judge
         self._by_spans = True if kind == "span" else None
-        self._k = self._cutoff(k)
-        if not self.asks_at_once:
+        self._k = self._deepest() if k is None and self.asks_retriever else k
+        if self._keeps:
             refuse_families(self.metrics)
         self._log = EvaluationLog(resume, {} if resume is None else self._about())
+        self.decides: Any = judge if self.local is None else self._log
+        """The judge that the evaluation is by."""
         self._asker: Asker[Any] = Asker()
         self._warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)
@@ -228,38 +249,30 @@ class EvaluationRun:
         groups = self._dataset.to_groups({}, by_spans=self._by_spans)
         return list({(g.by_id, bool(g.negatives)): g for g in reversed(groups)}.values())
 
-    def _cutoff(self, k: int | None) -> int | None:
-        if k is not None and k < 1:
-            raise InvalidArgument.of_field("k", "must be 1 or more")
-        if k is not None or not self.asks_retriever:
-            return k
+    def _deepest(self) -> int:
+        """Return the deepest cutoff of the metrics. Raises InvalidArgument where one has none."""
         if not self.metrics:
             rule = "must name at least one metric, for example ndcg@10"
             raise InvalidArgument.of_field("metrics", rule)
-        deepest = 0
-        for name in self.metrics:
-            if (cutoff := cutoff_of(name)) is None:
+        cutoffs = {name: cutoff_of(name) or 0 for name in self.metrics}
+        for name, cutoff in cutoffs.items():
+            if not cutoff:
                 rule = (
                     f"name how many documents to ask for, as in k=10 or {name}@10: a metric "
                     f"without a cutoff, here {name}, sees all of them"
                 )
                 raise InvalidArgument.of_field("k", rule)
-            deepest = max(deepest, cutoff)
-        return deepest
+        return max(cutoffs.values())
 
     def _about(self) -> dict[str, object]:
         """Return what a file to go on from must be about."""
-        judge = self.judge
-        if self._identity is not None:
-            judge = self._identity.signature
-        elif not self.asks_server:
-            judge = type(judge).__name__
+        judge = self.judge if self.asks_server else type(self.judge).__name__
         source: Any = self._source
         return {
             "dataset": sha256_of(plain(self._dataset.queries)),
             "retriever": signature_of(source) if self.asks_retriever else "results",
             "k": self._k,
-            "judge": plain(judge),
+            "judge": plain(judge) if self._identity is None else self._identity.signature,
         }
 
     def retrieve(self) -> None:
@@ -272,13 +285,10 @@ class EvaluationRun:
             self._retrieval = retrieve_all(
                 *(self._source, self._dataset.queries, self._k or 1),
                 concurrency=self._concurrency,
-                known=self._log.retrieved,
-                kept=self._log.keep_retrieved,
+                log=self._log,
                 progress=stage("retrieving", self._progress),
                 asker=self._asker,
             )
-            if self._asker.stopped:
-                return
             self._warnings += self._retrieval.warnings(self.metrics)
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=self._by_spans)
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
@@ -289,26 +299,28 @@ class EvaluationRun:
         usage = self._log.usage
         return Purse(self._asking, 0.0 if usage is None else usage.cost or 0.0).rest()
 
-    def pieces(self, groups: Sequence[QueryGroup]) -> Iterator[tuple[Sequence[QueryGroup], str]]:
+    def pieces(self) -> Iterator[tuple[Sequence[QueryGroup], str]]:
         """Yield what of the groups one call is to judge, in their order, and its request_id.
 
         After an interruption it is the same, so that the server answers as it would have answered.
-        `take` the verdicts of each before the next.
+        `take` the verdicts of each before the next. Nothing where one call evaluates all groups.
         """
-        left = {group_key(group): group for group in groups}
-        sized = [
-            (group, [group.n_expected * group.n_retrieved])
-            for key, group in left.items()
-            if key not in self._log.said and group.n_expected and group.n_retrieved
-        ]
+        if not self._keeps:
+            return
+        sized = {
+            key: (group, [group.n_expected * group.n_retrieved])
+            for group in to_judge(self.groups)
+            if (key := group_key(group)) not in self._log.said
+        }
         told = stage("judging", self._progress)
-        done, total = 0, sum(size for _, [size] in sized)
+        done, total = 0, sum(size for _, [size] in sized.values())
         most = 1 if self.local is not None else most_contexts(self.judge)
-        for some in packed(sized, [most]):
+        for some in packed((each for each in sized.values() if any(each[1])), [most]):
             yield some, self._log.request_id(some, self.asking)
             done += sum(group.n_expected * group.n_retrieved for group in some)
             if told is not None:
                 told(done, total)
+        self.decides = self._log
 
     def take(self, verdicts: Verdicts) -> None:
         """Take and keep the verdicts of a piece.
@@ -317,27 +329,18 @@ class EvaluationRun:
         """
         self._log.keep_verdicts(replace(verdicts, judge=self._identity or verdicts.judge))
 
-    def verdicts(self, groups: Sequence[QueryGroup]) -> Verdicts | None:
-        """Return all verdicts that were taken; None when there was nothing to judge."""
-        log = self._log
-        if log.judge is None:
-            return None
-        said = [log.said.get(group_key(group), ()) for group in groups]
-        offsets = list(accumulate(map(len, said), initial=0))
-        return Verdicts.of([v for of in said for v in of], offsets, log.judge, log.usage, groups)
-
     def result(self, evaluation: Evaluation) -> EvaluationResult:
         """Return the result, given the evaluation of the groups."""
         found, usage = self._retrieval, evaluation.usage
         if usage is not None:  # two runs over the same data have the same result
             usage = replace(usage, latency_s=0.0)
-        groups = {group.query_id: (place, group) for place, group in enumerate(self.groups)}
+        places = {group.query_id: place for place, group in enumerate(self.groups)}
         queries = []
         for query in self._dataset.queries:
-            name = query.query_id
-            place, group = groups.get(name, (0, None))
-            of = (query, group, place, found.results.get(name, ()), evaluation.verdicts)
-            queries.append(QueryResult.of(*of, found.failures.get(name)))
+            name, place = query.query_id, places.get(query.query_id)
+            group = None if place is None else self.groups[place]
+            of = (group, place or 0, found.results.get(name, ()), evaluation.verdicts)
+            queries.append(QueryResult.of(query, *of, found.failures.get(name)))
         return EvaluationResult(
             table=evaluation.table,
             queries=queries,
@@ -350,9 +353,8 @@ class EvaluationRun:
         )
 
     def close(self) -> None:
-        """Ask the retriever no more, and close the file to go on from."""
+        """Ask the retriever no more."""
         self._asker.stop()
-        self._log.close()
 
 
 def _given(results: Mapping[str, object], k: int | None) -> Results:
@@ -366,35 +368,26 @@ def _given(results: Mapping[str, object], k: int | None) -> Results:
     return replace(whole, by_query={query_id: ranked[:k] for query_id, ranked in whole.items()})
 
 
-def to_judge(groups: Iterable[QueryGroup], metrics: Sequence[str]) -> list[QueryGroup]:
-    """Return what the judge of an evaluation would be asked about."""
+def to_judge(groups: Iterable[QueryGroup], *, own: bool = True) -> list[QueryGroup]:
+    """Return what the judge of an evaluation is asked about; negatives are behind all groups.
+
+    Without `own` they alone are, as where all metrics bring judges of their own.
+    """
     distinct = [distinct_group(group) for group in as_groups(groups)]
-    asked: list[QueryGroup] = []
-    if own_metrics(as_metrics(metrics)):
-        plain = (replace(group, negatives=()) for group in distinct)
-        asked = [group for group in plain if not group.by_id]
+    asked = [replace(group, negatives=()) for group in distinct if own]
     return [*asked, *against_negatives(distinct)]
-
-
-@runtime_checkable
-class RecordedJudge(Protocol):
-    """Gives the verdicts of groups from what was recorded of them."""
-
-    def verdicts(
-        self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
-    ) -> Verdicts | None:
-        """Return a verdict for each context; None when there is nothing to judge.
-
-        `rubrics` are those of the server, of which a recorded rubric must be one.
-        """
-        ...
 
 
 class RecordedEvaluation:
     """The evaluation of groups by recorded verdicts; ComputeMetrics measures them."""
 
     def __init__(
-        self, groups: Iterable[QueryGroup], metrics: Sequence[str], options: MetricOptions
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        options: MetricOptions,
+        judge: RecordedJudge,
+        rubrics: Sequence[RubricInfo],
     ) -> None:
         """Raise InvalidArgument for no groups, and for what a record can't stand for.
 
@@ -402,7 +395,6 @@ class RecordedEvaluation:
         refused.
         """
         refuse_families(metrics)
-        self.metrics = metrics
         self._given = as_groups(groups)
         if not self._given:
             raise InvalidArgument.of_field("groups", "must hold at least one group")
@@ -413,19 +405,11 @@ class RecordedEvaluation:
         self._distinct = list(map(at_ranks, self._given, self._ranks))
         self.options = replace(options, strict_duplicates=False)  # none is left
         """The options to measure with."""
-        own = [replace(group, negatives=()) for group in self._distinct]
-        self.to_judge = [*own, *against_negatives(self._distinct)]
-        """The groups that verdicts are needed of; those of negatives are behind the others."""
-        self._verdicts: Verdicts | None = None
-        self._on_negatives: Verdicts | None = None
-
-    def take_verdicts(self, verdicts: Verdicts | None) -> None:
-        """Take the verdicts of `to_judge`; None when there was nothing to judge."""
-        n = len(self._distinct)
-        self._verdicts = verdicts
-        if verdicts is not None and len(verdicts.offsets) > n + 1:
-            self._verdicts = _of_groups(verdicts, 0, n)
-            self._on_negatives = _of_groups(verdicts, n, len(verdicts.offsets) - 1)
+        found, n = judge.verdicts(to_judge(self._distinct), rubrics), len(self._given)
+        self._verdicts = None if found is None else _of_groups(found, 0, n)
+        self._on_negatives = None
+        if found is not None and len(found.offsets) > n + 1:
+            self._on_negatives = _of_groups(found, n, len(found.offsets) - 1)
 
     @property
     def metadata(self) -> Mapping[str, Mapping[str, str]]:
@@ -463,12 +447,11 @@ class RecordedEvaluation:
 
     def evaluation(self, table: MetricTable) -> Evaluation:
         """Return the evaluation, given what ComputeMetrics made of the rankings."""
-        verdicts = self._verdicts
-        n_given = sum(group.n_retrieved for group in self._given)
-        dropped = n_given - sum(group.n_retrieved for group in self._distinct)
+        verdicts, counts = self._verdicts, table.counts
+        dropped = sum(g.n_retrieved for g in self._given) - sum(map(len, self._ranks))
         counts = replace(
-            table.counts,
-            duplicates=table.counts.duplicates + dropped,
+            counts,
+            duplicates=counts.duplicates + dropped,
             verdicts=VerdictCounts.of(verdicts),
         )
         return Evaluation(
@@ -480,23 +463,20 @@ class RecordedEvaluation:
         )
 
     def _report(self, verdicts: Verdicts) -> NegativeReport:
-        matches: list[NegativeMatch] = []
-        queries = hit = 0
-        for group, ranks in zip(self._distinct, self._ranks, strict=True):
-            if not group.negatives:
-                continue
-            start, end = verdicts.offsets[queries : queries + 2]
-            queries += 1
-            found = [
-                NegativeMatch(group.query_id, ranks[rank], negative, _names_of(group)[rank], score)
-                for place in range(start, end)
-                if verdicts.relevant[place]
-                for rank, negative in [divmod(place - start, len(group.negatives))]
-                for score in [verdicts.score[place]]
-            ]
-            hit += bool(found)
-            matches += found
-        return NegativeReport(queries, hit, matches, VerdictCounts.of(verdicts))
+        pairs = zip(self._distinct, self._ranks, strict=True)
+        asked = [(group, ranks) for group, ranks in pairs if group.negatives]
+        matches = [
+            NegativeMatch(
+                *(group.query_id, ranks[rank], negative),
+                *(_names_of(group)[rank], verdicts.score[place]),
+            )
+            for (group, ranks), (start, end) in zip(asked, pairwise(verdicts.offsets), strict=True)
+            for place in range(start, end)
+            if verdicts.relevant[place]
+            for rank, negative in [divmod(place - start, len(group.negatives))]
+        ]
+        hit = len({match.query_id for match in matches})
+        return NegativeReport(len(asked), hit, matches, VerdictCounts.of(verdicts))
 
 
 def _names_of(group: QueryGroup) -> Sequence[str]:

@@ -7,58 +7,53 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, Generic
 
-from judged._files import FileError, Record, writing
+from judged._files import FileError, Record, read_bytes, writing
+from judged.evaluation.asking import Asker, Item, Outcome
 
 
-class ResumeFile:
+class ResumeFile(Generic[Item]):
     """A file of lines that are read at first, and added to; without a path nothing is written.
 
-    The first says what it is about, and has the `run` that request_ids are made of. Raises
-    FileError for a file about something else, and for one that can't be read or written.
+    The first says what it is about, and has the `run` that request_ids are made of. `known` is what
+    earlier runs were answered about items, by their ids. Raises FileError for a file about
+    something else, and for one that can't be read or written.
     """
 
     def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
         self.name, self._path = str(path), None if path is None else Path(path)
-        self._file: BinaryIO | None = None
         head = {"format": "judged.resume", "version": 3, **about}
         self._head = json.loads(json.dumps(head))
+        self.known: dict[str, Outcome[Any]] = {}
         self.run = ""
-        if self._path is not None:
-            self._open(self._path)
+        if self._path is not None and self._path.exists():
+            self._read_all(self._path)
         if not self.run:
             self.begin_run(**self._head)
 
-    def _open(self, path: Path) -> None:
-        """Take each line of the file, and open it to go on."""
-        try:
-            raw = path.read_bytes() if path.exists() else b""
-        except OSError as error:
-            raise FileError(self.name, None, f"can't be read: {error.strerror or error}") from None
-        *lines, rest = raw.split(b"\n")
+    def _read_all(self, path: Path) -> None:
+        lines = read_bytes(path).split(b"\n")
         for number, line in enumerate(lines, 1):
-            if line.strip():
-                self._read(Record.parse(line, self.name, number))
-        whole = True
-        if rest.strip():
-            try:  # it may lack its end alone
-                record = Record.parse(rest, self.name, len(lines) + 1)
+            if not line.strip():
+                continue
+            try:
+                record = Record.parse(line, self.name, number)
             except FileError:
-                if not rest.startswith(b"{"):
-                    raise  # no line of ours
-                whole = False  # the run that wrote it was killed there
-            else:
-                self._read(record)
-        with writing(path):
-            self._file = path.open("ab")
-            if not whole:
-                self._file.truncate(len(raw) - len(rest))
-            elif rest:
-                self._file.write(b"\n")
+                if number < len(lines) or not line.startswith(b"{"):
+                    raise
+                with writing(path):  # the run that wrote it was killed there
+                    os.truncate(path, path.stat().st_size - len(line))
+                return
+            self._read(record)
+        if lines[-1]:
+            self._add(b"\n")
 
     def _read(self, record: Record) -> None:
         if self.run and record.get("run") is None:
@@ -78,28 +73,51 @@ class ResumeFile:
         """Take a line of an earlier run."""
         raise NotImplementedError
 
+    def append(self, outcome: Outcome[Item]) -> None:
+        """Write down what came of asking about an item."""
+
+    def id_of(self, item: Item) -> str:
+        """Return the id of an item."""
+        raise NotImplementedError
+
+    def outcomes(
+        self,
+        items: Sequence[Item],
+        asker: Asker[Item],
+        ask: Callable[[Sequence[Item]], Generator[Outcome[Item], None, None]],
+    ) -> Iterator[Outcome[Item]]:
+        """Yield the outcome of each item: those of earlier runs first; `ask` yields the others.
+
+        These are written down as they come, what came before a break included. Raises what was
+        raised to end the run.
+        """
+        for item in items:
+            if (known := self.known.get(self.id_of(item))) is not None:
+                yield replace(known, item=item, resumed=True)
+        try:
+            with closing(ask([i for i in items if self.id_of(i) not in self.known])) as outcomes:
+                for outcome in outcomes:
+                    self.append(outcome)
+                    if outcome.failure is not None and not isinstance(outcome.failure, Exception):
+                        raise outcome.failure
+                    yield outcome
+        finally:
+            for outcome in asker.leftover():
+                self.append(outcome)
+
     def begin_run(self, **head: object) -> None:
         """Write a line with another run."""
         self.run = str(uuid.uuid4())
         self.write({**head, "run": self.run})
 
-    @property
-    def is_file(self) -> bool:
-        """Whether lines are written."""
-        return self._file is not None
-
     def write(self, line: Mapping[str, object]) -> None:
         """Add a line."""
-        if self._file is not None:
-            with writing(self.name):
-                text = json.dumps(line, ensure_ascii=False, default=str)
-                self._file.write(text.encode() + b"\n")
-                self._file.flush()
+        self._add(json.dumps(line, ensure_ascii=False, default=str).encode() + b"\n")
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
+    def _add(self, raw: bytes) -> None:
+        if self._path is not None:
+            with writing(self.name), self._path.open("ab") as file:
+                file.write(raw)
 
 
 def sha256_of(content: object) -> str:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
 from judged._inputs import need_list, refuse_set
+from judged._views import plain
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Asker, Outcome, is_async
+from judged.evaluation.asking import Asked, Asker, Outcome, is_async
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
+from judged.evaluation.resuming import ResumeFile
 
 Found = Retrieved | str | Mapping[str, Any]
 """One retrieved document: a Retrieved, its text, or a mapping with `doc_id` or `id`, `text` (or
@@ -109,51 +120,12 @@ def read_ranking(ranked: object, field: str) -> list[Retrieved]:
 
 @dataclass(slots=True)
 class Retrieval:
-    """What a retriever found by query id, best first, and the failures of the other queries.
-
-    `kept` is told what was found for a query.
-    """
+    """What a retriever found by query id, best first, and the failures of the other queries."""
 
     k: int
     results: dict[str, Sequence[Retrieved]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    first_failure: Exception | None = None
     cut: int = 0
-    kept: Callable[[Query, Sequence[Retrieved]], object] | None = None
-
-    def take(self, outcome: Outcome[Query]) -> None:
-        """Keep the first k documents of a query; what can't be read is a failure."""
-        query, failure = outcome.item, outcome.failure
-        if failure is None:
-            try:
-                found = self._read(outcome.result, f"results[{query.query_id!r}]")
-            except Exception as error:  # noqa: BLE001 - an iterator runs the retriever's own code
-                failure = error
-        if failure is None:
-            if self.kept is not None:
-                self.kept(query, found)
-            self.have(query, found)
-        elif isinstance(failure, Exception):
-            self.first_failure = self.first_failure or failure
-            self.failures[query.query_id] = f"{type(failure).__name__}: {failure}"
-        else:
-            raise failure
-
-    def have(self, query: Query, found: Sequence[Retrieved]) -> None:
-        """Keep what was found for a query, now or by an earlier run."""
-        self.cut += len(found) > self.k
-        self.results[query.query_id] = found[: self.k]
-
-    def _read(self, ranked: object, field: str) -> Sequence[Retrieved]:
-        """Return the first documents, one more than k at most of those that are drawn."""
-        if isinstance(ranked, Coroutine):
-            ranked.close()
-            rule = "the retriever returned a coroutine; make it an `async def`"
-            raise WrongType.of_field(field, rule)
-        if ranked is None:
-            rule = "the retriever returned None for this query; return [] where it finds nothing"
-            raise WrongType.of_field(field, rule)
-        return read_ranking(_drawn(ranked, self.k), field)
 
     def warnings(self, metrics: Sequence[str]) -> Iterator[str]:
         """Yield what the reader of the metrics should know."""
@@ -192,63 +164,101 @@ def cutoff_of(metric: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+class RetrievedLog(ResumeFile[Query]):
+    """What earlier runs retrieved, as far as it was kept; without a path nothing is."""
+
+    def id_of(self, item: Query) -> str:
+        """Return the id of a query."""
+        return item.query_id
+
+    def append(self, outcome: Outcome[Query]) -> None:
+        """Write down what was retrieved for a query."""
+        if outcome.failure is None:
+            self.write({"query_id": outcome.item.query_id, "results": plain(outcome.result)})
+
+
 def retrieve_all(
     retriever: object,
     queries: Sequence[Query],
     k: int,
     *,
     concurrency: int | None = None,
-    known: Mapping[str, Sequence[Retrieved]] | None = None,
-    kept: Callable[[Query, Sequence[Retrieved]], object] | None = None,
+    log: RetrievedLog | None = None,
     progress: Callable[[int, int], object] | None = None,
     asker: Asker[Any] | None = None,
 ) -> Retrieval:
     """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
 
-    What is `known` by query id is not asked again. `concurrency` is how many queries are asked at
-    once, by default one on this thread, of a coroutine function four. Once the `asker` is stopped,
-    no more queries are asked, and what is under way is let go.
+    What the log knows is not asked again. `concurrency` is how many queries are asked at once, by
+    default one on this thread, of a coroutine function four. Once the `asker` is stopped, no more
+    queries are asked, and what is under way is let go.
     """
     function, at_once = function_of(retriever)
-    found, asker, known = Retrieval(k, kept=kept), asker or Asker(), known or {}
-    for query in queries:
-        if query.query_id in known:
-            found.have(query, known[query.query_id])
-    left = [query for query in queries if query.query_id not in known]
+    found, asker, log = Retrieval(k), asker or Asker(), log or RetrievedLog(None, {})
 
-    def ask(asked: Query | Sequence[Query]) -> Any:  # noqa: ANN401 - whatever the retriever returns
-        if isinstance(asked, Query):
-            # What an iterator draws is the retriever's work.
-            return _drawn(function(asked.text, k), k)
-        return function([query.text for query in asked], k)
+    def read(ranked: object, query: Query) -> Sequence[Retrieved]:
+        return _read(ranked, k, f"results[{query.query_id!r}]")
 
-    items = [left] if at_once and left else left
-    for outcome in asker.outcomes(ask, items, concurrency, awaited=is_async(function)):
-        if asker.stopped:
-            break
-        for each in _each_of(outcome) if at_once else [outcome]:
-            found.take(each)
-            if progress is not None:
-                progress(len(found.results) + len(found.failures), len(queries))
-    if found.first_failure is not None and not found.results:
-        raise found.first_failure
+    def ask(left: Sequence[Query]) -> Generator[Outcome[Query], None, None]:
+        awaited = is_async(function)
+        if not at_once:
+            each: Asked[Query] = Asked(lambda query: function(query.text, k), read, awaited)
+            return asker.outcomes(each, left, concurrency)
+        whole: Asked[Sequence[str]] = Asked(lambda asked: function(asked, k), _rankings, awaited)
+        return _each_of(asker.outcomes(whole, [[q.text for q in left]], concurrency), left, read)
+
+    first: BaseException | None = None
+    failures: dict[str, str] = {}
+    # What is left over of one that is asked at once is of no single query.
+    for outcome in log.outcomes(queries, Asker() if at_once else asker, ask):
+        name = outcome.item.query_id
+        if outcome.told is None:
+            found.cut += len(outcome.result) > k
+            found.results[name] = outcome.result[:k]
+        else:
+            first, failures[name] = first or outcome.failure, outcome.told
+        if progress is not None and not outcome.resumed:
+            progress(len(found.results) + len(failures), len(queries))
+    if first is not None and not found.results:
+        raise first
     # Answers come in any order; what is made of them should not depend on it.
     names = (query.query_id for query in queries)
-    found.failures = {name: found.failures[name] for name in names if name in found.failures}
+    found.failures = {name: failures[name] for name in names if name in failures}
     return found
 
 
-def _drawn(ranked: Any, k: int) -> Any:  # noqa: ANN401 - whatever the retriever returns
-    return list(islice(ranked, k + 1)) if isinstance(ranked, Iterator) else ranked
+def _rankings(ranked: object, queries: Sequence[str]) -> Sequence[object]:
+    """Return the rankings of queries that were asked at once."""
+    rankings = need_list(ranked, "results", "lists of results, one a query")
+    if len(rankings) != len(queries):
+        rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
+        raise InvalidArgument.of_field("results", rule)
+    return rankings
 
 
-def _each_of(whole: Outcome[Sequence[Query]]) -> Iterator[Outcome[Query]]:
+def _each_of(
+    outcomes: Iterable[Outcome[Any]],
+    queries: Sequence[Query],
+    read: Callable[[object, Query], Sequence[Retrieved]],
+) -> Generator[Outcome[Query], None, None]:
     """Yield the outcome of each query where all were asked at once."""
+    whole = next(iter(outcomes), None) if queries else None
+    if whole is None:
+        return
     if whole.failure is not None:
         raise whole.failure
-    rankings = need_list(whole.result, "results", "lists of results, one a query")
-    if len(rankings) != len(whole.item):
-        rule = f"holds {len(rankings)} lists for {len(whole.item)} queries; return one a query"
-        raise InvalidArgument.of_field("results", rule)
-    for query, ranked in zip(whole.item, rankings, strict=True):
-        yield Outcome(query, ranked, None, 0.0)
+    rankings = {q.query_id: ranked for q, ranked in zip(queries, whole.result, strict=True)}
+    each: Asked[Query] = Asked(lambda query: rankings[query.query_id], read, awaited=False)
+    yield from map(each.outcome, queries)
+
+
+def _read(ranked: Any, k: int, field: str) -> Sequence[Retrieved]:  # noqa: ANN401 - whatever the retriever returns
+    """Return the first documents of a query, one more than k at most of those that are drawn."""
+    if isinstance(ranked, Coroutine):
+        ranked.close()
+        rule = "the retriever returned a coroutine; make it an `async def`"
+        raise WrongType.of_field(field, rule)
+    if ranked is None:
+        rule = "the retriever returned None for this query; return [] where it finds nothing"
+        raise WrongType.of_field(field, rule)
+    return read_ranking(islice(ranked, k + 1) if isinstance(ranked, Iterator) else ranked, field)

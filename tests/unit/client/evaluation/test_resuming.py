@@ -42,9 +42,7 @@ class TestLog:
         assert log.known["0"] == Outcome(QUESTIONS[0], Answer("kept"), None, 1.0)
         assert ("1" in log.known) == (cut >= len(last))
         log.append(Outcome(QUESTIONS[2], Answer("new"), None, 0.5))
-        log.close()
         again = AnswerLog(path, QUESTIONS, "s")
-        again.close()
         assert set(again.known) == {"0", "2"} | ({"1"} if cut >= len(last) else set())
 
     @given(
@@ -55,9 +53,7 @@ class TestLog:
         path = tmp_path_factory.mktemp("log") / "l"
         log = AnswerLog(path, QUESTIONS, "s")
         log.append(Outcome(QUESTIONS[0], Answer(text, used), None, 0.0))
-        log.close()
         again = AnswerLog(path, QUESTIONS, "s")
-        again.close()
         assert again.known["0"].result == Answer(text, used)
 
     @pytest.mark.parametrize(
