@@ -11,7 +11,7 @@ from judged._files import FileError, Record, read_bytes
 from judged._views import of_all
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ServerCommand
-from judged.report.content import read_metrics, read_values
+from judged.report.document import read_metrics, read_values
 from judged.values import ComparedRuns, MetricResult
 from judged.values.metric_names import is_metric
 

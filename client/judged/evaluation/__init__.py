@@ -35,7 +35,7 @@ from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluation_run import RecordedJudge
 from judged.evaluation.local_judge import LocalJudge
-from judged.evaluation.result import EvaluationResult, QueryResult, RetrievedResult
+from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
 from judged.evaluation.sync import (
     Evaluator,
@@ -44,6 +44,7 @@ from judged.evaluation.sync import (
     evaluate_answers,
     score_by_panel,
 )
+from judged.report.document import QueryResult, RetrievedResult
 
 __all__ = [
     "Answer",

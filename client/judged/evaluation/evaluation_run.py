@@ -33,7 +33,7 @@ from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.labels import refuse_families
 from judged.evaluation.local_judge import as_local
-from judged.evaluation.result import EvaluationResult, QueryResult
+from judged.evaluation.result import EvaluationResult, names_of, query_result
 from judged.evaluation.resuming import sha256_of
 from judged.evaluation.retriever import (
     Retrieval,
@@ -340,7 +340,7 @@ class EvaluationRun:
             name, place = query.query_id, places.get(query.query_id)
             group = None if place is None else self.groups[place]
             of = (group, place or 0, found.results.get(name, ()), evaluation.verdicts)
-            queries.append(QueryResult.of(query, *of, found.failures.get(name)))
+            queries.append(query_result(query, *of, found.failures.get(name)))
         return EvaluationResult(
             table=evaluation.table,
             queries=queries,
@@ -428,7 +428,7 @@ class RecordedEvaluation:
                 group.query_id,
                 0 if group.by_id else group.n_expected,
                 group.n_retrieved,
-                _names_of(group) if group.by_id else (),
+                names_of(group) if group.by_id else (),
                 group.relevant_document_ids,
                 group.grades,
                 open_ended=asks and group.open_ended,
@@ -468,7 +468,7 @@ class RecordedEvaluation:
         matches = [
             NegativeMatch(
                 *(group.query_id, ranks[rank], negative),
-                *(_names_of(group)[rank], verdicts.score[place]),
+                *(names_of(group)[rank], verdicts.score[place]),
             )
             for (group, ranks), (start, end) in zip(asked, pairwise(verdicts.offsets), strict=True)
             for place in range(start, end)
@@ -477,10 +477,6 @@ class RecordedEvaluation:
         ]
         hit = len({match.query_id for match in matches})
         return NegativeReport(len(asked), hit, matches, VerdictCounts.of(verdicts))
-
-
-def _names_of(group: QueryGroup) -> Sequence[str]:
-    return group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]
 
 
 def _of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from judged._batching.chunks import distinct_ranks
-from judged._files import Record, read_object
-from judged._views import View, aligned, html_table, plain
+from judged._files import read_object
+from judged._views import View, aligned, html_table, plain, row_of
 from judged._writing import replace_text, replacing_text
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.datasets.tables import import_needed, safe_cell, write_table
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
+from judged.report.document import QueryResult, RetrievedResult, read_table
 from judged.values import (
     JudgeIdentity,
-    MetricCounts,
     MetricResult,
-    MetricSlice,
     MetricTable,
     NegativeReport,
     QueryGroup,
@@ -42,89 +40,32 @@ VERSION = 1
 _OK = int(Status.OK)
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievedResult:
-    """One retrieved document and what the judge made of it.
+def query_result(
+    query: Query,
+    group: QueryGroup | None,
+    place: int,
+    ranked: Sequence[Retrieved],
+    verdicts: Verdicts | None,
+    failure: str | None = None,
+) -> QueryResult:
+    """Return the result of a query, whose group is the one at a place of those judged.
 
-    `rank` counts from 1. `relevant` is whether any expected text is matched, `matches` the indices
-    of those that are, `score` the best score of all; where verdicts are missing and none is
-    relevant, `relevant` is None, and `status` and `error` say why. A `duplicate` repeats an earlier
-    result of its query and was not judged. Matched by document id, there is no score. `probability`
-    is that of the best score, where the judge is calibrated; `agreement` the smallest share of
-    votes on the larger side, where several voted.
+    `verdicts` are those of all groups without their repeated results. There is no group where the
+    retriever failed.
     """
-
-    rank: int
-    document_id: str
-    text: str | None
-    relevant: bool | None = None
-    score: float | None = None
-    status: str | None = None
-    error: str | None = None
-    matches: tuple[int, ...] = ()
-    duplicate: bool = False
-    retriever_score: float | None = None
-    probability: float | None = None
-    agreement: float | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class QueryResult(View):
-    """One query with what should be found and what was, best rank first.
-
-    `failure` says why the retriever found nothing at all: such a query has no part in any metric.
-    """
-
-    query_id: str
-    query: str
-    expected: Sequence[str] = ()
-    relevant_document_ids: Sequence[str] = ()
-    negatives: Sequence[str] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    failure: str | None = None
-    retrieved: Sequence[RetrievedResult] = ()
-
-    @classmethod
-    def of(
-        cls,
-        query: Query,
-        group: QueryGroup | None,
-        place: int,
-        ranked: Sequence[Retrieved],
-        verdicts: Verdicts | None,
-        failure: str | None = None,
-    ) -> QueryResult:
-        """Return the result of a query, whose group is the one at a place of those judged.
-
-        `verdicts` are those of all groups without their repeated results. There is no group where
-        the retriever failed.
-        """
-        expected: Sequence[str] = query.expected_answers
-        if group is not None and group.spans is not None:
-            expected = [_span_text(span) for span in group.spans.expected]
-        return cls(
-            query.query_id,
-            query.text,
-            expected,
-            query.relevant_document_ids,
-            query.negative_answers,
-            query.metadata,
-            failure,
-            [] if group is None else _retrieved(group, place, ranked, verdicts),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry of the query in the JSON document of a result."""
-        written = {name: getattr(self, name) for name in QueryResult.__slots__}
-        for name in ("expected", "relevant_document_ids", "negatives"):
-            written[name] = list(written[name])
-        written["metadata"] = dict(self.metadata)
-        written["retrieved"] = [
-            {name: getattr(result, name) for name in RetrievedResult.__slots__}
-            | {"matches": list(result.matches)}
-            for result in self.retrieved
-        ]
-        return written
+    expected: Sequence[str] = query.expected_answers
+    if group is not None and group.spans is not None:
+        expected = [_span_text(span) for span in group.spans.expected]
+    return QueryResult(
+        query.query_id,
+        query.text,
+        expected,
+        query.relevant_document_ids,
+        query.negative_answers,
+        query.metadata,
+        failure,
+        [] if group is None else _retrieved(group, place, ranked, verdicts),
+    )
 
 
 def _retrieved(
@@ -134,28 +75,31 @@ def _retrieved(
     wanted = {name: i for i, name in enumerate(dict.fromkeys(group.relevant_document_ids))}
     width = group.n_expected or 1
     start, end = (0, 0) if verdicts is None else verdicts.offsets[place : place + 2]
-    judged = not group.by_id and end - start == len(kept) * width
     found = []
-    for rank in range(group.n_retrieved):
-        name = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"
+    for rank, name in enumerate(names_of(group)):
         said: dict[str, Any] = {}
         if rank not in kept:
             said = {"duplicate": True}
         elif group.by_id:
             matches = (wanted[name],) if name in wanted else ()
             said = {"relevant": bool(matches), "status": "OK", "matches": matches}
-        elif verdicts is not None and judged:
+        elif verdicts is not None and end - start == len(kept) * width:
             first = start + kept[rank] * width
             said = _said(verdicts, range(first, first + width))
         if rank < len(ranked):
             said["retriever_score"] = ranked[rank].score
+        text: str | None = group.retrieved[rank] if group.retrieved else ""
         if group.spans is not None:
-            text: str | None = _span_text(group.spans.retrieved[rank])
-        else:
-            text = (group.retrieved[rank] if group.retrieved else "") or None
-            text = text if text is not None or group.by_id else ""
+            text = _span_text(group.spans.retrieved[rank])
+        elif group.by_id:
+            text = text or None
         found.append(RetrievedResult(rank + 1, name, text, **said))
     return found
+
+
+def names_of(group: QueryGroup) -> Sequence[str]:
+    """Return the ids of the results of a group; those without one are known by their rank."""
+    return group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]
 
 
 def _said(verdicts: Verdicts, cells: range) -> dict[str, Any]:
@@ -249,12 +193,7 @@ class EvaluationResult(View):
 
         Metrics are None for queries that have no part in them.
         """
-        values: dict[str, list[float | None]] = {
-            query_id: [metric.per_query[row] for metric in self.table.metrics]
-            for row, query_id in enumerate(self.table.query_ids)
-        }
-        names = [metric.name for metric in self.table.metrics]
-        none: list[float | None] = [None] * len(names)
+        values = dict(self.table.query_values())
         return [
             {
                 "query_id": query.query_id,
@@ -262,20 +201,16 @@ class EvaluationResult(View):
                 "retrieved": len(query.retrieved),
                 "relevant": sum(result.relevant is True for result in query.retrieved),
                 "failure": query.failure,
-                **dict(zip(names, values.get(query.query_id, none), strict=True)),
+                **{m.name: values.get(query.query_id, {}).get(m.name) for m in self.table.metrics},
             }
             for query in self.queries
         ]
 
     def to_result_rows(self) -> list[dict[str, Any]]:
         """Return a row a retrieved document, with its query, rank, relevance and score."""
-        shown = ("rank", "document_id", "text", "relevant", "score", "status", "error")
+        shown = "rank document_id text relevant score status error"
         return [
-            {
-                "query_id": query.query_id,
-                "query": query.query,
-                **{name: getattr(result, name) for name in shown},
-            }
+            row_of(query, "query_id query") | row_of(result, shown)
             for query in self.queries
             for result in query.retrieved
         ]
@@ -289,18 +224,19 @@ class EvaluationResult(View):
 
         It opens without a network. Raises FailedPrecondition without the extra `cli`.
         """
-        return _written(to_html(self._report()), path)
+        return self._reported(to_html, path)
 
     def to_markdown(self, path: Path | str | None = None) -> str:
         """Return the report as Markdown, for a comment; also write it where a file is named."""
-        return _written(to_markdown(self._report()), path)
+        return self._reported(to_markdown, path)
 
     def to_junit(self, path: Path | str | None = None) -> str:
         """Return the metrics as JUnit XML, for CI; also write it where a file is named."""
-        return _written(to_junit(self._report()), path)
+        return self._reported(to_junit, path)
 
-    def _report(self) -> Report:
-        return make_report(self.to_dict(), title=self.name or "Evaluation report")
+    def _reported(self, form: Callable[[Report], str], path: Path | str | None) -> str:
+        title = self.name or "Evaluation report"
+        return _written(form(make_report(self.to_dict(), title=title)), path)
 
     def to_csv(self, path: Path | str) -> None:
         """Write a line a query to a file; see `to_rows`."""
@@ -329,7 +265,7 @@ class EvaluationResult(View):
             )
         if (version := root.get("version")) != VERSION:
             raise root.error(f"has version {version!r}, and this judged reads {VERSION}")
-        return root.read(cls, table=_read_table(root))
+        return root.read(cls, table=read_table(root))
 
 
 def _written(text: str, path: Path | str | None) -> str:
@@ -356,35 +292,6 @@ def document_head(
         "judge": plain(judge),
         "warnings": list(warnings),
     }
-
-
-def _read_table(root: Record) -> MetricTable:
-    """Return the metrics of a document, which has them by name and their values by query."""
-    named, per_query = root.record("metrics"), root.record("per_query")
-    if named is None or per_query is None:
-        raise root.error('has no "metrics" and "per_query"')
-    values = [per_query.inner(of, query_id) for query_id, of in per_query.fields.items()]
-    slices = [
-        part.read(MetricSlice, metrics=_read_metrics(metrics))
-        for part in root.records("slices")
-        if (metrics := part.record("metrics")) is not None
-    ]
-    counts = root.record("counts")
-    return MetricTable(
-        _read_metrics(named, values),
-        list(per_query.fields),
-        MetricCounts() if counts is None else counts.read(MetricCounts),
-        slices,
-    )
-
-
-def _read_metrics(named: Record, values: Sequence[Record] = ()) -> list[MetricResult]:
-    found = []
-    for name, metric in named.fields.items():
-        column = [of_query.optional_number(name) for of_query in values]
-        of_queries = [math.nan if value is None else value for value in column]
-        found.append(named.inner(metric, name).read(MetricResult, name=name, per_query=of_queries))
-    return found
 
 
 def _lines_of(document: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from judged._files import FileError, Record
 from judged.errors import InvalidArgument
+from judged.report.document import QueryResult, RetrievedResult, part_of, read_table, read_values
 from judged.values import MetricCounts, MetricResult, MetricSlice, RunComparison
 
 _THRESHOLD = re.compile(r"\|min_score:([0-9.eE+-]+)")
@@ -41,42 +42,17 @@ class NoResultDocument(InvalidArgument, ValueError):
     __module__ = "judged.report"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedResult:
-    """One result of a query and what the judge made of it.
-
-    `relevant` is None where that is not known; `status` and `error` then say why. `score` is the
-    best over all expected texts, `matches` the indices of those that are matched. `agreement` is
-    the share of votes on the larger side where several voted.
-    """
-
-    document_id: str
-    text: str | None = None
-    relevant: bool | None = None
-    score: float | None = None
-    status: str | None = None
-    error: str = ""
-    agreement: float | None = None
-    matches: Sequence[int] = ()
-    duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedQuery:
+@dataclass(frozen=True, slots=True, repr=False)
+class ReportedQuery(QueryResult):
     """One query: its values by metric, and as far as they are known its texts and results.
 
     `first_hit` is the rank of the first relevant result, from 1; 0 where there is none, None where
     it is not known.
     """
 
-    query_id: str
-    values: Mapping[str, float]
     query: str = ""
-    expected: Sequence[str] = ()
-    results: Sequence[ReportedResult] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
     first_hit: int | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,28 +147,22 @@ def verdict_of(made: RunComparison) -> str:
 def read_run(document: object, name: str = "") -> Run:
     """Return the run of a result document. Raises FileError."""
     root = Record(document, "document", None, "")
-    if root.get("metrics") is None or root.get("per_query") is None:
-        raise root.error(
-            'has no "metrics" and "per_query"; write one with judged evaluate --json FILE, '
-            "judged metrics --json FILE or a result's to_json",
-        )
+    table = read_table(root)
     signature = root.optional_text("signature")
-    threshold = _part(root, "judge").optional_number("min_score")
+    threshold = part_of(root, "judge").optional_number("min_score")
     if threshold is None and signature and (found := _THRESHOLD.search(signature)):
         threshold = float(found[1])
-    values, usage, counts = read_values(root), root.record("usage"), root.record("counts")
+    values, usage = read_values(root), root.record("usage")
     if root.get("queries") is None:
-        queries = [ReportedQuery(q, of, first_hit=_no_hit(of)) for q, of in values.items()]
+        queries = [ReportedQuery(q, values=of, first_hit=_no_hit(of)) for q, of in values.items()]
     else:
         queries = [_query(query, values) for query in root.records("queries")]
     return Run(
         name=name or root.optional_text("name") or "result",
-        metrics=read_metrics(root),
+        metrics=table.metrics,
         queries=queries,
-        slices=[
-            part.read(MetricSlice, metrics=read_metrics(part)) for part in root.records("slices")
-        ],
-        counts=None if counts is None else counts.read(MetricCounts),
+        slices=table.slices,
+        counts=None if root.get("counts") is None else table.counts,
         signature=signature or "none: matched by document id, or measured by qrels",
         threshold=threshold,
         usage={} if usage is None else {each: usage.optional_number(each) for each in TOOK},
@@ -200,41 +170,21 @@ def read_run(document: object, name: str = "") -> Run:
     )
 
 
-def read_metrics(holder: Record) -> list[MetricResult]:
-    """Return the metrics of a document or of a slice, without values of queries."""
-    named = _part(holder, "metrics")
-    return [_part(named, name).read(MetricResult, name=name, per_query=()) for name in named.fields]
-
-
-def read_values(root: Record) -> dict[str, dict[str, float]]:
-    """Return the values of each query by metric, those that there are."""
-    per_query = _part(root, "per_query")
-    found = {}
-    for query_id in per_query.fields:
-        of_query = _part(per_query, query_id)
-        numbers = {name: of_query.optional_number(name) for name in of_query.fields}
-        found[query_id] = {name: n for name, n in numbers.items() if n is not None}
-    return found
-
-
-def _part(record: Record, name: str) -> Record:
-    """Return an object in a field, one without fields where it is missing."""
-    value = record.get(name)
-    return record.inner({} if value is None else value, name)
-
-
 def _query(query: Record, values: Mapping[str, Mapping[str, float]]) -> ReportedQuery:
-    results = [result.read(ReportedResult) for result in query.records("retrieved")]
+    results = [
+        result.read(RetrievedResult, rank=rank)
+        for rank, result in enumerate(query.records("retrieved"), 1)
+    ]
     return query.read(
         ReportedQuery,
         values=values.get(query.text("query_id"), {}),
         expected=query.texts("expected") or query.texts("relevant_document_ids"),
-        results=results,
+        retrieved=results,
         first_hit=_first_hit(results),
     )
 
 
-def _first_hit(results: Sequence[ReportedResult]) -> int | None:
+def _first_hit(results: Sequence[RetrievedResult]) -> int | None:
     """Return the rank of the first relevant result, repeated ones not counted.
 
     0 where none is, None where that is not known for any.
@@ -296,9 +246,9 @@ def kinds_of(query: ReportedQuery) -> Kind:
     found = Kind(0)
     if query.failure:
         return Kind.RETRIEVER_FAILED
-    if any(result.status in {"ERROR", "ABSTAINED"} for result in query.results):
+    if any(result.status in {"ERROR", "ABSTAINED"} for result in query.retrieved):
         found |= Kind.JUDGE_MISSING
-    if any(result.agreement is not None and result.agreement < 1 for result in query.results):
+    if any(result.agreement is not None and result.agreement < 1 for result in query.retrieved):
         found |= Kind.JUDGES_DISAGREE
     if query.first_hit == 0:
         # With verdicts missing, none may be known to be relevant although one is.

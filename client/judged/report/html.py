@@ -154,7 +154,7 @@ def _slices(run: Run) -> dict[str, list[dict[str, Any]]]:
 
 def _scores(run: Run) -> list[tuple[str, int]]:
     """Return how many results have a score in each bin; nothing where none has one."""
-    scores = [r.score for query in run.queries for r in query.results if r.score is not None]
+    scores = [r.score for query in run.queries for r in query.retrieved if r.score is not None]
     bins = Counter(min(_SCORE_BINS - 1, int(s * _SCORE_BINS + 1e-9)) for s in scores)
     return [(f"{n / _SCORE_BINS:.2f}", bins[n]) for n in range(_SCORE_BINS if scores else 0)]
 
@@ -279,7 +279,7 @@ def _values(
 
 def _detail(query: ReportedQuery | None, strings: _Strings) -> list[object] | None:
     """Return what the page shows of a query when it is opened; None where nothing is known."""
-    if query is None or not (query.expected or query.results or query.failure):
+    if query is None or not (query.expected or query.retrieved or query.failure):
         return None
     return [
         [strings.number(cut(text, LONGEST_TEXT)) for text in query.expected],
@@ -295,9 +295,9 @@ def _detail(query: ReportedQuery | None, strings: _Strings) -> list[object] | No
                 list(result.matches),
                 int(result.duplicate),
             ]
-            for result in query.results[:MOST_RESULTS]
+            for result in query.retrieved[:MOST_RESULTS]
         ],
-        len(query.results),
+        len(query.retrieved),
         strings.number(query.failure) if query.failure else -1,
         sorted(
             [strings.number(key), strings.number(value)] for key, value in query.metadata.items()

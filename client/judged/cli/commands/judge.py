@@ -66,7 +66,7 @@ from judged.cli.tables import (
 )
 from judged.evaluation import Evaluator, FileError
 from judged.evaluation.labels import Labels, corrected_means
-from judged.evaluation.result import QueryResult, document_head
+from judged.evaluation.result import document_head, query_result
 from judged.evaluation.warnings import evaluation_warnings
 from judged.values import CorrectedEstimate, JudgeIdentity, Matching, VerdictCounts
 from judged.values.intervals import shared_warnings
@@ -318,7 +318,7 @@ class EvaluateCommand(
             if human is not None and labelled is not None:
                 corrected = corrected_means(server.client, found, human, asked, labelled.inclusion)
         details = (
-            QueryResult.of(query, group, place, ranked, found.verdicts).to_dict()
+            query_result(query, group, place, ranked, found.verdicts).to_dict()
             for place, (query, group, ranked) in enumerate(queries.queries())
         )
         out.warn(*evaluation_warnings(found, groups, asked.interval))
