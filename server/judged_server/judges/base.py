@@ -70,21 +70,14 @@ def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterato
 
 
 def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
+    """Yield a group in halves of its retrieved texts, and those again, until each is small."""
     n_retrieved = group.n_retrieved
     if n_retrieved <= 1 or group_cost(group) <= limit:
         yield group
         return
-    fixed = sum(map(len, group.expected)) + len(group.query) + CONTEXT_COST
-    per_result = CONTEXT_COST * group.n_expected
-    start, cost = 0, fixed
-    # Where spans stand for the texts, there are none.
-    for rank, text in enumerate(group.retrieved or [""] * n_retrieved):
-        more = len(text) + per_result
-        if rank > start and cost + more > limit:
-            yield group.at_ranks(range(start, rank))
-            start, cost = rank, fixed
-        cost += more
-    yield group.at_ranks(range(start, n_retrieved))
+    middle = n_retrieved // 2
+    for ranks in (range(middle), range(middle, n_retrieved)):
+        yield from _cut_group(group.at_ranks(ranks), limit)
 
 
 def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:

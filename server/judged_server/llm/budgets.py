@@ -643,15 +643,9 @@ def estimate_calls(
     planned_calls: Iterable[PlannedCall],
 ) -> Iterator[tuple[PlannedCall, CallEstimate]]:
     """Yield each planned call with what it takes at most to put its question once."""
-    last: tuple[object, object] = (None, None)
-    weight = CallEstimate(0, 0, 0)
     for planned in planned_calls:
-        model, question = planned.model, planned.question
-        # The samples of one matter follow each other, and weigh the same.
-        if last[0] is not question.fields or last[1] is not question.rubric:
-            request = request_for(question, new_nonce(), structured=model.card.structured)
-            prices = prices_of(model)
-            cost = most_of(prices, request) if prices else None
-            weight = CallEstimate(request_tokens(request), request.max_tokens, cost)
-            last = question.fields, question.rubric
-        yield planned, weight
+        model = planned.model
+        request = request_for(planned.question, new_nonce(), structured=model.card.structured)
+        prices = prices_of(model)
+        cost = most_of(prices, request) if prices else None
+        yield planned, CallEstimate(request_tokens(request), request.max_tokens, cost)

@@ -22,6 +22,7 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     FinishReason,
+    Prices,
     ProviderFault,
     Reason,
     TokenUsage,
@@ -216,7 +217,7 @@ class ChatModels:
             if provider.replies is not None:
                 script = read_script(provider.replies)
                 for model in models:
-                    card = _card(model, provider, script.sha256)
+                    card = _card(model, provider, script.sha256, configuration.budget.unpriced)
                     alone[model.name] = FakeModel(card, script, clock)
                 continue
             key, problem = key_of(provider, environ)
@@ -228,7 +229,7 @@ class ChatModels:
             dialect = DIALECTS[provider.dialect]
             headers = dialect.headers(provider, key)
             for model in models:
-                card = _card(model, provider, provider.base_url)
+                card = _card(model, provider, provider.base_url, configuration.budget.unpriced)
                 alone[model.name] = ConfiguredModel(
                     card, model, dialect, headers, endpoint, clock, problem
                 )
@@ -278,7 +279,12 @@ class ChatModels:
             await endpoint.close()
 
 
-def _card(model: ModelConfiguration, provider: ProviderConfiguration, where: str) -> ChatModelCard:
+def _card(
+    model: ModelConfiguration,
+    provider: ProviderConfiguration,
+    where: str,
+    unpriced: Prices | None,
+) -> ChatModelCard:
     return ChatModelCard(
         name=model.name,
         provider=model.provider,
@@ -286,7 +292,7 @@ def _card(model: ModelConfiguration, provider: ProviderConfiguration, where: str
         model=model.model,
         structured=model.structured is not Structured.NONE,
         logprobs=model.logprobs,
-        prices=model.prices,
+        prices=model.prices or unpriced,
         takes_temperature=model.send_temperature,
         conditions=orjson.dumps(
             [

@@ -23,18 +23,12 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, NamedTuple
-
-import orjson
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import NamedTuple
 
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 MAX_SAMPLES = 32
 
@@ -77,7 +71,9 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
     under its name, all in UTF-8 behind their lengths, lists behind the number of their texts.
     """
     rubric = question.rubric
-    sha256 = _asked(
+    asked = (
+        str(PROMPT_VERSION),
+        str(PARSER_VERSION),
         "judged",
         card.provider,
         card.dialect,
@@ -90,29 +86,16 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
         repr(float(question.temperature)),
         str(question.max_tokens),
         str(question.logprobs),
-    ).copy()
-    pieces = [question.number.to_bytes(8, "little")]
+    )
+    pieces = [*map(_prefixed, asked), question.number.to_bytes(8, "little")]
     for name in rubric.fields:
         value = question.fields[name]
         if isinstance(value, str):
-            pieces += _name(name), _TEXT, _prefixed(value)
+            pieces += _prefixed(name), _TEXT, _prefixed(value)
         else:
-            pieces += _name(name), _LIST, len(value).to_bytes(8, "little")
+            pieces += _prefixed(name), _LIST, len(value).to_bytes(8, "little")
             pieces += map(_prefixed, value)
-    sha256.update(b"".join(pieces))
-    return sha256.digest()
-
-
-@lru_cache(maxsize=1024)
-def _asked(*parts: str) -> _Hash:
-    """Return what all questions of one rubric to one model begin with; not to be changed."""
-    versions = (str(PROMPT_VERSION), str(PARSER_VERSION))
-    return hashlib.sha256(b"".join(_prefixed(part) for part in (*versions, *parts)))
-
-
-@lru_cache(maxsize=64)
-def _name(name: str) -> bytes:
-    return _prefixed(name)
+    return hashlib.sha256(b"".join(pieces)).digest()
 
 
 def _prefixed(text: str) -> bytes:
@@ -144,8 +127,6 @@ _HIDDEN = re.compile(
 # The bracket of [INST], [/INST], [SYSTEM_PROMPT] and their kind.
 _BRACKET = re.compile(r"[\[\uff3b](?=/?[A-Za-z_]{2,32}[\]\uff3d])")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_HAZARD = re.compile(f"{_SURROGATE.pattern}|{_HIDDEN.pattern}")
-_ASCII = bytes(range(128))
 
 
 def new_nonce() -> str:
@@ -199,36 +180,16 @@ def _quoted(text: str, nonce: str) -> str:
 
     A lone surrogate, which no request can carry, becomes U+FFFD.
     """
-    try:
-        quoted = orjson.dumps(text).decode()
-    except TypeError:  # lone surrogates; the same string, in ten times the time
-        quoted = encode_basestring(text)
+    quoted = encode_basestring(_SURROGATE.sub("\ufffd", text))
     # None of these is part of a JSON escape, so they can be replaced after quoting.
     quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     quoted = quoted.replace("\x7f", "\\u007f")
-    if "[" in quoted or "\uff3b" in quoted:
-        quoted = _BRACKET.sub(_escape, quoted)
+    quoted = _BRACKET.sub(lambda bracket: f"\\u{ord(bracket[0]):04x}", quoted)
     if not quoted.isascii():
-        # Most texts have few characters that are not ASCII, so that these alone are searched.
-        raw = quoted.encode("utf-8", "surrogatepass").translate(None, _ASCII)
-        if _HAZARD.search(raw.decode("utf-8", "surrogatepass")):
-            quoted = _HIDDEN.sub(_escape, _SURROGATE.sub("\ufffd", quoted))
+        quoted = _HIDDEN.sub(lambda hidden: encode_basestring_ascii(hidden[0])[1:-1], quoted)
     while nonce in quoted:  # again, as two of them may overlap
         quoted = quoted.replace(nonce, f"\\u{ord(nonce[0]):04x}{nonce[1:]}")
     return quoted
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(map(_escaped, found[0]))
-
-
-@lru_cache(maxsize=4096)
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 _ROLES = "system|user|assistant|tool|ipython"

@@ -326,17 +326,12 @@ def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:
     kept: list[str] = []
     left = max_bytes
     for text in texts:
-        if len(text) > left:  # a character takes a byte at least
-            size = left + 1
-        else:
-            size = len(text) if text.isascii() else len(text.encode(errors="replace"))
-        if size > left:
-            part = text[:left].encode(errors="replace")[:left].decode(errors="ignore")
-            if part:
-                kept.append(part)
-            return kept
+        raw = text.encode(errors="replace")
+        if len(raw) > left:
+            part = raw[:left].decode(errors="ignore")
+            return [*kept, part] if part else kept
         kept.append(text)
-        left -= size
+        left -= len(raw)
     return texts
 
 

@@ -233,39 +233,31 @@ def voted(parsed_replies: Sequence[ParsedReply]) -> SampleResult:
 
     Without a valid sample the first failure counts; if nothing failed, the first abstention.
     """
-    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
-    if (missing := _missing(parsed_replies, valid)) is not None:
-        return missing
-    yes_votes = sum(parsed.yes for parsed in valid)
-    noes = len(valid) - yes_votes
-    if yes_votes == noes or 2 * len(valid) < len(parsed_replies):
-        return _NO_QUORUM
-    yes = yes_votes > noes
-    return SampleResult(
-        Status.OK,
-        sum(parsed.score for parsed in valid) / len(valid),
-        yes,
-        max(yes_votes, noes) / len(valid),
-        next(parsed.reasoning for parsed in valid if parsed.yes == yes),
-    )
+    valid, winners, vote = _vote(parsed_replies, lambda parsed: parsed.yes)
+    if vote.status is not Status.OK:
+        return vote
+    score = sum(parsed.score for parsed in valid) / len(valid)
+    return replace(vote, score=score, yes=winners[0].yes, reasoning=winners[0].reasoning)
 
 
-def _missing(
-    parsed_replies: Sequence[ParsedReply], valid: Sequence[ParsedReply]
-) -> SampleResult | None:
-    """Return why samples have no outcome; None where they may have one.
+def _vote(
+    parsed_replies: Sequence[ParsedReply], said: Callable[[ParsedReply], object]
+) -> tuple[list[ParsedReply], list[ParsedReply], SampleResult]:
+    """Return the valid samples, those of them that say what more than half say, and the outcome.
 
-    With a sample that the cache lacks the vote might have gone the other way.
+    With a sample that the cache lacks the vote might have gone the other way, so there is none.
     """
-    if len(valid) == len(parsed_replies):
-        return None
-    for parsed in parsed_replies:
-        if parsed.reason is Reason.NOT_CACHED:
-            return _missing_for(parsed)
-    if valid:
-        return None
-    errors = [parsed for parsed in parsed_replies if parsed.status is Status.ERROR]
-    return _missing_for((errors or parsed_replies)[0])
+    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
+    failed = [parsed for parsed in parsed_replies if parsed.status is Status.ERROR]
+    unknown = [parsed for parsed in failed if parsed.reason is Reason.NOT_CACHED]
+    if unknown or not valid:
+        return valid, [], _missing_for((unknown or failed or parsed_replies)[0])
+    counted = Counter(map(said, valid))
+    ((most, votes),) = counted.most_common(1)
+    if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
+        return valid, [], _NO_QUORUM
+    winners = [parsed for parsed in valid if said(parsed) == most]
+    return valid, winners, SampleResult(Status.OK, agreement=votes / len(valid))
 
 
 def _missing_for(parsed: ParsedReply) -> SampleResult:
@@ -281,12 +273,10 @@ def by_threshold(
     """Return the parsed replies scored by `score`, with a yes where that meets the threshold."""
 
     def scored(parsed: ParsedReply) -> ParsedReply:
-        if parsed.status is not Status.OK:
-            return parsed
         found = score(parsed)
         return parsed._replace(score=found, yes=found + TIE_TOLERANCE >= min_score)
 
-    return list(map(scored, parsed_replies))
+    return [scored(each) if each.status is Status.OK else each for each in parsed_replies]
 
 
 async def find_claims(
@@ -303,8 +293,8 @@ async def find_claims(
     if listed.status is not Status.OK:
         return _missing_for(listed)
     if not listed.claims:
-        missing = fault(Reason.NO_CLAIMS, "the text makes no claim")
-        return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=missing)
+        none = fault(Reason.NO_CLAIMS, "the text makes no claim")
+        return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=none)
     rendered = _of(verification, fields)
     parsed_replies: dict[tuple[int, int], ParsedReply] = {}
 
@@ -321,10 +311,10 @@ async def find_claims(
         for claim, text in enumerate(listed.claims)
     ]
     claims = tuple(claim for each in checked for claim in each.claims)
-    for status in (Status.ERROR, Status.ABSTAINED):
-        for each in checked:
-            if each.status is status:
-                return replace(each, reasoning=listed.reasoning, claims=claims)
+    missing = [each for each in checked if each.status is not Status.OK]
+    if missing:
+        missing.sort(key=lambda each: each.status is not Status.ERROR)
+        return replace(missing[0], reasoning=listed.reasoning, claims=claims)
     supported = sum(claim.verdict is ClaimVerdict.SUPPORTED for claim in claims)
     return SampleResult(
         Status.OK,
@@ -360,16 +350,10 @@ def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]
 
 def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> SampleResult:
     """Return what the samples of one claim's check come to."""
-    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
-    if (missing := _missing(parsed_replies, valid)) is not None:
-        return missing
-    counted = Counter(parsed.checked for parsed in valid if parsed.checked is not None)
-    verdict, votes = counted.most_common(1)[0]
-    if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
-        return _NO_QUORUM
-    evidence = next(parsed.reasoning for parsed in valid if parsed.checked is verdict)
-    claims = (VerifiedClaim(claim, verdict, evidence),)
-    return SampleResult(Status.OK, agreement=votes / len(valid), claims=claims)
+    _, winners, vote = _vote(parsed_replies, lambda parsed: parsed.checked)
+    if not winners or winners[0].checked is None:
+        return vote
+    return replace(vote, claims=(VerifiedClaim(claim, winners[0].checked, winners[0].reasoning),))
 
 
 def assessable(

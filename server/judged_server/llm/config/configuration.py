@@ -14,7 +14,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -120,16 +120,14 @@ class ModelConfiguration:
     default: bool = False
 
     def __post_init__(self) -> None:
-        _refuse_half("", self.input_per_million, self.output_per_million)
+        _prices(self, "")
         if len(set(self.fallback)) < len(self.fallback):
             raise ValueError("fallback names a model twice")
 
     @property
     def prices(self) -> Prices | None:
         """What a million tokens cost, None where that is not known."""
-        if self.input_per_million is None or self.output_per_million is None:
-            return None
-        return Prices(self.input_per_million, self.output_per_million)
+        return _prices(self, "")
 
 
 @table(frozen=True, slots=True, config=STRICT)
@@ -147,7 +145,12 @@ class BudgetConfiguration:
     file: FilePath = None
 
     def __post_init__(self) -> None:
-        _refuse_half("unpriced_", self.unpriced_input_per_million, self.unpriced_output_per_million)
+        _prices(self, "unpriced_")
+
+    @property
+    def unpriced(self) -> Prices | None:
+        """The prices of models that have none of their own."""
+        return _prices(self, "unpriced_")
 
 
 @table(frozen=True, slots=True, config=STRICT)
@@ -160,69 +163,61 @@ class Configuration:
     budget: BudgetConfiguration = Field(default_factory=BudgetConfiguration)
 
 
-def _refuse_half(prefix: str, price_in: float | None, price_out: float | None) -> None:
-    """Refuse a price of input without one of output, and the other way round."""
-    if (price_in is None) == (price_out is None):
-        return
-    missing, given = ("input", "output") if price_in is None else ("output", "input")
-    raise ValueError(
-        f"{prefix}{missing}_per_million is missing beside {prefix}{given}_per_million; set both, "
-        "to 0 what is free"
-    )
+def _prices(of: ModelConfiguration | BudgetConfiguration, prefix: str) -> Prices | None:
+    """Return the prices of a table, None without any; one without the other is refused."""
+    keys = [f"{prefix}input_per_million", f"{prefix}output_per_million"]
+    price_in, price_out = (getattr(of, key) for key in keys)
+    if price_in is not None and price_out is not None:
+        return Prices(price_in, price_out)
+    if price_in is not price_out:
+        missing, given = keys if price_in is None else reversed(keys)
+        raise ValueError(f"{missing} is missing beside {given}; set both, to 0 what is free")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What an API has.
 
-    `structured` and `auth` are the means it knows, the default first. `refused` says of keys of the
-    configuration why they make no sense here. `send_temperature` is that key's default.
+    `structured` and `auth` are the means it knows, the default first. `refused` are keys of the
+    configuration that mean nothing to it. `defaults` are those of a model's keys, where they differ
+    from the usual ones.
     """
 
     structured: tuple[Structured, ...]
     auth: tuple[str, ...]
-    refused: Mapping[str, str] = field(default_factory=dict)
-    send_temperature: bool = True
+    refused: tuple[str, ...] = ()
+    defaults: Mapping[str, bool] = field(default_factory=dict)
 
 
 FAKE = "fake"
-_NOT_SENT = (
-    "allow_http", "allow_private", "auth", "base_url", "ca_file", "key_env", "key_file",
-    "logprobs", "max_concurrency", "max_tokens_parameter", "organization",
-    "project", "requests_per_minute", "schema_bounds", "send_seed", "send_temperature", "timeout_s",
-    "tokens_per_minute",
-)  # fmt: skip
+_NOT_SENT = """
+    allow_http allow_private auth base_url ca_file key_env key_file logprobs max_concurrency
+    max_tokens_parameter organization project requests_per_minute schema_bounds send_seed
+    send_temperature timeout_s tokens_per_minute
+"""
+
+_NOT_ANTHROPIC = "organization project logprobs send_seed max_tokens_parameter schema_bounds"
 
 CAPABILITIES = {
     "openai": Capabilities(tuple(Structured), ("bearer", "api-key")),
     "anthropic": Capabilities(
         (Structured.JSON_SCHEMA, Structured.TOOL, Structured.NONE),
         ("x-api-key", "bearer"),
-        refused={
-            "organization": "a key belongs to its organization there; leave it out",
-            "project": "a key belongs to its workspace there; leave it out",
-            "logprobs": "that API gives no log-probabilities; leave it out",
-            "send_seed": "that API takes no seed; leave it out",
-            "max_tokens_parameter": "that API has one name for it; leave it out",
-            "schema_bounds": "what that API refuses is left out anyway; leave it out",
-        },
+        tuple(_NOT_ANTHROPIC.split()),
         # Newer models refuse a temperature, and the package's types no longer know it.
-        send_temperature=False,
+        {"send_temperature": False, "send_seed": False},
     ),
     "gemini": Capabilities(
         (Structured.JSON_SCHEMA, Structured.JSON_OBJECT, Structured.TOOL, Structured.NONE),
         ("x-goog-api-key", "bearer"),
-        refused={
-            "organization": "a key belongs to its project there; leave it out",
-            "project": "a key belongs to its project there; leave it out",
-            "max_tokens_parameter": "that API has one name for it; leave it out",
-            "schema_bounds": "that API takes them; leave it out",
-        },
+        ("organization", "project", "max_tokens_parameter", "schema_bounds"),
     ),
     FAKE: Capabilities(
         (Structured.JSON_SCHEMA, Structured.NONE),
         ("",),
-        refused=dict.fromkeys(_NOT_SENT, "nothing is sent; leave it out"),
+        tuple(_NOT_SENT.split()),
+        {"send_seed": False},
     ),
 }
 """By the names of the dialects. How they spell requests and replies is in `providers`."""
@@ -263,13 +258,13 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
             way = "models", at
             _refuse_taken(model.name, models)
             models[model.name] = _model(model, content["models"][at], providers, models)
-        for at, model in enumerate(models.values()):
+        for at, model in enumerate(found.models):
             way = "models", at
-            _check_fallback(model, models)
+            _check_fallback(models[model.name], models)
         if "budget" in content:
             way = ("budget",)
-            budget = _budget(budget, models, folder)
-            models = {name: _with_prices(model, budget) for name, model in models.items()}
+            _check_budget(budget, found.models)
+            budget = replace(budget, file=_in(folder, budget.file))
     except ValueError as error:
         raise SettingsError(f"{place_of(source, content, way)}: {error}") from None
     default_first = sorted(models.values(), key=lambda model: not model.default)
@@ -285,8 +280,7 @@ def _provider(
     provider: ProviderConfiguration, given: Mapping[str, Any], folder: Path
 ) -> ProviderConfiguration:
     _one_of("dialect", provider.dialect, CAPABILITIES)
-    _refuse(given, provider.dialect)
-    has = CAPABILITIES[provider.dialect]
+    has = _api_of(provider, given)
     auth = given.get("auth", has.auth[0])
     _one_of("auth", auth, has.auth)
     if provider.dialect != FAKE:
@@ -295,14 +289,8 @@ def _provider(
             raise ValueError(f'replies is for dialect = "{FAKE}" only')
     elif provider.replies is None:
         raise ValueError("replies is missing; it must be the path of a file of replies")
-    return replace(
-        provider,
-        auth=auth,
-        base_url=provider.base_url.rstrip("/"),
-        key_file=_in(folder, provider.key_file),
-        ca_file=_in(folder, provider.ca_file),
-        replies=_in(folder, provider.replies),
-    )
+    files = {key: _in(folder, getattr(provider, key)) for key in ("key_file", "ca_file", "replies")}
+    return replace(provider, auth=auth, base_url=provider.base_url.rstrip("/"), **files)
 
 
 def _model(
@@ -317,28 +305,26 @@ def _model(
     if provider is None:
         hint = did_you_mean(model.provider, providers, "add its [[providers]] table")
         raise ValueError(f"provider names no provider of this file; {hint}")
-    has = CAPABILITIES[provider.dialect]
-    _refuse(given, provider.dialect)
-    defaults: dict[str, Any] = {
-        "structured": has.structured[0],
-        "send_temperature": has.send_temperature,
-        "send_seed": "send_seed" not in has.refused,
-    }
-    model = replace(model, **{key: each for key, each in defaults.items() if key not in given})
+    has = _api_of(provider, given)
     _one_of("structured", model.structured, has.structured)
-    return model
+    return replace(model, **{key: each for key, each in has.defaults.items() if key not in given})
 
 
-def _one_of(key: str, value: str, allowed: Mapping[str, object] | tuple[str, ...]) -> None:
+def _one_of(key: str, value: str, allowed: Iterable[str]) -> None:
     if value not in allowed:
         raise ValueError(f"{key} must be one of " + ", ".join(allowed))
 
 
-def _refuse(given: Mapping[str, Any], dialect: str) -> None:
-    """Refuse keys that make no sense for a dialect, each with the reason why."""
-    for key, why in CAPABILITIES[dialect].refused.items():
+def _api_of(provider: ProviderConfiguration, given: Mapping[str, Any]) -> Capabilities:
+    """Return what a provider's API has. Raises ValueError for keys that mean nothing to it."""
+    has = CAPABILITIES[provider.dialect]
+    for key in has.refused:
         if key in given:
-            raise ValueError(f'{key} is not for dialect = "{dialect}": {why}')
+            raise ValueError(
+                f'{key} is not for dialect = "{provider.dialect}", which has nothing like it; '
+                "leave it out"
+            )
+    return has
 
 
 def _check_fallback(model: ModelConfiguration, known: Mapping[str, ModelConfiguration]) -> None:
@@ -357,33 +343,20 @@ def _check_fallback(model: ModelConfiguration, known: Mapping[str, ModelConfigur
             )
 
 
-def _budget(
-    budget: BudgetConfiguration, models: Mapping[str, ModelConfiguration], folder: Path
-) -> BudgetConfiguration:
-    """Check what may be spent. Without its price, what a model spends can't be known."""
-    named = budget.unpriced_input_per_million is not None
-    if budget.per_request is None and budget.per_day is None and not named:
+def _check_budget(budget: BudgetConfiguration, models: Iterable[ModelConfiguration]) -> None:
+    """Refuse a budget without a limit: without its price, what a model spends can't be known."""
+    if budget.unpriced is not None:
+        return
+    if budget.per_request is None and budget.per_day is None:
         raise ValueError("per_request and per_day are both missing; set one, or drop [budget]")
-    for model in models.values():
-        if model.prices is None and not named:
+    for model in models:
+        if model.prices is None:
             raise ValueError(
                 f"model {model.name} has no prices, so nobody can tell what it "
                 "spends; set input_per_million and output_per_million of it, 0 where it is free, "
                 "or unpriced_input_per_million and unpriced_output_per_million here, by which all "
                 "models without prices count"
             )
-    return replace(budget, file=_in(folder, budget.file))
-
-
-def _with_prices(model: ModelConfiguration, budget: BudgetConfiguration) -> ModelConfiguration:
-    """Return a model with the prices by which it counts, if there are any."""
-    if model.prices is not None or budget.unpriced_input_per_million is None:
-        return model
-    return replace(
-        model,
-        input_per_million=budget.unpriced_input_per_million,
-        output_per_million=budget.unpriced_output_per_million,
-    )
 
 
 def _in(folder: Path, path: Path | None) -> Path | None:

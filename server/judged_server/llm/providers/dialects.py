@@ -443,23 +443,19 @@ class Dialect:
         return found._replace(left_out=tuple(odd))
 
 
-def _pruned(schema: Mapping[str, Any], keeps: Callable[[str, object], bool]) -> dict[str, Any]:
-    """Return a JSON schema with those of its rules that are kept, by their keys and values."""
-    kept: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in {"properties", "$defs"}:
-            kept[key] = {name: _pruned(inner, keeps) for name, inner in value.items()}
-        elif key == "items":
-            kept[key] = _pruned(value, keeps)
-        elif key in {"anyOf", "allOf"}:
-            kept[key] = [_pruned(inner, keeps) for inner in value]
-        elif keeps(key, value):
-            kept[key] = value
-    return kept
-
-
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
-"""What of a rubric's schema some hosts refuse, Azure among them."""
+"""What of a rubric's schema Anthropic, Azure and others refuse. Parsing checks it all the same."""
+
+
+def _unbounded(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a JSON schema without bounds; what has the name of one may be a property, too."""
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _unbounded(value)
+        for key, value in schema.items()
+        if key not in _BOUNDS or isinstance(value, dict)
+    }
 
 
 def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:
@@ -480,8 +476,8 @@ def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
     if request.schema is None or model.structured is Structured.NONE:
         return body
     name, said = request.schema.name, request.schema.schema
-    if not model.schema_bounds:  # parsing checks them all the same
-        said = _pruned(said, lambda key, _: key not in _BOUNDS)
+    if not model.schema_bounds:
+        said = _unbounded(said)
     if model.structured is Structured.TOOL:
         function = {"name": name, "parameters": said, "strict": True}
         body["tools"] = [{"type": "function", "function": function}]
@@ -521,14 +517,6 @@ def _read_openai(
     )
 
 
-_TAKEN = {
-    "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "description", "enum",
-    "items", "properties", "required", "title", "type",
-}  # fmt: skip
-"""What a schema of a structured output of Anthropic may hold; bounds of numbers and lengths are
-refused. Parsing checks them."""
-
-
 def _write_anthropic(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": model.model,
@@ -539,11 +527,8 @@ def _write_anthropic(model: ModelConfiguration, request: ChatRequest) -> dict[st
     if model.send_temperature:
         body["temperature"] = request.temperature
     if request.schema is not None and model.structured is Structured.JSON_SCHEMA:
-        schema = _pruned(
-            request.schema.schema,
-            lambda key, value: key in _TAKEN or (key == "minItems" and value in {0, 1}),
-        )
-        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        held = {"type": "json_schema", "schema": _unbounded(request.schema.schema)}
+        body["output_config"] = {"format": held}
     if request.schema is not None and model.structured is Structured.TOOL:
         name, schema = request.schema.name, dict(request.schema.schema)
         body["tools"] = [{"name": name, "description": _CALLED, "input_schema": schema}]

@@ -83,10 +83,9 @@ def test_named_ones_come_from_files_that_clients_write(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"slope": 1.75}, "changed after it was made"),
-        ({"slope": -1.0}, "slope"),
-        ({"judged_calibration": 2}, "judged_calibration"),
-        ({"scoring_key": "ab"}, "scoring_key"),
-        ({"min_score": 7}, "min_score"),
+        ({"slope": "1"}, "'slope' that is not a number"),
+        ({"judged_calibration": 2}, "no file that `judged calibrate -o` wrote"),
+        ({"min_score": 7}, "changed after it was made"),
     ],
 )
 def test_files_that_are_none_stop_the_start(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from judged_server.llm.chat import Prices
 from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.models import ChatModels
 from judged_server.settings import SettingsError
 
 
@@ -48,6 +49,6 @@ def test_models_without_prices_count_by_those_that_are_named_for_them(budget):
     content = document(budget)
     bare = {"name": "bare", "provider": "p", "model": "y"}
     content["models"] = [*content["models"], bare]
-    priced, found = parse_configuration(content, "llm.toml").models
-    assert priced.prices == Prices(1, 2)
-    assert found.prices == Prices(10, 30)
+    models = ChatModels(parse_configuration(content, "llm.toml"), {})
+    assert models.get("m").card.prices == Prices(1, 2)
+    assert models.get("bare").card.prices == Prices(10, 30)
