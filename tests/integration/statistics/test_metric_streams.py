@@ -19,6 +19,7 @@ from judged import (
     GainRanking,
     GainRankings,
     HumanLabels,
+    IntervalMethod,
     IntervalOptions,
     InvalidArgument,
     JudgedRanking,
@@ -92,6 +93,10 @@ HUMAN = PerQueryValues([f"q{i}" for i in range(5, 30)], [[(i % 5) / 4 for i in r
         (VECTORS, OPTIONS),
         (trec(), OPTIONS),
         (trec(), replace(OPTIONS, complete=True, unjudged=Unjudged.BOUNDS)),
+        *(
+            (trec(), replace(OPTIONS, interval=IntervalOptions(method, resamples=300, seed=2)))
+            for method in IntervalMethod
+        ),
         (trec(), replace(OPTIONS, relevance_level=2, max_documents=3)),
     ],
 )
