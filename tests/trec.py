@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from judged_server.metrics.compute import compute_trec
 from judged_server.metrics.input.trec import Qrels, Topics
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.table import MetricOptions, MetricTable
+
+Documents = Mapping[str, Mapping[str, float]]
+"""{topic: {document: number}}, as trec_eval's packages take them."""
 
 
 class Topic(NamedTuple):
@@ -24,3 +30,22 @@ def qrels_of(topics: Iterable[Topic]) -> Qrels:
 def run_of(topics: Iterable[Topic]) -> Topics:
     """Return the topics of a run."""
     return Topics.of_rows(list(topics), "trec.run", "scores")
+
+
+def measured(
+    qrels: Documents, run: Documents, names: Iterable[str], **options: Any
+) -> tuple[dict[str, dict[str, float]], MetricTable]:
+    """Return {name: {topic: value}} and the table of a run."""
+    judged, ranked = (
+        [Topic(topic, list(docs), list(docs.values())) for topic, docs in side.items()]
+        for side in (qrels, run)
+    )
+    table = compute_trec(
+        parse_metrics(list(names)), qrels_of(judged), run_of(ranked), MetricOptions(**options)
+    )
+    topics = [judged[row].query_id for row in table.rows]
+    values = {
+        column.name: dict(zip(topics, column.values.tolist(), strict=True))
+        for column in table.columns
+    }
+    return values, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from judged import Client
+from judged import Client, Judge
 from judged.evaluation import Dataset, Evaluator, Query
 
 TEXTS = {
@@ -21,6 +21,11 @@ DATASET = Dataset(
         Query("q3", "when does the library open on sundays", [TEXTS["d4"]]),
     ]
 )
+EXPECTED = "rag combines retrieval with generation for better accuracy"
+FOUND = "rag is a technique that combines retrieval with generation"
+OTHER = "vector databases store embeddings"
+OVERLAP = Judge("token_overlap", "weighted", parameters={"min_tokens": 2})
+"""A judge to whom FOUND says what EXPECTED does, and OTHER does not."""
 WORDS = sorted({word for text in TEXTS.values() for word in text.split()})
 
 

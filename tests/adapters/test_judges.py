@@ -9,10 +9,7 @@ import pytest
 from judged import Client, Context, Judge
 from judged.adapters.judges.sample_judge import NoVerdict, SampleJudge
 
-EXPECTED = "rag combines retrieval with generation for better accuracy"
-FOUND = "rag is a technique that combines retrieval with generation"
-OTHER = "vector databases store embeddings"
-OVERLAP = Judge("token_overlap", "weighted", parameters={"min_tokens": 2})
+from tests.adapters.corpus import EXPECTED, FOUND, OTHER, OVERLAP
 
 
 def test_evrets_own_evaluator_runs_with_our_judge_and_gives_its_numbers(client: Client) -> None:

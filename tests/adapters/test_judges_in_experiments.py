@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import Client, Judge
+from judged import Client
 
-EXPECTED = "rag combines retrieval with generation for better accuracy"
-FOUND = "rag is a technique that combines retrieval with generation"
-OTHER = "vector databases store embeddings"
-OVERLAP = Judge("token_overlap", "weighted", parameters={"min_tokens": 2})
+from tests.adapters.corpus import EXPECTED, FOUND, OTHER, OVERLAP
 
 
 @pytest.fixture

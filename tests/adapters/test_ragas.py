@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from judged import Client, Judge
+from judged import Client
 from judged.adapters.judges.sample_judge import SampleJudge
 from judged.evaluation import Dataset
 
-EXPECTED = "rag combines retrieval with generation for better accuracy"
-FOUND = "rag is a technique that combines retrieval with generation"
-OTHER = "vector databases store embeddings"
-OVERLAP = Judge("token_overlap", "weighted", parameters={"min_tokens": 2})
+from tests.adapters.corpus import EXPECTED, FOUND, OTHER, OVERLAP
 
 
 def test_ragas_evaluates_with_our_metric(client: Client) -> None:

@@ -8,7 +8,6 @@ import pytest
 from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
 from judged.values.intervals import IntervalOptions
 from judged_server.statistics.agreement import measure_agreement, rank_agreement
-from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.quality import LabelledScores, judge_quality
 from scipy.stats import kendalltau
 from sklearn import metrics as sk
@@ -139,18 +138,3 @@ def calibration_error(scores: np.ndarray, labels: np.ndarray) -> float:
         (bins == b).mean() * abs(scores[bins == b].mean() - labels[bins == b].mean())
         for b in np.unique(bins)
     )
-
-
-def test_the_cascade_errs_as_seldom_as_it_says():
-    # 300 judges whose error at a score is known: the bound that labels chose may be too low in 5 %.
-    broken = reached = 0
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        scores = rng.random(400)
-        labels = rng.random(400) < 0.5 + 0.5 * scores
-        bound = cascade_bounds(LabelledScores(scores, labels), scores, 0.15, 0.95)[0].accept
-        if bound is not None:
-            reached += 1
-            broken += (1 - bound) / 4 > 0.15  # the mean of 1 - (.5 + .5 s) from the bound to 1
-    assert reached > 150
-    assert broken <= 22  # 15 expected at most; 22 has a chance of 4 %

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import ir_measures
 import pytest
-from judged_server.metrics.compute import compute_trec
-from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 
-from tests.trec import Topic, qrels_of, run_of
+from tests.trec import measured
 
 EVRET = Path(sys.prefix) / "oracles" / "evret-0.0.3" / "evret"
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
@@ -38,16 +35,7 @@ CASES = [make_case(seed) for seed in range(4)]
 
 
 def ours(case, names):
-    """{name: {topic: value}}."""
-    qrels, run = (
-        [Topic(t, list(docs), list(docs.values())) for t, docs in side.items()] for side in case
-    )
-    table = compute_trec(parse_metrics(names), qrels_of(qrels), run_of(run), MetricOptions())
-    topics = [qrels[row].query_id for row in table.rows]
-    return {
-        column.name: dict(zip(topics, column.values.tolist(), strict=True))
-        for column in table.columns
-    }
+    return measured(*case, names)[0]
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import pytrec_eval
 from judged.values.choices import NoGold
-from judged_server.metrics.compute import compute_gains, compute_trec
+from judged_server.metrics.compute import compute_gains
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions
 
-from tests.trec import Topic, qrels_of, run_of
+from tests.trec import measured
 
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
 AT_K = {
@@ -81,20 +81,7 @@ CASES = [make_case(seed) for seed in range(6)]
 
 
 def ours(case: Case, names, **options):
-    """{name: {topic: value}} and the table."""
-    qrels, run = (
-        [Topic(t, list(docs), list(docs.values())) for t, docs in side.items()]
-        for side in (case.qrels, case.run)
-    )
-    table = compute_trec(
-        parse_metrics(names), qrels_of(qrels), run_of(run), MetricOptions(**options)
-    )
-    topics = [qrels[row].query_id for row in table.rows]
-    values = {
-        column.name: dict(zip(topics, column.values.tolist(), strict=True))
-        for column in table.columns
-    }
-    return values, table
+    return measured(case.qrels, case.run, names, **options)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -138,6 +125,11 @@ def test_only_the_best_documents_count_as_if_the_run_were_cut(case, level, most)
         for topic, value in values[name].items():
             assert value == pytest.approx(oracle[topic][theirs], abs=1e-9), (name, topic)
     assert table.counts.retrieved == sum(len(cut[topic]) for topic in oracle)
+    at_cutoffs = {f"{name}@{most}": WHOLE[name] for name in ("mrr", "bpref", "infap")}
+    values, _ = ours(case, at_cutoffs, relevance_level=level)
+    for name, theirs in at_cutoffs.items():
+        expected = {topic: of_topic[theirs] for topic, of_topic in oracle.items()}
+        assert values[name] == pytest.approx(expected, abs=1e-9), name
     _, as_if_cut = ours(Case(case.qrels, cut), ["judged"], relevance_level=level)
     assert table.counts.unjudged == as_if_cut.counts.unjudged
 

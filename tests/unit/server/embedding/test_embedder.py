@@ -10,17 +10,8 @@ from judged_server.tenant import EVERYBODY, TENANT, Tenant
 
 from tests.fakes.models.session import begun, queued, until
 
-TEXTS = ["a b c", "", "b", "c d e f g h", "zz"]
-
 
 class TestResults:
-    async def test_each_text_has_its_own_row_whatever_the_batches(self, make, monkeypatch):
-        whole = await make().embed(TEXTS, "truncate")
-        monkeypatch.setattr(embedders, "SLICE_CHARS", 3)
-        apart = await make(workers=3, batch_tokens=3).embed(TEXTS, "truncate")
-        assert list(whole.row_offsets) == [0, 1, 2, 3, 4, 5]
-        np.testing.assert_array_equal(whole.vectors, apart.vectors)
-
     async def test_batches_are_cut_by_tokens_with_padding(self, make, session):
         await make(batch_tokens=12).embed(["abcdef", "ab", "a", "b", "c"], "truncate")
         assert session.batches == [["abcdef"], ["ab", "a", "b"], ["c"]]

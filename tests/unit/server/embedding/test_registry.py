@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
+from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
 from judged_server.errors import ModelDamaged
@@ -69,18 +69,6 @@ async def test_another_model_is_loaded_once_by_its_first_callers(embedders, load
     await asyncio.gather(*(other.embed(["a"], "truncate") for _ in range(5)))
     assert loads == ["one", "two"]
     assert [card.name for card in embedders.cards()] == ["one", "two"]
-
-
-async def test_a_damaged_model_is_tried_again_once_it_is_mended(embedders, store):
-    graph = store.root / "two" / GRAPH_FILE
-    raw = graph.read_bytes()
-    graph.write_bytes(raw[:-1])
-    other = embedders.get("two")
-    with pytest.raises(ModelDamaged, match=GRAPH_FILE):
-        await other.embed(["a"], "truncate")
-    assert not other.loaded
-    graph.write_bytes(raw)
-    assert not (await other.embed(["a"], "truncate")).faults
 
 
 async def test_a_closed_registry_takes_no_work(embedders):

@@ -84,17 +84,20 @@ def _cpu_s(tokenizer: WindowTokenizer, text: str) -> float:
 
 
 class TestWindows:
-    @given(st.text(max_size=60))
-    def test_truncation_is_what_the_library_does(self, text):
-        form = plain_form(text)
-        whole, cut = _library().encode(form).ids, _library(WINDOW).encode(form).ids
-        encoded = _encode(text)
+    @pytest.mark.parametrize(
+        ("tokenizer", "window", "prefix"), [(TINY, WINDOW, ""), (PREFIXED, 2 * WINDOW, PREFIX)]
+    )
+    @given(text=st.text(max_size=60))
+    def test_truncation_is_what_the_library_does(self, tokenizer, window, prefix, text):
+        form = prefix + plain_form(text)
+        whole, cut = _library().encode(form).ids, _library(window).encode(form).ids
+        encoded = _encode(text, tokenizer=tokenizer)
         if encoded.fault is not None:
             assert encoded.fault[0] == UNSUPPORTED_TEXT
             assert UNK in cut
             return
-        assert [window.tolist() for window in encoded.windows] == [cut]
-        flag = Flag.TRUNCATED if len(whole) > WINDOW else Flag.NONE
+        assert [one.tolist() for one in encoded.windows] == [cut]
+        flag = Flag.TRUNCATED if len(whole) > window else Flag.NONE
         assert encoded.flag & ~Flag.UNKNOWN_TOKENS == flag
 
     @pytest.mark.parametrize(("letters", "fits"), [(CAPACITY, True), (CAPACITY + 1, False)])
@@ -214,15 +217,6 @@ class TestUnknownTokens:
 
 class TestPrefix:
     """A prefix is set before a text, and stands in each of its windows."""
-
-    @given(st.text(max_size=60))
-    def test_a_text_has_the_tokens_of_the_library_for_prefix_and_text(self, text):
-        expected = _library(2 * WINDOW).encode(PREFIX + plain_form(text)).ids
-        encoded = PREFIXED.encode([text], TRUNCATE)[0]
-        if encoded.fault is not None:
-            assert UNK in expected
-            return
-        assert [window.tolist() for window in encoded.windows] == [expected]
 
     def test_a_prefix_whose_end_grows_into_the_text_is_cut_there(self):
         raw = _tokenizers()["BPE"]

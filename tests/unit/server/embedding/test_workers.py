@@ -11,13 +11,6 @@ from tests.fakes.models.tiny_model import WINDOW
 
 
 class TestFaults:
-    async def test_a_vector_that_is_not_finite_is_the_fault_of_its_text(self, make, session):
-        session.not_finite_on = "q"
-        embedded = await make().embed(["a", "q", "b"], "truncate")
-        assert embedded.faults.keys() == {1}
-        assert embedded.faults[1][0] == EMBEDDING_FAILED
-        assert np.isfinite(embedded.vectors).all()
-
     async def test_a_failed_batch_is_halved_once(self, make, session):
         session.fail_on = "q"
         embedded = await make().embed(["a", "b", "c", "q"], "truncate")

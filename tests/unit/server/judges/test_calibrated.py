@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,13 +55,6 @@ def test_what_has_no_score_has_no_probability() -> None:
     assert shipped is not None
     assert shipped_calibration("answer_equivalence", "0" * 64) is None
     assert shipped_calibration("exact", kind.identity.scoring_key) is None
-
-
-def test_a_calibration_of_another_judge_is_refused() -> None:
-    spec = JudgeSpec("token_overlap", parameters={"min_tokens": 3})
-    with pytest.raises(InvalidField, match="made for another judge") as refused:
-        BARE.choose(replace(spec, calibration=Calibrator(KEY, 1.0, 0.0)))
-    assert refused.value.field == "judge.calibration"
 
 
 def test_named_ones_come_from_files_that_clients_write(tmp_path: Path) -> None:

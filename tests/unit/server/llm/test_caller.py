@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from judged.values.choices import CacheMode, Source, Status
 from judged.values.judges import Usage
-from judged_server.llm.caller import CallOptions, ModelCaller
+from judged_server.llm.caller import Answer, CallOptions, ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -39,9 +39,9 @@ def says(text: str) -> ChatReply:
 class Model:
     """Gives its replies in turn, the last one for ever; a fault is raised, a future waited for."""
 
-    def __init__(self, *replies: object, card: ChatModelCard = CARD) -> None:
-        self.card = card
-        self.cards = (card,)
+    card, cards = CARD, (CARD,)
+
+    def __init__(self, *replies: object) -> None:
         self.problem = ""
         self.replies = list(replies) or [says(YES)]
         self.asked: list[ChatRequest] = []
@@ -64,13 +64,16 @@ class Model:
         return Completed(reply, 1, 0.5, self.answered_by)
 
 
-def asked(text: str = "r", number: int = 0, rubric: object = RUBRIC) -> Question:
-    fields = {"query": "q", "expected_text": "e", "retrieved_text": text}
-    return Question(rubric, fields, number, 0.0, 256)
+QUESTION = Question(
+    RUBRIC, {"query": "q", "expected_text": "e", "retrieved_text": "r"}, 0, 0.0, 256
+)
 
 
-def call_options(cache: CacheMode = CacheMode.USE, seconds: float = 10.0) -> CallOptions:
-    return CallOptions(asyncio.get_running_loop().time() + seconds, cache=cache)
+async def ask(
+    model_caller: ModelCaller, model: Model, cache: CacheMode = CacheMode.USE, seconds: float = 10.0
+) -> Answer:
+    ends = asyncio.get_running_loop().time() + seconds
+    return await model_caller.ask(model, QUESTION, CallOptions(ends, cache=cache))
 
 
 def keeping() -> ModelCaller:
@@ -97,30 +100,30 @@ class TestCache:
     )
     async def test_only_verdicts_are_kept(self, bad: object):
         model_caller, model = keeping(), Model(bad)
-        first = await model_caller.ask(model, asked(), call_options())
+        first = await ask(model_caller, model)
         assert first.parsed.status in {Status.ERROR, Status.ABSTAINED}
         tries = len(model.asked)
-        again = await model_caller.ask(model, asked(), call_options())
+        again = await ask(model_caller, model)
         assert again.source is Source.COMPUTED
         assert len(model.asked) == 2 * tries
-        missed = await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
+        missed = await ask(model_caller, model, CacheMode.ONLY)
         assert missed.parsed.reason is Reason.NOT_CACHED
 
     async def test_the_reply_of_a_fallback_is_not_kept(self):
         model_caller, model = keeping(), Model()
         model.answered_by = replace(CARD, name="other")
-        assert (await model_caller.ask(model, asked(), call_options())).parsed.status is Status.OK
+        assert (await ask(model_caller, model)).parsed.status is Status.OK
         model.answered_by = None
-        assert (await model_caller.ask(model, asked(), call_options())).source is Source.COMPUTED
-        assert (await model_caller.ask(model, asked(), call_options())).source is Source.CACHE
+        assert (await ask(model_caller, model)).source is Source.COMPUTED
+        assert (await ask(model_caller, model)).source is Source.CACHE
 
     async def test_refresh_asks_anew_and_replaces_what_was_kept(self):
         no = json.dumps({"reasoning": "so it is", "verdict": "no"})
         model_caller, model = keeping(), Model(says(YES), says(no))
-        assert (await model_caller.ask(model, asked(), call_options())).parsed.yes
-        fresh = await model_caller.ask(model, asked(), call_options(CacheMode.REFRESH))
+        assert (await ask(model_caller, model)).parsed.yes
+        fresh = await ask(model_caller, model, CacheMode.REFRESH)
         assert (fresh.source, fresh.parsed.yes) == (Source.COMPUTED, False)
-        kept = await model_caller.ask(model, asked(), call_options())
+        kept = await ask(model_caller, model)
         assert (kept.source, kept.parsed.yes) == (Source.CACHE, False)
 
 
@@ -136,7 +139,7 @@ class TestForms:
     )
     async def test_a_reply_in_the_wrong_form_is_asked_for_again_with_what_was_wrong(self, bad):
         model = Model(bad, says(YES))
-        answer = await ModelCaller().ask(model, asked(), call_options())
+        answer = await ask(ModelCaller(), model)
         assert answer.parsed.yes
         first, second = model.asked
         assert "could not be used" not in first.user
@@ -154,7 +157,7 @@ class TestForms:
     )
     async def test_an_unreadable_one_is_one_of_two(self, replies, status):
         model = Model(*replies)
-        answer = await ModelCaller().ask(model, asked(), call_options())
+        answer = await ask(ModelCaller(), model)
         assert (answer.parsed.status, len(model.asked), answer.usage.calls) == (status, 2, 2)
 
 
@@ -163,9 +166,7 @@ class TestSharing:
     async def test_fifty_who_ask_the_same_at_once_are_one_call(self, build):
         gate = asyncio.get_running_loop().create_future()
         model_caller, model = build(), Model(gate)
-        asking = [
-            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(50)
-        ]
+        asking = [asyncio.create_task(ask(model_caller, model)) for _ in range(50)]
         await turns()
         gate.set_result(says(YES))
         answers = await asyncio.gather(*asking)
@@ -180,38 +181,24 @@ class TestSharing:
     async def test_a_leader_who_leaves_does_not_end_it_for_others_and_it_is_kept(self):
         gate = asyncio.get_running_loop().create_future()
         model_caller, model = keeping(), Model(gate)
-        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options()))
+        leader = asyncio.create_task(ask(model_caller, model))
         await turns()
-        follower = asyncio.create_task(model_caller.ask(model, asked(), call_options()))
+        follower = asyncio.create_task(ask(model_caller, model))
         await turns()
         leader.cancel()
         await turns()
         assert model.in_flight == 1
         gate.set_result(says(YES))
         assert (await follower).source is Source.SHARED
-        assert (await model_caller.ask(model, asked(), call_options())).source is Source.CACHE
+        assert (await ask(model_caller, model)).source is Source.CACHE
         assert len(model.asked) == 1
-
-    async def test_the_last_one_who_leaves_ends_the_call(self):
-        gate = asyncio.get_running_loop().create_future()
-        model_caller, model = keeping(), Model(gate, says(YES))
-        asking = [
-            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(3)
-        ]
-        await turns()
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-        assert model.in_flight == 0
-        again = await model_caller.ask(model, asked(), call_options())
-        assert (again.source, len(model.asked)) == (Source.COMPUTED, 2)
 
     async def test_one_with_more_time_asks_again_after_the_leaders_time_out(self):
         gate = asyncio.get_running_loop().create_future()
         model_caller, model = keeping(), Model(gate, says(YES))
-        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=1)))
+        leader = asyncio.create_task(ask(model_caller, model, seconds=1))
         await turns()
-        waits = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
+        waits = asyncio.create_task(ask(model_caller, model, seconds=60))
         await turns()
         gate.set_result(ProviderFault(Reason.TIMEOUT, "too slow", retryable=True))
         assert (await leader).parsed.reason is Reason.TIMEOUT
@@ -223,9 +210,7 @@ class TestSharing:
     async def test_a_fault_of_the_provider_is_shared_and_not_asked_again(self):
         gate = asyncio.get_running_loop().create_future()
         model_caller, model = keeping(), Model(gate)
-        asking = [
-            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(9)
-        ]
+        asking = [asyncio.create_task(ask(model_caller, model)) for _ in range(9)]
         await turns()
         gate.set_result(ProviderFault(Reason.PROVIDER_ERROR, "no", retryable=True))
         answers = await asyncio.gather(*asking)

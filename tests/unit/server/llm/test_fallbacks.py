@@ -17,7 +17,6 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.models import ModelChain, with_chain
-from judged_server.llm.providers.dialects import fault_of
 
 from tests.fakes.still_clock import StillClock
 
@@ -87,13 +86,6 @@ async def test_the_next_answers_in_the_time_that_is_left(reason):
     assert done.answered_by == second.card
     assert (done.attempts, done.latency_s) == (5, 5.0)
     assert (first.left_s, second.left_s) == ([5.0], [6.0])
-
-
-async def test_the_next_answers_where_a_firewall_did():
-    clock = StillClock()
-    page = fault_of(403, b"<!DOCTYPE html>")
-    models = Scripted("a", clock, page), Scripted("b", clock, "no")
-    assert (await chain(clock, *models).complete(QUESTION, 10.0)).reply.text == "no"
 
 
 class Hanging(Scripted):

@@ -33,42 +33,34 @@ def test_equal_questions_have_one_key_of_32_bytes():
     assert len(question_key(CARD, asked())) == 32
 
 
-def keyed(card: dict[str, object], rubric: dict[str, object], **how: object) -> bytes:
-    return question_key(replace(CARD, **card), asked(replace(RUBRIC, **rubric), **how))
+def keyed(card=(), rubric=(), how=()) -> bytes:
+    return question_key(
+        replace(CARD, **dict(card)), asked(replace(RUBRIC, **dict(rubric)), **dict(how))
+    )
 
 
-@pytest.mark.parametrize(
-    ("card", "rubric", "how"),
-    [
-        *(({key: value}, {}, {}) for key, value in (
-            ("provider", "other"), ("dialect", "gemini"), ("model", "gpt-2"),
-            ("structured", False), ("conditions", "abroad"),
-        )),
-        *(({}, {key: value}, {}) for key, value in (
-            ("id", "other"), ("version", 2), ("scored", True), ("system", "other {{answer}}"),
-            ("user", RUBRIC.user + " Please."), ("structured_answer", "other"),
-            ("plain_answer", "other"),
-        )),
-        *(({}, {}, {key: value}) for key, value in (
-            ("number", 1), ("temperature", 0.1), ("max_tokens", 255), ("logprobs", True),
-        )),
-    ],
-)  # fmt: skip
-def test_everything_that_can_change_a_reply_changes_the_key(card, rubric, how):
-    assert keyed(card, rubric, **how) != keyed({}, {})
+CHANGES = {
+    "card": {
+        "provider": "other", "dialect": "gemini", "model": "gpt-2", "structured": False,
+        "conditions": "abroad",
+    },
+    "rubric": {
+        "id": "other", "version": 2, "scored": True, "system": "other {{answer}}",
+        "user": RUBRIC.user + " Please.", "structured_answer": "other", "plain_answer": "other",
+    },
+    "how": {"number": 1, "temperature": 0.1, "max_tokens": 255, "logprobs": True},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("card", "rubric"),
-    [
-        ({"name": "alias"}, {}),
-        ({"prices": Prices(1, 2)}, {}),
-        ({}, {"min_score": 0.9}),
-        ({}, {"description": "d"}),
-    ],
-)
-def test_names_prices_and_what_is_read_off_later_do_not(card, rubric):
-    assert keyed(card, rubric) == keyed({}, {})
+def test_everything_that_can_change_a_reply_changes_the_key():
+    changes = [(of, change) for of, all_of in CHANGES.items() for change in all_of.items()]
+    keys = {keyed(**{of: [change]}) for of, change in changes}
+    assert len({keyed(), *keys}) == 1 + len(changes)
+
+
+def test_names_prices_and_what_is_read_off_later_do_not():
+    card, rubric = {"name": "alias", "prices": Prices(1, 2)}, {"min_score": 0.9, "description": "d"}
+    assert keyed(card, rubric) == keyed()
 
 
 @pytest.mark.parametrize("version", ["PROMPT_VERSION", "PARSER_VERSION"])

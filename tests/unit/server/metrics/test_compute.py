@@ -10,11 +10,9 @@ from judged.values.choices import Matching, NoGold
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import (
     Judging,
-    compute_gains,
     compute_judged,
     compute_merged,
     compute_trec,
-    merge_values,
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.formulas import METRICS
@@ -93,24 +91,6 @@ def test_trec_counts_and_signatures():
     with pytest.raises(InvalidField) as caught:
         compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True))
     assert caught.value.field == "trec.run[0].document_ids[1]"
-
-
-def test_split_and_merged_means_equal_the_whole_to_the_last_bit():
-    rng = np.random.default_rng(8)
-    gains = [row.tolist() for row in (rng.random((999, 7)) < 0.3) * 1.0]
-    measures = parse_metrics(["ndcg@5", "ap", "f1@3"])
-    relevant = [[1.0] * 9] * len(gains)
-    whole = compute_gains(measures, gains, relevant, MetricOptions())
-    parts = [
-        compute_gains(measures, gains[i::4], relevant[i::4], MetricOptions()) for i in range(4)
-    ]
-    columns = [
-        np.concatenate([part.columns[j].values for part in parts]).tolist() for j in range(3)
-    ]
-    merged = merge_values(measures, columns, len(gains))
-    assert [c.mean for c in merged.columns] == [c.mean for c in whole.columns]
-    assert merged.columns[0].signature == "ndcg@5|gain:linear|source:values|v1"
-    assert merged.counts.evaluated == 999
 
 
 GREEDY, ANY = MetricOptions(), MetricOptions(Matching.ANY)
@@ -199,26 +179,3 @@ def test_the_signature_tells_the_judge_once_there_is_one():
     assert measure.signature([("matching", "any")]) == (
         "precision_exact@5|judge:exact min_score:0.8 v1|matching:any|v1"
     )
-
-
-def test_no_verdicts_qrels_or_gains_are_taken_for_those_of_the_family():
-    measures = parse_metrics(["mrr", "f1_similarity@2"])
-    options = MetricOptions(Matching.ANY)
-    one = np.array([1])
-    verdicts = JudgedResults(np.array([True]), one, one)
-    calls = {
-        "ask for f1 with matching MATCHING_MODE_ANY over verdicts of the judge semantic": lambda: (
-            compute_judged(measures, verdicts, options)
-        ),
-        "from qrels": lambda: compute_trec(
-            measures,
-            qrels_of([Topic("1", ["a"], [1])]),
-            run_of([Topic("1", ["a"], [1.0])]),
-            options,
-        ),
-        "from gains": lambda: compute_gains(measures, [[1.0]], [[1.0]], options),
-    }
-    for words, call in calls.items():
-        with pytest.raises(InvalidField, match=words) as caught:
-            call()
-        assert caught.value.field == "metrics[1]"

@@ -11,7 +11,6 @@ from judged.values.intervals import IntervalOptions
 from judged_server.domain import TIE_TOLERANCE
 from judged_server.statistics.quality import (
     LabelledScores,
-    _wins,
     balanced_accuracy,
     best_threshold,
     choose_thresholds,
@@ -48,19 +47,6 @@ def test_labels_of_one_kind_leave_what_needs_both_undefined():
     assert found.auc is None
     assert found.recall.value == 0.5
     assert any("no label is irrelevant" in warning for warning in found.warnings)
-
-
-@pytest.mark.parametrize("decimals", [0, 2, 15])
-def test_wins_are_those_of_all_pairs(decimals):
-    rng = np.random.default_rng(2)
-    items = LabelledScores(np.round(rng.random(200), decimals), rng.random(200) < 0.5)
-    unit_of = rng.integers(0, 7, 200)
-    expected = np.zeros((7, 7))
-    for i in np.flatnonzero(items.labels):
-        for j in np.flatnonzero(~items.labels):
-            won = np.sign(items.scores[i] - items.scores[j])
-            expected[unit_of[i], unit_of[j]] += (won + 1) / 2
-    assert np.array_equal(_wins(items, unit_of, 7), expected)
 
 
 def items(scores, labels, clusters=None):

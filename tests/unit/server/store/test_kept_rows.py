@@ -187,18 +187,6 @@ class TestSize:
         assert file.on
         assert 0.6 * CAP < largest <= CAP
 
-    def test_purging_deletes_what_fits_all_that_is_given_and_nothing_else(self, open_file):
-        file = open_file()
-        kinds = [(r, v, m) for r in ("r", "s") for v in (1, 2) for m in ("a", "b")]
-        file.write([entry(i, *kind) for i, kind in enumerate(kinds)])
-        assert file.purge(Selection("r", 1, "a")) == 1
-        assert file.purge(Selection("r", 2)) == 2
-        assert file.purge(Selection(model="a")) == 2
-        left = [(t.rubric, t.version, t.model, t.replies) for t in file.tally()]
-        assert left == [("r", 1, "b", 1), ("s", 1, "b", 1), ("s", 2, "b", 1)]
-        assert file.purge(Selection()) == 3
-        assert file.tally() == []
-
     def test_purged_replies_are_overwritten(self, open_file, folder):
         file = open_file()
         file.write([Row(b"k" * 32, b"a secret reply" * 20, "r", 1, "m", 1)])

@@ -29,7 +29,7 @@ from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.usecases.score_answers import MAX_IN_WORK, Scoring
 
 from tests.fakes.providers.scripted_models import others_than, texts_of, until
-from tests.fakes.providers.scripted_provider import Answer, Asked, Said
+from tests.fakes.providers.scripted_provider import Asked, Said
 from tests.unit.server.judges.llm.test_answers import says, scoring_over
 
 
@@ -118,21 +118,6 @@ class TestScores:
 
 
 class TestBounds:
-    async def test_nothing_more_is_begun_while_nobody_takes_the_scores(self):
-        async with scoring_over(lambda _: says(1)) as (provider, scoring):
-            asked = items(*(f"answer {n}" for n in range(4 * MAX_IN_WORK)))
-            before = asyncio.all_tasks()
-            async with aclosing(scoring.score(asked, scorers(scoring), Caller())) as scores:
-                await anext(scores)
-                # All that is in work ends, and waits for its place.
-                await until(lambda: provider.requests >= MAX_IN_WORK)
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                assert provider.requests <= MAX_IN_WORK + 1
-                rest = [score async for score in scores]
-            assert len(rest) == 4 * MAX_IN_WORK
-            await until(lambda: not others_than(before))
-
     async def test_questions_of_a_call_are_bounded(self):
         model = SlowModel()
         scoring = Scoring(AnswersKind(model, load_builtin(), ModelCaller()))
@@ -142,20 +127,6 @@ class TestBounds:
         # A list for each, and its twelve checks, of which eight at once would be 800.
         assert summary.usage.calls == 1300
         assert 100 < model.most <= MAX_IN_WORK
-
-
-class TestDeadline:
-    async def test_the_summary_is_in_time_however_much_is_late(self):
-        async with scoring_over(lambda _: Answer("{}", delay_s=30)) as (provider, scoring):
-            asked = items(*(f"answer {n}" for n in range(3000)))
-            now = asyncio.get_running_loop().time
-            deadline = now() + 2
-            scores, summary = await gathered(scoring, asked, caller=Caller(deadline))
-            assert now() < deadline + 13  # half of what the late ones take
-            assert provider.requests <= MAX_IN_WORK
-        assert len(scores) == summary.rubrics[0].counts.error == 3000
-        reasons = {score.fault.reason for score in scores if score.fault is not None}
-        assert reasons == {"TIMEOUT"}
 
 
 async def either(asked: Asked) -> Said:

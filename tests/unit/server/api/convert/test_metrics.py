@@ -91,18 +91,6 @@ def judged(n=300, labelled=range(250), *, scores=True, **options):
     )
 
 
-def test_labels_correct_every_mean():
-    table = run(judged())
-    for metric in table.metrics:
-        found = metric.corrected
-        assert (found.n_labelled, found.n) == (250, 300)
-        assert found.naive.value == metric.mean
-        assert found.corrected.interval.lower < found.corrected.value
-        assert found.corrected.interval.signature.startswith("prediction_powered|")
-        assert not found.warnings
-        assert not metric.per_query_lower
-
-
 @pytest.mark.parametrize("kind", ["values", "gains", "trec"])
 def test_human_values_correct_any_relevance(kind):
     request = pb.ComputeMetricsRequest(
@@ -210,30 +198,6 @@ def test_runs_read_alike_in_both_forms():
 def test_without_scores_the_places_are_the_scores():
     run = run_of(metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd")))
     assert run.values.tolist() == [0, -1, -2, 0]
-
-
-@pytest.mark.parametrize(
-    ("run", "path"),
-    [
-        (columns("", [1], "a"), "n_documents"),
-        (columns("q", [2]), "document_ids"),
-        (columns("q", [0], "a"), "document_ids"),
-        (columns("q", [2], "a\nb\n"), "document_ids"),
-        (columns("q", [1], "a", bytes(9)), "values"),
-    ],
-)
-def test_columns_that_do_not_fit_together_are_refused(run, path):
-    with pytest.raises(InvalidField) as caught:
-        run_of(metrics_pb2.TrecRankings(run_columns=run))
-    assert caught.value.field == f"trec.run_columns.{path}"
-
-
-@pytest.mark.parametrize("grade", [0.5, NAN, INFINITY, -INFINITY, 2.0**31, -(2.0**31) - 1])
-def test_a_grade_that_is_no_whole_number_is_named(grade):
-    joined = columns("qr", [1, 2], "a\na\nb", [1, 2, grade])
-    with pytest.raises(InvalidField, match="whole number") as caught:
-        read_qrels(metrics_pb2.TrecRankings(qrels_columns=joined), "trec.")
-    assert caught.value.field == "trec.qrels[1].grades[1]"
 
 
 def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):

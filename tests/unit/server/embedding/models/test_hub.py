@@ -134,8 +134,6 @@ def test_weights_that_lead_out_are_never_asked_for(models, server, tmp_path):
         ("config.json", None, "has no config.json"),
         ("tokenizer.json", None, "has no tokenizer.json"),
         ("onnx/model.onnx", None, "--graph"),
-        ("1_Pooling/config.json", None, "1_Pooling/config.json is missing"),
-        ("modules.json", b'[{"type": "a.Dense", "path": ""}]', "Dense"),
         ("modules.json", b'[{"type": "a.Pooling", "path": "../.."}]', "outside"),
         ("modules.json", b" " * (1 << 20) + b"[]", "modules.json is larger than"),
         ("onnx/model.onnx", b"no graph", "is not an ONNX graph"),

@@ -1,9 +1,5 @@
 """OpenVINO: the vectors of the reference at fp32, the same in any company at bf16, or a reason."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import onnx
 import pytest
@@ -66,23 +62,3 @@ def test_int8_by_group_needs_weights_of_linear_layers(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     with pytest.raises(UnusableGraphError, match="embedding_precision to bf16"):
         OpenVinoSession(str(path), "mean", "int8_by_group")
-
-
-RUN = """
-import sys
-sent = []
-watched = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.posix_spawn")
-sys.addaudithook(lambda event, args: event in watched and sent.append(event))
-from judged_server.embedding.runtime.openvino_session import OpenVinoSession
-OpenVinoSession(sys.argv[1], "mean", "fp32")
-sys.exit(bool(sent))
-"""
-
-
-def test_the_runtime_reports_to_nobody_and_leaves_no_trace(path, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    env = {**kept, "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-    subprocess.run([sys.executable, "-c", RUN, path], check=True, env=env)
-    assert list(home.rglob("*")) == []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.values.choices import Flag, Status
+from judged.values.choices import Status
 from judged.values.judges import Usage
 from judged_server.domain import QueryGroup, ScoreColumns
 from judged_server.judges.llm.judge import (
@@ -79,14 +79,6 @@ class TestNumberContexts:
 
 
 class TestToColumns:
-    def test_spreads_votes_over_the_contexts_that_share_them(self):
-        columns = columns_of([vote_of(YES, YES, NO), vote_of(NO)], [1, 0, 1])
-        assert columns.scores.tolist() == pytest.approx([0, 2 / 3, 0])
-        assert columns.agreements.tolist() == pytest.approx([1, 2 / 3, 1])
-        assert columns.statuses is None
-        assert columns.usage == Usage(4, 8, 12, 16, 2.0, 1.0)
-        assert columns.details == ()
-
     def test_what_is_missing_has_its_fault_at_every_place(self):
         votes = [vote_of(LATE), vote_of(YES), vote_of(REFUSED), vote_of(YES, NO)]
         columns = columns_of(votes, [0, 1, 2, 3, 0])
@@ -108,17 +100,3 @@ class TestDetails:
         (detail,) = columns_of([made], [0], details=True).details
         raw = detail.samples[0].raw_reply.encode()
         assert MAX_RAW_REPLY_BYTES - 3 < len(raw) <= MAX_RAW_REPLY_BYTES or raw == b"?"
-
-
-class TestFlags:
-    def test_say_where_another_model_answered(self):
-        contexts, places = number_contexts([QueryGroup("", "q", ["e"], ["[INST]", "r", "r", "s"])])
-        votes = [
-            vote(*(Answer(YES, reply("yes"), Usage(), fallback=name) for name in ("", fallback)))
-            for fallback in ("spare", "spare", "")
-        ]
-        columns = to_columns(contexts, votes, places, Usage(), wants_details=True)
-        both = Flag.RESERVED_TOKENS | Flag.FALLBACK
-        assert columns.flags.tolist() == [both, Flag.FALLBACK, Flag.FALLBACK, Flag.NONE]
-        named = [[sample.fallback for sample in detail.samples] for detail in columns.details]
-        assert named == [["", "spare"]] * 3 + [["", ""]]

@@ -13,11 +13,6 @@ NAMES = [name for name, _ in RUBRIC.dimensions]
 OWN = dict(RUBRIC.dimensions)
 
 
-def test_five_weigh_the_same():
-    shares = assessable(RUBRIC, OWN, has_contexts=True)
-    assert shares == pytest.approx(dict.fromkeys(NAMES, 0.2) | {"confidence": 0})
-
-
 def test_without_contexts_the_others_carry_the_whole():
     shares = assessable(RUBRIC, OWN, has_contexts=False)
     assert set(NAMES) - set(shares) == {"accuracy", "source_attribution"}

@@ -155,17 +155,6 @@ async def test_a_key_that_is_refused_is_told_until_it_is_taken():
     assert asked.queue.key_problem == ""
 
 
-class TestForbidden:
-    async def test_a_request_that_is_refused_does_not_cost_others_theirs(self):
-        outcomes = [GOOD, HttpReply(403, b'{"error": "no"}', None), GOOD]
-        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1])
-        await asked.ask(CALL, 100.0)
-        fault = await fails(asked)
-        assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, False)
-        assert "refuses the request" in fault.message
-        assert (await asked.ask(CALL, 100.0))[0].text == "YES"
-
-
 class TestLeftAlone:
     @pytest.mark.parametrize("status", [429, 503])
     async def test_who_asks_for_it_is_left_alone_by_all(self, status):
@@ -200,20 +189,6 @@ class TestLeftAlone:
         assert len(taken) == 100
         assert len(transport.timeouts) <= 200
         assert clock.seconds < 1020.0
-
-
-async def test_what_was_not_sent_is_not_paid_for():
-    outcomes = [HttpReply(401, b"", None)]
-    clock = StillClock()
-    asked, transport = endpoint(lambda: outcomes[0], clock, tokens_per_minute=6000)
-    for _ in range(50):
-        await fails(asked)
-    assert len(transport.timeouts) == 1
-    outcomes[0] = GOOD
-    clock.seconds += 5.1
-    before = clock.seconds
-    await asked.ask(CALL, 100.0)
-    assert clock.seconds - before < 1.0
 
 
 async def test_whatever_happens_no_room_is_lost():

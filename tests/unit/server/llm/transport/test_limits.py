@@ -17,7 +17,6 @@ from judged_server.llm.transport.endpoint import (
     Breaker,
     Rate,
     Turn,
-    Window,
     retry_after_s,
 )
 
@@ -46,38 +45,6 @@ class TestRate:
         for start, _ in gone:
             seen = sum(amount for at, amount in gone if start <= at <= start + 60)
             assert seen <= per_minute + max(per_minute / 600, 1.0) + largest + 1e-3
-
-
-class TestWindow:
-    def filled(self, maximum: int) -> tuple[Window, list[int]]:
-        window = Window(maximum)
-        return window, [window.begin() for _ in range(maximum)]
-
-    def test_pressure_halves_once_for_the_calls_under_way_and_leaves_one(self):
-        window, numbers = self.filled(32)
-        for number in numbers:
-            window.pressed(number)
-        assert (window.limit, window.in_flight) == (16, 0)
-        for expected in (8, 4, 2, 1, 1):
-            window.pressed(window.begin())
-            assert window.limit == expected
-
-    def test_a_window_of_successes_at_the_limit_adds_one(self):
-        window, numbers = self.filled(8)
-        window.pressed(numbers[0])
-        for _ in range(3):
-            window.ended()
-        assert (window.limit, window.in_flight) == (4, 4)
-        for expected in (4, 4, 4, 5, *[5] * 4, 6):
-            window.succeeded()
-            assert window.limit == expected
-            while window.has_room:
-                window.begin()
-        for _ in range(200):
-            window.succeeded()
-            while window.has_room:
-                window.begin()
-        assert window.limit == 8, "and never more than the maximum"
 
 
 def begin(breaker: Breaker, numbers: Iterator[int] = count(1)) -> Turn:  # noqa: B008 - one count

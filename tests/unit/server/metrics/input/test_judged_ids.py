@@ -109,15 +109,3 @@ def test_another_piece_of_a_document_is_a_hit_where_results_are_not_paired(mode)
     )
     precision = 1.0 if mode is Matching.ANY else 2 / 3
     assert [column.mean for column in table.columns] == [precision, 2 / 3, 1.0]
-
-
-def test_parts_join_to_what_they_are_together():
-    whole = [(["a", "x", "b", "c"], (), {"b": 2, "c": 1}), (["y"], ("y",), {})]
-    parts = [
-        JudgedIds.of([(["a", "x"], (), {"b": 2, "c": 1})]),
-        JudgedIds.of([(["b", "c"], (), {"b": 2, "c": 1}), (["y"], ("y",), {})]),
-    ]
-    joined = JudgedIds.join(parts, np.array([0, 2]))
-    expected = results_of(*whole).judged_ids
-    for name in ("graded", "offsets", "grades", "places"):
-        assert getattr(joined, name).tolist() == getattr(expected, name).tolist()

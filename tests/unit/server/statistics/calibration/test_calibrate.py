@@ -14,8 +14,6 @@ from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.prediction_powered import correct_mean
 from judged_server.statistics.quality import choose_thresholds, judge_quality
 
-FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))
-
 
 def made(n=2_000, labelled=300, seed=0):
     rng = np.random.default_rng(seed)
@@ -23,15 +21,6 @@ def made(n=2_000, labelled=300, seed=0):
     scores = np.clip(rng.normal(0.35 + 0.25 * truth, 0.2), 0, 1)
     places = np.sort(rng.choice(n, labelled, replace=False))
     return ScoredItems.build(scores, places, truth[places]), truth
-
-
-def test_the_prevalence_is_corrected_towards_the_truth():
-    items, truth = made()
-    found = calibrate(items, FEW)
-    naive, corrected = found.prevalence.naive, found.prevalence.corrected
-    assert abs(corrected.value - truth.mean()) < abs(naive.value - truth.mean())
-    assert corrected.interval.lower < truth.mean() < corrected.interval.upper
-    assert (found.prevalence.n, found.prevalence.n_labelled) == (2_000, 300)
 
 
 @pytest.mark.parametrize("clustered", [False, True])

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from judged_server.statistics.calibration.cascade import _apart, cascade_bounds
+from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.quality import LabelledScores
-
-GRID = [0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0]
 
 
 def bounds(*given, **options):
@@ -69,32 +65,6 @@ def test_copies_of_an_item_in_a_cluster_do_not_count_twice():
     clusters = np.repeat(np.arange(40), 5)
     assert bounds(np.repeat(scores, 5), np.repeat(labels, 5)).accept is not None
     assert bounds(np.repeat(scores, 5), np.repeat(labels, 5), clusters=clusters).accept is None
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(GRID), st.booleans()), min_size=1, max_size=30),
-    st.sets(st.sampled_from(GRID), min_size=1),
-    st.sets(st.sampled_from(GRID), min_size=1),
-)
-def test_bounds_that_would_cross_leave_the_fewest_labels_wrong_or_between(pairs, accepts, rejects):
-    scores, labels = (np.array(column) for column in zip(*pairs, strict=True))
-    found = _apart(
-        LabelledScores(scores, labels, None),
-        np.array(sorted(accepts, reverse=True)),
-        np.array(sorted(rejects)),
-    )
-
-    def settled(accept, reject):
-        return np.count_nonzero(labels & (scores >= accept) | ~labels & (scores <= reject))
-
-    beside = {a: max((r for r in rejects if r < a), default=None) for a in accepts}
-    if max(rejects) < min(accepts):
-        assert found == (min(accepts), max(rejects))
-    elif all(reject is None for reject in beside.values()):
-        assert found == (min(accepts), None)
-    else:
-        pairs = [(a, r) for a, r in beside.items() if r is not None]
-        assert found == max(pairs, key=lambda pair: (settled(*pair), pair))
 
 
 def test_a_score_is_not_both_accepted_and_rejected():
