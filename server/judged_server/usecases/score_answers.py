@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 from array import array
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -71,7 +71,7 @@ class Scoring:
         """Take the kind; requests may name the `calibrations`."""
         self._kind = kind
         self._calibrations = calibrations or {}
-        self._built: OrderedDict[object, AnswerScorer] = OrderedDict()
+        self._built: OrderedDict[str, AnswerScorer] = OrderedDict()
 
     def offer(self) -> Offer | None:
         """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes.
@@ -100,7 +100,7 @@ class Scoring:
             first = places.setdefault(spec.rubric.partition("@")[0], index)
             rule = f"is that of {field}[{first}] again; ask for each rubric once"
             need(first == index, f"{field}[{index}].rubric", rule)
-        keys = [_key(spec) for spec in specs]
+        keys = [repr(spec) for spec in specs]  # with the types of parameters: true is not 1
         if all(key in self._built for key in keys):
             return [self._built[key] for key in keys]
         # All are settled before one is built, which needs a model: a wrong field is named first.
@@ -164,14 +164,10 @@ class Scoring:
         Raises InvalidField for a limit on money where a model has no price, and ModelNotConfigured
         where a model may have to be asked and has no key.
         """
-        _check(scorers, caller)
-        if caller.notes is not None:
-            for scorer in scorers:
-                caller.notes.add_judged(scorer.identity.signature, len(items))
+        asking = self._asking(caller, scorers, len(items))
         pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
         choose_class(sum(scorers[number].asked.samples for number, _ in pairs))
         summing = [_Sum(scorer) for scorer in scorers]
-        asking = self._asking(caller, len(items) * len(scorers))
 
         async def score(number: int, places: list[int]) -> tuple[int, list[int], AnswerScore]:
             return number, places, await _score(scorers[number], items[places[0]], asking, once)
@@ -196,22 +192,23 @@ class Scoring:
         rubrics = tuple(each.summary() for each in summing)
         yield ScoreSummary(rubrics, reduce(add, (each.usage for each in summing)))
 
-    def _asking(self, caller: Caller, scores: int) -> Asking:
+    def _asking(self, caller: Caller, scorers: Sequence[AnswerScorer], n_items: int) -> Asking:
+        """Return how to ask. Raises InvalidField and ModelNotConfigured as `score` does."""
+        for scorer in scorers:
+            check_api_keys(scorer.asked.model, caller.cache)
+            if caller.cost_tracker.max_cost is not None and not scorer.asked.priced:
+                raise unpriced()
+        for scorer in scorers:
+            if caller.notes is not None:
+                caller.notes.add_judged(scorer.identity.signature, n_items)
         call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache, ANSWERS)
         if caller.deadline is not None:
             # What is left of the time must do for the scores that were not begun, too.
             left_s = caller.deadline - asyncio.get_running_loop().time()
-            ends_at = caller.deadline - min(scores * _SEND_S, left_s / 2)
+            ends_at = caller.deadline - min(len(scorers) * n_items * _SEND_S, left_s / 2)
             call_options = replace(call_options, ends_at=min(call_options.ends_at, ends_at))
         places = asyncio.Semaphore(MAX_IN_WORK)
         return Asking(self._kind.model_caller, call_options, places, caller.wants_details)
-
-
-def _check(scorers: Sequence[AnswerScorer], caller: Caller) -> None:
-    for scorer in scorers:
-        check_api_keys(scorer.asked.model, caller.cache)
-    if caller.cost_tracker.max_cost is not None and not all(each.asked.priced for each in scorers):
-        raise unpriced()
 
 
 async def _score(
@@ -243,14 +240,13 @@ class _Sum:
     def __init__(self, scorer: AnswerScorer) -> None:
         self._scorer = scorer
         self._scores = array("d")
-        self._passed = 0
-        self._statuses = dict.fromkeys(Status, 0)
+        self._counts = Counter[str]()
         self.usage = scorer.asked.nothing
         self.reasons: set[str | None] = set()
 
     def add(self, score: AnswerScore) -> None:
-        self._statuses[score.status] += 1
-        self._passed += bool(score.passed)
+        self._counts[score.status.name.lower()] += 1
+        self._counts["passed"] += bool(score.passed)
         self.usage += score.usage
         if score.status is not Status.NOT_ASSESSABLE:
             self.reasons.add(None if score.fault is None else score.fault.reason)
@@ -260,9 +256,10 @@ class _Sum:
     def summary(self) -> RubricSummary:
         # Summed exactly: scores come in any order, and the mean must not depend on it.
         mean = math.fsum(self._scores) / len(self._scores) if self._scores else None
-        counts = {status.name.lower(): n for status, n in self._statuses.items()}
-        counted = ScoreCounts(**counts, passed=self._passed)
-        return RubricSummary(self._scorer.asked.rubric.id, mean, counted, self._scorer.identity)
+        scorer = self._scorer
+        return RubricSummary(
+            scorer.asked.rubric.id, mean, ScoreCounts(**self._counts), scorer.identity
+        )
 
 
 def distinct_pairs(
@@ -277,13 +274,6 @@ def distinct_pairs(
         for number, scorer in enumerate(scorers):
             found.setdefault((number, scorer.texts_of(item)), []).append(place)
     return [(number, places) for (number, _), places in found.items()]
-
-
-def _key(spec: RubricSpec) -> object:
-    """Return what two specs share when they ask for the same scorer."""
-    parameters = tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
-    weights = tuple(sorted(spec.weights.items()))
-    return spec.rubric, spec.min_score, parameters, weights, spec.calibration
 
 
 def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str, float]:
