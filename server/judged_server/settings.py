@@ -62,19 +62,15 @@ class Limits(BaseModel):
         16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
     )
 
-    @property
-    def surely_fits(self) -> int:
-        """The characters a text may have to be within max_text_bytes without being encoded."""
-        return self.max_text_bytes // 4  # a character takes at most four bytes
-
-    def check_texts(self, texts: Sequence[str], field: str, first: int = 0) -> None:
-        """Refuse a text above max_text_bytes of UTF-8.
+    def check_texts(self, texts: Sequence[str], field: str, first: int = 0, most: int = 0) -> None:
+        """Refuse a text above max_text_bytes of UTF-8, or `most`.
 
         `field` is the path of the list, `first` the place of the first text in it.
         """
-        if texts and max(map(len, texts)) > self.surely_fits:
+        # A character takes at most four bytes.
+        if texts and max(map(len, texts)) > (most or self.max_text_bytes) // 4:
             for index, text in enumerate(texts, first):
-                self.check_text(text, f"{field}[{index}]")
+                self.check_text(text, f"{field}[{index}]", most)
 
     def check_text(self, text: str, field: str, most: int = 0) -> None:
         """Refuse one text above max_text_bytes of UTF-8, or `most`."""
@@ -88,9 +84,7 @@ class Limits(BaseModel):
 
     def check_ids(self, ids: Sequence[str], field: str, first: int = 0) -> None:
         """Refuse ids above MAX_ID_BYTES; `first` is the place of the first one in `field`."""
-        if ids and max(map(len, ids)) > MAX_ID_BYTES // 4:
-            for index, name in enumerate(ids, first):
-                self.check_id(name, f"{field}[{index}]")
+        self.check_texts(ids, field, first, MAX_ID_BYTES)
 
     def check_groups(self, count: int, field: str, what: str = "group") -> None:
         """Refuse more groups, or other items, than one message may hold, and none at all."""
@@ -435,12 +429,11 @@ def certificate_pair(settings: Settings) -> tuple[Path, Path] | None:
 
     Raises SettingsError for one without the other, and for client_ca without both.
     """
-    pair = {"certificate": settings.certificate, "private_key": settings.private_key}
-    missing = [name for name, path in pair.items() if path is None]
-    if settings.certificate is not None and settings.private_key is not None:
-        return settings.certificate, settings.private_key
-    given = [name for name, path in pair.items() if path is not None]
-    given += ["client_ca"] if settings.client_ca is not None else []
-    if given:
+    names = "certificate", "private_key", "client_ca"
+    given = [name for name in names if getattr(settings, name) is not None]
+    missing = [name for name in names[:2] if name not in given]
+    if given and missing:
         raise SettingsError(f"{given[0]}: needs {' and '.join(missing)} too")
-    return None
+    if settings.certificate is None or settings.private_key is None:
+        return None
+    return settings.certificate, settings.private_key

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import shutil
 import sqlite3
 import threading
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from judged_server.scheduling.fairness import settle
+from judged_server.store.sqlite_file import connect, make_private, transaction
 
 DAMAGED = "damaged.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
@@ -286,15 +286,8 @@ class KeptRows:
         """Change the file in one transaction; None if that failed."""
 
         def transact(db: sqlite3.Connection) -> Result:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                result = change(db)
-                db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-                raise
-            return result
+            with transaction(db):
+                return change(db)
 
         return self._use("write", transact)
 
@@ -388,7 +381,6 @@ class KeptRows:
                 self._drop(role)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _OPENING:
-                make_private(self._path)
                 self._links[role] = link = self._connect()
         except OSError as error:
             self._drop(role)
@@ -401,14 +393,10 @@ class KeptRows:
         return None
 
     def _connect(self) -> _Link:
+        make_private(self._path)
         inode = self._path.stat().st_ino
-        db = sqlite3.connect(
-            self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
-        )
+        db = connect(self._path, self._busy_s, _PAGE)
         try:
-            db.execute(f"PRAGMA page_size = {_PAGE}")
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
             db.execute(f"PRAGMA wal_autocheckpoint = {max(16, self._transaction_bytes // _PAGE)}")
             db.execute(f"PRAGMA journal_size_limit = {2 * self._transaction_bytes}")
             db.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE}")
@@ -471,12 +459,3 @@ def _id(key: bytes) -> int:
 
 def _size(row: Row) -> int:
     return len(row.payload) + len(row.rubric) + len(row.model) + len(row.key)
-
-
-def make_private(path: Path) -> None:
-    """Make an empty file, unless there is one. Raises OSError.
-
-    No other thread may open it before this returns.
-    """
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

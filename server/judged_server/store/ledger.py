@@ -21,16 +21,16 @@ import sqlite3
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from judged_server.domain import MOST_NANO
 from judged_server.settings import SettingsError
-from judged_server.store.kept_rows import make_private
+from judged_server.store.sqlite_file import connect, make_private, transaction
 from judged_server.telemetry import Logger
 
 BUSY_S = 1.0
@@ -170,12 +170,8 @@ class Ledger:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             make_private(path)
-            self._db = sqlite3.connect(
-                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            with self._transaction():
+            self._db = connect(path, BUSY_S)
+            with transaction(self._db):
                 for statement in _CREATE:
                     self._db.execute(statement)
         except OSError as error:
@@ -297,7 +293,7 @@ class Ledger:
             return
         until = self._now() + LEASE_S
         try:
-            with self._transaction():
+            with transaction(self._db):
                 for entry in entries:
                     if isinstance(entry, Used):
                         self._db.execute(_USED, entry)
@@ -323,7 +319,7 @@ class Ledger:
     def _draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
         self._write()  # what could not be written before counts before anything is drawn
         now = self._now()
-        with self._transaction():
+        with transaction(self._db):
             # One from before the machine was started anew may end later than any can.
             self._db.execute(
                 "DELETE FROM leases WHERE until < ? OR until > ?", (now, now + LEASE_S)
@@ -345,7 +341,7 @@ class Ledger:
         return int(total or 0)
 
     def _renew(self) -> None:
-        with suppress(sqlite3.Error), self._transaction():
+        with suppress(sqlite3.Error), transaction(self._db):
             self._db.execute(
                 "UPDATE leases SET until = ? WHERE process = ?",
                 (self._now() + LEASE_S, self._process),
@@ -357,17 +353,5 @@ class Ledger:
             self._write()
         except sqlite3.Error as error:
             self._warn(error)
-        with suppress(sqlite3.Error), self._transaction():
+        with suppress(sqlite3.Error), transaction(self._db):
             self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-            raise
