@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
@@ -13,7 +16,7 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
-from judged_server.address import Address
+from judged_server.address import Address, AddressError
 from judged_server.errors import InternalFault, printable
 from judged_server.telemetry import Logger
 
@@ -91,35 +94,93 @@ async def _guarded(
         return failure(HTTPStatus.INTERNAL_SERVER_ERROR, InternalFault(ref).message)
 
 
-def runner_of(
-    application: web.Application,
-    is_ready: Callable[[], bool],
-    **options: Any,  # noqa: ANN401 - aiohttp's
-) -> web.AppRunner:
-    """Return what serves an application, with /healthz and /readyz beside its own paths.
+class Port:
+    """A port for HTTP: an application, with /healthz and /readyz. Used on one event loop."""
 
-    `options` are those of aiohttp's runner.
-    """
+    def __init__(
+        self,
+        setting: str,
+        address: Address,
+        application: web.Application,
+        is_ready: Callable[[], bool],
+        **options: Any,  # noqa: ANN401 - aiohttp's
+    ) -> None:
+        """Take the setting that names the address, and options of aiohttp's runner."""
+        self.address = address
+        self._setting = setting
+        self._is_ready = is_ready
+        self._socket: socket.socket | None = None
+        self._site: web.SockSite | None = None
+        application.router.add_get("/healthz", self._tell_health, allow_head=False)
+        application.router.add_get("/readyz", self._tell_ready, allow_head=False)
+        application.on_response_prepare.append(_make_safe)
+        self._runner = _Runner(
+            application,
+            access_log=None,
+            max_line_size=_HEADER_BYTES,
+            max_field_size=_HEADER_BYTES,
+            **options,
+        )
 
-    async def tell_health(_: web.Request) -> web.Response:
+    async def open(self) -> None:
+        """Listen. Raises AddressError when that fails."""
+        self._socket = _bound(self._setting, self.address)
+        await self._runner.setup()
+        await self.listen()
+        if self.address.path is None:
+            self.address = Address(self.address.host, self._socket.getsockname()[1])
+
+    async def listen(self, context: ssl.SSLContext | None = None) -> None:
+        """Accept connections in place of whoever did so; those that stand go on."""
+        if self._socket is not None:
+            before = self._site
+            self._site = web.SockSite(self._runner, self._socket.dup(), ssl_context=context)
+            await self._site.start()
+            if before is not None:
+                await before.stop()
+
+    async def close(self) -> None:
+        """Stop listening, once the replies of calls that have ended are written."""
+        await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+        self.remove_socket()
+
+    def remove_socket(self) -> None:
+        """Remove the file that says that a server is here."""
+        if self._socket is not None and self.address.path is not None:
+            self.address.path.unlink(missing_ok=True)
+
+    async def _tell_health(self, _: web.Request) -> web.Response:
         """Answer as long as the event loop turns."""
         return web.Response(text="ok\n")
 
-    async def tell_ready(_: web.Request) -> web.Response:
-        if is_ready():
+    async def _tell_ready(self, _: web.Request) -> web.Response:
+        if self._is_ready():
             return web.Response(text="ready\n")
         return web.Response(text="not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
-    application.router.add_get("/healthz", tell_health, allow_head=False)
-    application.router.add_get("/readyz", tell_ready, allow_head=False)
-    application.on_response_prepare.append(_make_safe)
-    return _Runner(
-        application,
-        access_log=None,
-        max_line_size=_HEADER_BYTES,
-        max_field_size=_HEADER_BYTES,
-        **options,
-    )
+
+def _bound(setting: str, address: Address) -> socket.socket:
+    """Return a socket at the address. Raises AddressError."""
+    try:
+        if address.path is None:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            return socket.create_server((address.host, address.port), family=family)
+        address.refuse_taken(setting)
+        address.path.unlink(missing_ok=True)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)  # nobody else's from the moment it exists; its mode follows
+        try:
+            bound.bind(str(address.path))
+        finally:
+            os.umask(mask)
+    except OSError as error:
+        raise AddressError(
+            f"{setting}: can't listen on {address}: {error.strerror}; pick another, or port 0 for "
+            "any"
+        ) from None
+    return bound
 
 
 def is_this_machine(url: str) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -16,10 +15,10 @@ import grpc
 from aiohttp import web
 from google.protobuf.descriptor import MethodDescriptor
 
-from judged_server.address import Address, AddressError, share_socket
+from judged_server.address import share_socket
 from judged_server.api.listeners import CONTRACT, Listener
 from judged_server.http_api.calls import JSON, HttpCall
-from judged_server.http_server import failure, is_this_machine, runner_of, wrong_host
+from judged_server.http_server import Port, failure, is_this_machine, wrong_host
 from judged_server.settings import Settings
 
 LAST_REPLIES_S = 5.0
@@ -36,7 +35,7 @@ METHODS = {f"/v1/{method.name}": method for service in CONTRACT for method in se
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class HttpPort:
+class HttpPort(Port):
     """Serves calls, health and readiness over HTTP. Used on one event loop."""
 
     def __init__(
@@ -47,26 +46,16 @@ class HttpPort:
         is_ready: Callable[[], bool],
     ) -> None:
         """Take gRPC's handlers, by service and method."""
-        self.address = listener.address
-        self._listener = listener
-        self._handlers = handlers
-        self._settings = settings
-        self._is_ready = is_ready
-        self._socket: socket.socket | None = None
-        self._runner: web.AppRunner | None = None
-        self._site: web.SockSite | None = None
-        self._shown: object = None
-
-    async def open(self) -> None:
-        """Listen. Raises AddressError when that fails."""
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
         for path, method in METHODS.items():
             if not method.client_streaming:  # else it can't be made by HTTP
                 application.router.add_post(path, partial(self._answer, method))
-        runner = runner_of(
+        super().__init__(
+            "http_listen",
+            listener.address,
             application,
-            self._is_ready,
+            is_ready,
             handler_cancellation=True,
             shutdown_timeout=LAST_REPLIES_S,
             keepalive_timeout=_KEEPALIVE_S,
@@ -74,12 +63,16 @@ class HttpPort:
             # aiohttp would inflate a message on the event loop, whatever it becomes.
             auto_decompress=False,
         )
-        self._socket = _bound(self._listener)
-        await runner.setup()
-        self._runner = runner
-        await self._listen()
-        if self.address.path is None:
-            self.address = Address(self.address.host, self._socket.getsockname()[1])
+        self._listener = listener
+        self._handlers = handlers
+        self._settings = settings
+        self._shown: object = None
+
+    async def open(self) -> None:
+        """Listen. Raises AddressError when that fails."""
+        await super().open()
+        if self.address.path is not None:
+            share_socket(self.address.path, self._listener.socket_mode, self._listener.socket_group)
 
     async def _answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
         settings, handlers = self._settings, self._handlers[method.containing_service.full_name]
@@ -94,36 +87,15 @@ class HttpPort:
         certificates = self._listener.certificates
         if certificates is not None and certificates.now is not self._shown:
             with suppress(OSError):  # it is being replaced; look again the next time
-                await self._listen()
+                await self.listen()
 
-    async def close(self) -> None:
-        """Stop listening, once the replies of calls that have ended are written."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._socket is not None:
-            self._socket.close()
-        self.remove_socket()
-
-    def remove_socket(self) -> None:
-        """Remove the file that says that a server is here."""
-        if self._socket is not None and self.address.path is not None:
-            self.address.path.unlink(missing_ok=True)
-
-    async def _listen(self) -> None:
+    async def listen(self, context: ssl.SSLContext | None = None) -> None:
         """Accept connections, with the present certificate, in place of whoever did so."""
-        context = None
-        certificates = self._listener.certificates
-        if certificates is not None:
+        if (certificates := self._listener.certificates) is not None:
             shown = certificates.now
             context = await asyncio.to_thread(certificates.context)
             self._shown = shown
-        if self._runner is None or self._socket is None:
-            return
-        before, shared = self._site, self._socket.dup()
-        self._site = web.SockSite(self._runner, shared, ssl_context=context)
-        await self._site.start()
-        if before is not None:
-            await before.stop()
+        await super().listen(context)
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -157,27 +129,3 @@ class HttpPort:
     async def _tell_contract(self, _: web.Request) -> web.Response:
         """Answer with the description of all calls."""
         return web.Response(body=_OPENAPI.read_bytes(), content_type=JSON)
-
-
-def _bound(listener: Listener) -> socket.socket:
-    """Return a socket at the address. Raises AddressError."""
-    address = listener.address
-    try:
-        if address.path is None:
-            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-            return socket.create_server((address.host, address.port), family=family)
-        address.refuse_taken("http_listen")
-        address.path.unlink(missing_ok=True)
-        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)  # nobody else's from the moment it exists; its mode follows
-        try:
-            bound.bind(str(address.path))
-        finally:
-            os.umask(mask)
-    except OSError as error:
-        raise AddressError(
-            f"http_listen: can't listen on {address}: {error.strerror}; pick another, or port 0 "
-            "for any"
-        ) from None
-    share_socket(address.path, listener.socket_mode, listener.socket_group)
-    return bound

@@ -24,7 +24,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from judged_server.address import Address, AddressError
-from judged_server.http_server import runner_of, wrong_host
+from judged_server.http_server import Port, wrong_host
 
 MOST_TENANTS = 200
 OTHER = "other"
@@ -135,7 +135,7 @@ class PrometheusMetrics:
         return tenant
 
 
-class MonitoringPort:
+class MonitoringPort(Port):
     """The port of an operator: /metrics, /healthz, /readyz. For this machine only, by GET only."""
 
     def __init__(
@@ -146,33 +146,12 @@ class MonitoringPort:
             raise AddressError(
                 f"metrics_listen {address}: is for this machine only; name a port of 127.0.0.1"
             )
-        self.address = address
-        self.metrics = metrics
-        self._is_ready = is_ready
-        self._runner: web.AppRunner | None = None
-
-    async def open(self) -> None:
-        """Listen. Raises AddressError when that fails."""
         application = web.Application()
         application.router.add_get("/metrics", self._tell_metrics, allow_head=False)
-        runner = runner_of(application, self._is_ready, keepalive_timeout=_TIMEOUT_S)
-        await runner.setup()
-        site = web.TCPSite(runner, self.address.host, self.address.port)
-        try:
-            await site.start()
-        except OSError as error:
-            await runner.cleanup()
-            raise AddressError(
-                f"metrics_listen: can't listen on {self.address}: {error.strerror}; pick another "
-                "port, or 0 for any"
-            ) from None
-        self.address = Address(self.address.host, runner.addresses[0][1])
-        self._runner = runner
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        super().__init__(
+            "metrics_listen", address, application, is_ready, keepalive_timeout=_TIMEOUT_S
+        )
+        self.metrics = metrics
 
     async def _tell_metrics(self, request: web.Request) -> web.Response:
         if refused := wrong_host(request):
