@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from judged_server import errors, recorder, tracing
 from judged_server.address import Address, AddressError, write_whole
@@ -63,10 +64,10 @@ from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
-    from judged_server.http_api.port import HttpPort
+    from judged_server.http_server import Port
     from judged_server.llm.models import ChatModels
     from judged_server.monitoring.opentelemetry import OtlpExport
-    from judged_server.monitoring.prometheus import MonitoringPort, Reading
+    from judged_server.monitoring.prometheus import Reading
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
@@ -117,98 +118,92 @@ class App:
         self._audit_log = None if settings.audit_log is None else AuditLog(settings.audit_log)
         receiver = Receiver(self._admission, settings.max_message_bytes)
         self._interceptor = CallInterceptor(settings, receiver, self._audit_log)
-        self._idempotent_calls = IdempotentCalls(
-            settings.request_id_memory_bytes, settings.request_id_grace_s
-        )
         self._grace_s = settings.grace_s
         self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
         self._health = Health(tuple(service.full_name for service in CONTRACT))
-        self._services: Services | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.address = Address.parse(settings.listen)
-        self._http_address = None
+        addresses = {"listen": Address.parse(settings.listen)}
         if settings.http_listen is not None:
-            self._http_address = Address.parse(settings.http_listen, "http_listen")
-        self._certificates = _certificates(settings, self.address, self._http_address)
-        self._model_caller = ModelCaller(self._budgets, self._reply_cache)
+            addresses["http_listen"] = Address.parse(settings.http_listen, "http_listen")
+        self.address = addresses["listen"]
+        self._certificates = _certificates(settings, *addresses.values())
+        model_caller = ModelCaller(self._budgets, self._reply_cache)
         folder = settings.calibrations_dir
         own = {} if settings.rubrics_dir is None else load_folder(settings.rubrics_dir)
-        self._offerings = Offerings(
+        offerings = Offerings(
             (TokenOverlapKind(), ExactKind(), SpanKind(), EquivalenceKind()),
             self._embedders,
             self._chat_models,
             {**load_builtin(), **own},
-            self._model_caller,
+            model_caller,
             settings.default_judge,
             {} if folder is None else load_calibrations(folder),
         )
         self._directory = None
         if settings.tenants is not None:
-            self._directory = FileDirectory(settings.tenants, self._offerings.check)
+            self._directory = FileDirectory(settings.tenants, offerings.check)
         self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
         self._looking = asyncio.Lock()
-        self._reloading: asyncio.Task[None] | None = None
+        self._reloading: Future[None] | None = None
         self._bad_settings = 0
         """How often SIGHUP found settings that could not be used."""
-        self._monitoring_port = self._monitoring()
+        self._idempotent_calls = IdempotentCalls(
+            settings.request_id_memory_bytes, settings.request_id_grace_s
+        )
+        servicer = Servicer(
+            offerings,
+            Estimator(model_caller, self._budgets.currency),
+            self._budgets,
+            self._admission,
+            settings,
+            self._idempotent_calls,
+        )
+        self._services = Services(servicer, self._health, self._interceptor, settings.reflection)
+        self._listeners = {name: self._listener(each) for name, each in addresses.items()}
+        self._ports = self._made_ports()
         self._export = _otlp_export(settings)
-        self._http_port: HttpPort | None = None
 
     async def start(self) -> None:
         """Load the model, bind, report healthy. Raises AddressError or errors.JudgedError."""
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         has_tls = self._certificates is not None
-        refuse_open_address(settings, "listen", self.address, tls=has_tls)
-        if self._http_address is not None:
-            refuse_open_address(settings, "http_listen", self._http_address, tls=has_tls)
-        listeners = [self._listener(self.address), *self._sockets()]
+        for name, listener in self._listeners.items():
+            refuse_open_address(settings, name, listener.address, tls=has_tls)
+        listeners = [self._listeners["listen"], *self._sockets()]
         for each in listeners:
             each.address.refuse_taken("listen" if each is listeners[0] else "sockets")
         await self._load_model()
-        services = self._services = self._made()
         with batch_scheduling():
             options = connection_options(settings.max_message_bytes, settings.max_connection_age_s)
-            await services.open(listeners, options)
-        if self._http_address is not None:
-            # Imported here: aiohttp costs start-up time.
-            from judged_server.http_api.port import HttpPort  # noqa: PLC0415
-
-            listener = self._listener(self._http_address)
-            handlers = services.contract(listener.callers)
-            self._http_port = HttpPort(
-                listener, handlers, settings, lambda: self._health.is_serving
-            )
-            await self._http_port.open()
-        if self._monitoring_port is not None:
-            await self._monitoring_port.open()
-        self.address = services.addresses[0]
+            await self._services.open(listeners, options)
+        for port in self._ports.values():
+            await port.open()
+        self.address = self._services.addresses[0]
         # What start-up made lives as long as the process; a collection need not walk it each time.
         settle_heap()
         sys.setswitchinterval(SWITCH_S)
         self._health.report(True)
         if settings.port_file is not None:
             _write_port_file(settings.port_file, self.address)
+        work = [
+            watch_loop(settings.stall_exit_s),
+            self._memory.run(lambda: not self._admission.pending_bytes),
+        ]
         if self._certificates is not None or self._directory is not None:
-            self._watch(self._look_now_and_then())
-        self._watch(watch_loop(settings.stall_exit_s))
+            work.append(self._look_now_and_then())
         if self._ledger is not None:
-            self._watch(self._renew_leases())
-        self._watch(self._memory.run(lambda: not self._admission.pending_bytes))
-        ports = {"metrics": self._monitoring_port, "http": self._http_port}
+            work.append(self._renew_leases(self._ledger))
+        self._watches += map(asyncio.create_task, work)
         _log.info(
             "ready",
             address=str(self.address),
-            **{name: str(port.address) for name, port in ports.items() if port is not None},
+            **{name: str(port.address) for name, port in self._ports.items()},
             version=version("judged"),
             pid=os.getpid(),
             **self._in_force(),
         )
-
-    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something for as long as the server runs."""
-        self._watches.append(asyncio.create_task(work))
 
     def _in_force(self) -> dict[str, object]:
         """Return what an operator wants to know of a server that has just begun."""
@@ -284,11 +279,10 @@ class App:
         for wait in waits:
             wait.cancel()
         await self._interceptor.cut_short(CUT_SHORT_S)
-        if self._services is not None:
-            # Watchers of health are left, which never finish by themselves.
-            await self._services.close(DRAIN_TIMEOUT_S)
-        if self._http_port is not None:
-            await self._http_port.close()
+        # Watchers of health are left, which never finish by themselves.
+        await self._services.close(DRAIN_TIMEOUT_S)
+        for port in self._ports.values():
+            await port.close()
         await self._free()
         self._remove_files()
 
@@ -297,9 +291,8 @@ class App:
         await self._idempotent_calls.close()
         for watch in self._watches:
             watch.cancel()
-        for port in (self._chat_models, self._monitoring_port):
-            if port is not None:
-                await port.close()
+        if self._chat_models is not None:
+            await self._chat_models.close()
         files = self._reply_cache, self._ledger, self._audit_log, self._export
         for part in (self._embedders, *files):
             if part is not None:
@@ -309,10 +302,9 @@ class App:
         """Remove the port file and the sockets, which say that a server is here."""
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
-        if self._services is not None:
-            self._services.remove_sockets()
-        if self._http_port is not None:
-            self._http_port.remove_socket()
+        self._services.remove_sockets()
+        for port in self._ports.values():
+            port.remove_socket()
 
     def _models_run(self, run: bool) -> None:
         """Report whether every loaded model runs; called on a model's thread."""
@@ -323,15 +315,12 @@ class App:
     def _ask_to_reload(self, _: int, __: object) -> None:
         """Reload soon: on the event loop, once there is one that serves."""
         if self._loop is not None:
-            if self._audit_log is not None:
-                self._loop.call_soon_threadsafe(self._audit_log.reopen)
-            self._loop.call_soon_threadsafe(self._begin_reload)
-
-    def _begin_reload(self) -> None:
-        self._reloading = asyncio.create_task(self._reload())
+            self._reloading = asyncio.run_coroutine_threadsafe(self._reload(), self._loop)
 
     async def _reload(self) -> None:
         """Look at the files that are watched, and take over RELOADED_SETTINGS."""
+        if self._audit_log is not None:
+            self._audit_log.reopen()
         async with self._looking:
             await self._look_at_files()
             try:
@@ -364,8 +353,8 @@ class App:
         try:
             if self._certificates is not None:
                 await asyncio.to_thread(self._certificates.refresh)
-                if self._http_port is not None:
-                    await self._http_port.refresh()
+                for port in self._ports.values():
+                    await port.refresh()
             if self._directory is not None:
                 await asyncio.to_thread(self._directory.refresh)
                 self._interceptor.recheck(self._directory)
@@ -394,11 +383,11 @@ class App:
                     found.append(Listener(path, each.mode, each.owner, each.group, callers))
         return found
 
-    async def _renew_leases(self) -> None:
+    async def _renew_leases(self, ledger: Ledger) -> None:
         """Keep what this process has drawn of budgets for as long as it runs."""
-        while self._ledger is not None:
+        while True:
             await asyncio.sleep(LEASE_S / 4)
-            await self._ledger.renew()
+            await ledger.renew()
 
     async def _load_model(self) -> None:
         try:
@@ -408,31 +397,29 @@ class App:
                 raise
             _log.warning("semantic judge unavailable", reason=error.message)
 
-    def _made(self) -> Services:
-        servicer = Servicer(
-            self._offerings,
-            Estimator(self._model_caller, self._budgets.currency),
-            self._budgets,
-            self._admission,
-            self._settings,
-            self._idempotent_calls,
-        )
-        return Services(servicer, self._health, self._interceptor, self._settings.reflection)
+    def _made_ports(self) -> dict[str, Port]:
+        """Return the ports for HTTP, those of calls and of metrics. Raises AddressError."""
+        # Imported here, where they are wanted: aiohttp and Prometheus's client cost start-up time.
+        ports: dict[str, Port] = {}
+        if (listener := self._listeners.get("http_listen")) is not None:
+            from judged_server.http_api.port import HttpPort  # noqa: PLC0415
 
-    def _monitoring(self) -> MonitoringPort | None:
-        """Return the port that tells metrics, where there is to be one. Raises AddressError."""
-        if self._settings.metrics_listen is None:
-            return None
-        # Imported here: aiohttp and Prometheus's client cost start-up time.
-        from judged_server.monitoring.prometheus import (  # noqa: PLC0415
-            MonitoringPort,
-            PrometheusMetrics,
-        )
+            handlers = self._services.contract(listener.callers)
+            ports["http"] = HttpPort(listener, handlers, self._settings, self._is_ready)
+        if self._settings.metrics_listen is not None:
+            from judged_server.monitoring.prometheus import (  # noqa: PLC0415
+                MonitoringPort,
+                PrometheusMetrics,
+            )
 
-        metrics = PrometheusMetrics(version("judged"), self._readings())
-        recorder.use(metrics)
-        address = Address.parse(self._settings.metrics_listen, "metrics_listen")
-        return MonitoringPort(address, metrics, lambda: self._health.is_serving)
+            metrics = PrometheusMetrics(version("judged"), self._readings())
+            recorder.use(metrics)
+            address = Address.parse(self._settings.metrics_listen, "metrics_listen")
+            ports["metrics"] = MonitoringPort(address, metrics, self._is_ready)
+        return ports
+
+    def _is_ready(self) -> bool:
+        return self._health.is_serving
 
     def _readings(self) -> Mapping[str, Reading]:
         """Return what is read when somebody asks for the metrics."""

@@ -139,6 +139,9 @@ class Port:
             if before is not None:
                 await before.stop()
 
+    async def refresh(self) -> None:
+        """Take over what may have changed while it listens."""
+
     async def close(self) -> None:
         """Stop listening, once the replies of calls that have ended are written."""
         await self._runner.cleanup()
