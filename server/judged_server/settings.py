@@ -1,8 +1,8 @@
 """Settings of the server: flag > environment (JUDGED_*) > TOML file > default.
 
-Every field is also a flag: `max_text_bytes` is `--max-text-bytes` and `JUDGED_MAX_TEXT_BYTES`. What
-the settings lead to is up to `app`. Variables that are nearly that of a setting are warned about,
-not refused: they may be of others.
+Every field, described below it, is also a flag: `max_text_bytes` is `--max-text-bytes` and
+`JUDGED_MAX_TEXT_BYTES`. What the settings lead to is up to `app`. Variables that are nearly that of
+a setting are warned about, not refused: they may be of others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -49,18 +49,20 @@ class Limits(BaseModel):
     What is checked is up to `api.convert`.
     """
 
-    max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
-    max_evaluated_contexts: int = Field(
-        50_000_000,
-        ge=1,
-        description="groups and contexts in one StreamEvaluate, which keeps a few bytes of each",
-    )
-    max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
-    max_groups: int = Field(10_000, ge=1, description="groups in one message")
-    max_embedding_dimensions: int = Field(4096, ge=1, description="of vectors callers send")
-    max_message_bytes: int = Field(
-        16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    max_contexts: int = Field(1_000_000, ge=1)
+    """contexts in one request or stream"""
+    max_evaluated_contexts: int = Field(50_000_000, ge=1)
+    """groups and contexts in one StreamEvaluate, which keeps a few bytes of each"""
+    max_text_bytes: int = Field(1 << 20, ge=1)
+    """UTF-8 bytes in one text"""
+    max_groups: int = Field(10_000, ge=1)
+    """groups in one message"""
+    max_embedding_dimensions: int = Field(4096, ge=1)
+    """of vectors callers send"""
+    max_message_bytes: int = Field(16 << 20, ge=1 << 16, le=(1 << 31) - 1)
+    """bytes in one received message"""
 
     def check_texts(self, texts: Sequence[str], field: str, first: int = 0, most: int = 0) -> None:
         """Refuse a text above max_text_bytes of UTF-8, or `most`.
@@ -113,169 +115,117 @@ class Settings(BaseSettings, Limits):
     )
     in_file: ClassVar[Mapping[str, Any]] = {}
 
-    listen: str = Field("127.0.0.1:8470", description="HOST:PORT (port 0 picks one) or unix:PATH")
-    port_file: Path | None = Field(None, description="written with the address once ready")
-    stop_with_stdin: bool = Field(
-        False,
-        description="drain and end, as by SIGTERM, once standard input ends: it is a pipe of "
-        "whoever started the server for itself",
-    )
-    socket_mode: str = Field(
-        "0660", pattern=r"^0?[0-7]{3}$", description="permissions of a Unix socket, in octal"
-    )
-    socket_group: str = Field("", description="group of a Unix socket, that of the server if empty")
-    insecure: bool = Field(
-        False, description="allow an address that other machines can reach, without TLS or callers"
-    )
-    certificate: Path | None = Field(
-        None, description="PEM file with the server's certificate and its chain: turns TLS on"
-    )
-    private_key: Path | None = Field(None, description="PEM file with the certificate's key")
-    client_ca: Path | None = Field(
-        None, description="PEM file: clients must show a certificate that one of these signed"
-    )
-    metrics_listen: str | None = Field(
-        None, description="HOST:PORT of this machine for /metrics, /healthz and /readyz, by HTTP"
-    )
-    otlp_endpoint: str | None = Field(
-        None,
-        description="base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans "
-        "and log lines",
-    )
-    otlp_sample_ratio: float = Field(
-        1.0, ge=0, le=1, description="share of calls whose spans are sent; callers may decide first"
-    )
-    otlp_verdicts: bool = Field(
-        False, description="send an event gen_ai.evaluation.result for each verdict and score"
-    )
-    otlp_reasoning: bool = Field(
-        False, description="let these events have the judge's reasoning, which may quote texts"
-    )
-    http_listen: str | None = Field(
-        None,
-        description="HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, "
-        "beside gRPC",
-    )
-    audit_log: Path | None = Field(
-        None, description="file that gets a line a call: who asked which judge, how much; no texts"
-    )
-    tenants: Path | None = Field(
-        None, description="TOML file of tenants: callers must then show who they are"
-    )
-    failed_calls_per_minute: int = Field(
-        100,
-        ge=0,
-        description="calls without a valid credential that an address may make a minute until they "
-        "are held off, 0 = any number",
-    )
-    reflection: bool = Field(False, description="offer gRPC server reflection")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="lowest level that is logged; calls are logged at info"
-    )
-    default_judge: str = Field("token_overlap", description="judge of requests that name none")
-    models_dir: Path | None = Field(None, description="model folder; default: the user's cache")
-    model: str | None = Field(
-        None,
-        description="embedding model that must be there; default: all-minilm-l6-v2 if installed",
-    )
-    hub: str = Field("https://huggingface.co", description="where `models add hf:...` fetches from")
-    llm_config: Path | None = Field(
-        None, description="TOML file with the providers and models of the llm judge"
-    )
-    llm_cache: Literal["disk", "memory", "off"] = Field(
-        "disk", description="where replies of language models are kept: disk is memory and a file"
-    )
-    llm_cache_memory_bytes: int = Field(64 << 20, ge=0, description="bytes of replies in memory")
-    llm_cache_disk_bytes: int = Field(1 << 30, ge=16 << 20, description="bytes of replies on disk")
-    llm_cache_dir: Path | None = Field(
-        None, description="folder of stored replies; default: the user's cache"
-    )
-    llm_cache_ttl_s: float = Field(
-        30 * 86_400, gt=0, description="seconds a reply counts from when it was given"
-    )
-    rubrics_dir: Path | None = Field(
-        None,
-        description="folder of rubrics (TOML) for the llm judge, beside the built-in ones",
-    )
-    calibrations_dir: Path | None = Field(
-        None,
-        description="folder of NAME.calibration.json, made by `judged calibrate -o`, which "
-        "requests may name",
-    )
-    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = Field(
-        "auto", description="what runs models: auto, onnxruntime, openvino or cuda"
-    )
-    embedding_precision: Literal["auto", "fp32", "bf16", "fp16", "int8_by_group"] = Field(
-        "auto",
-        description="of computing with models stored as fp32: auto, fp32, bf16, fp16 or "
-        "int8_by_group",
-    )
-    embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
-    embedding_batch_threads: int = Field(
-        1, ge=1, le=256, description="threads that share a batch; the others run batches beside it"
-    )
-    embedding_batch_tokens: int = Field(
-        0, ge=0, le=1 << 16, description="tokens in a batch, padding counted, 0 = by the backend"
-    )
-    vector_cache: Literal["disk", "memory", "off"] = Field(
-        "disk", description="where the vectors of texts are kept: disk is memory and a file"
-    )
-    vector_cache_memory_bytes: int = Field(
-        64 << 20, ge=0, description="bytes of vectors in memory for each model"
-    )
-    vector_cache_disk_bytes: int = Field(
-        1 << 30, ge=16 << 20, description="bytes of vectors on disk, for all models together"
-    )
-    vector_cache_dir: Path | None = Field(
-        None, description="folder of stored vectors; default: the user's cache"
-    )
-    grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
-    stall_exit_s: float = Field(
-        30,
-        ge=0,
-        le=3600,
-        description="seconds a held up event loop stands until the process ends with status 1 and "
-        "its stacks are logged; 0 = never",
-    )
-    default_deadline_s: float = Field(
-        30, gt=0, le=_YEAR_S, description="seconds for calls that set no deadline"
-    )
-    max_unary_deadline_s: float = Field(
-        600, gt=0, le=_YEAR_S, description="seconds a unary call may take"
-    )
-    max_stream_deadline_s: float = Field(
-        3600, gt=0, le=_YEAR_S, description="seconds a stream may take"
-    )
-    max_unread_s: float = Field(
-        30, gt=0, le=_YEAR_S, description="seconds a stream goes on whose replies nobody reads"
-    )
-    max_connection_age_s: int = Field(
-        0,
-        ge=0,
-        le=1_000_000,
-        description="seconds until a client is told to connect again, and so to look for new "
-        "replicas, 0 = never",
-    )
-    max_queue_delay_s: float = Field(
-        0.4,
-        gt=0,
-        le=60,
-        description="seconds interactive calls may wait for an embedding model, or for judging by "
-        "texts",
-    )
-    max_pending_bytes: int = Field(
-        256 << 20, ge=1 << 20, description="request bytes in work before calls are turned away"
-    )
-    request_id_memory_bytes: int = Field(
-        64 << 20, ge=0, description="bytes of replies kept for calls that are sent again"
-    )
-    request_id_grace_s: float = Field(
-        10.0,
-        ge=0.0,
-        le=600.0,
-        description="seconds a call with a request_id goes on without callers, for them to return",
-    )
-    max_chunks_in_flight: int = Field(8, ge=1, le=256, description="chunks one stream works on")
+    listen: str = "127.0.0.1:8470"
+    """HOST:PORT (port 0 picks one) or unix:PATH"""
+    port_file: Path | None = None
+    """written with the address once ready"""
+    stop_with_stdin: bool = False
+    """drain and end, as by SIGTERM, once standard input ends: it is a pipe of whoever started
+    the server for itself"""
+    socket_mode: str = Field("0660", pattern=r"^0?[0-7]{3}$")
+    """permissions of a Unix socket, in octal"""
+    socket_group: str = ""
+    """group of a Unix socket, that of the server if empty"""
+    insecure: bool = False
+    """allow an address that other machines can reach, without TLS or callers"""
+    certificate: Path | None = None
+    """PEM file with the server's certificate and its chain: turns TLS on"""
+    private_key: Path | None = None
+    """PEM file with the certificate's key"""
+    client_ca: Path | None = None
+    """PEM file: clients must show a certificate that one of these signed"""
+    metrics_listen: str | None = None
+    """HOST:PORT of this machine for /metrics, /healthz and /readyz, by HTTP"""
+    otlp_endpoint: str | None = None
+    """base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans and log
+    lines"""
+    otlp_sample_ratio: float = Field(1.0, ge=0, le=1)
+    """share of calls whose spans are sent; callers may decide first"""
+    otlp_verdicts: bool = False
+    """send an event gen_ai.evaluation.result for each verdict and score"""
+    otlp_reasoning: bool = False
+    """let these events have the judge's reasoning, which may quote texts"""
+    http_listen: str | None = None
+    """HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, beside gRPC"""
+    audit_log: Path | None = None
+    """file that gets a line a call: who asked which judge, how much; no texts"""
+    tenants: Path | None = None
+    """TOML file of tenants: callers must then show who they are"""
+    failed_calls_per_minute: int = Field(100, ge=0)
+    """calls without a valid credential that an address may make a minute until they are held
+    off, 0 = any number"""
+    reflection: bool = False
+    """offer gRPC server reflection"""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """lowest level that is logged; calls are logged at info"""
+    default_judge: str = "token_overlap"
+    """judge of requests that name none"""
+    models_dir: Path | None = None
+    """model folder; default: the user's cache"""
+    model: str | None = None
+    """embedding model that must be there; default: all-minilm-l6-v2 if installed"""
+    hub: str = "https://huggingface.co"
+    """where `models add hf:...` fetches from"""
+    llm_config: Path | None = None
+    """TOML file with the providers and models of the llm judge"""
+    llm_cache: Literal["disk", "memory", "off"] = "disk"
+    """where replies of language models are kept: disk is memory and a file"""
+    llm_cache_memory_bytes: int = Field(64 << 20, ge=0)
+    """bytes of replies in memory"""
+    llm_cache_disk_bytes: int = Field(1 << 30, ge=16 << 20)
+    """bytes of replies on disk"""
+    llm_cache_dir: Path | None = None
+    """folder of stored replies; default: the user's cache"""
+    llm_cache_ttl_s: float = Field(30 * 86_400, gt=0)
+    """seconds a reply counts from when it was given"""
+    rubrics_dir: Path | None = None
+    """folder of rubrics (TOML) for the llm judge, beside the built-in ones"""
+    calibrations_dir: Path | None = None
+    """folder of NAME.calibration.json, made by `judged calibrate -o`, which requests may name"""
+    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = "auto"
+    """what runs models: auto, onnxruntime, openvino or cuda"""
+    embedding_precision: Literal["auto", "fp32", "bf16", "fp16", "int8_by_group"] = "auto"
+    """of computing with models stored as fp32: auto, fp32, bf16, fp16 or int8_by_group"""
+    embedding_threads: int = Field(0, ge=0, le=256)
+    """threads per model, 0 = the cores"""
+    embedding_batch_threads: int = Field(1, ge=1, le=256)
+    """threads that share a batch; the others run batches beside it"""
+    embedding_batch_tokens: int = Field(0, ge=0, le=1 << 16)
+    """tokens in a batch, padding counted, 0 = by the backend"""
+    vector_cache: Literal["disk", "memory", "off"] = "disk"
+    """where the vectors of texts are kept: disk is memory and a file"""
+    vector_cache_memory_bytes: int = Field(64 << 20, ge=0)
+    """bytes of vectors in memory for each model"""
+    vector_cache_disk_bytes: int = Field(1 << 30, ge=16 << 20)
+    """bytes of vectors on disk, for all models together"""
+    vector_cache_dir: Path | None = None
+    """folder of stored vectors; default: the user's cache"""
+    grace_s: float = Field(25, ge=0, le=3600)
+    """seconds calls may finish after SIGTERM"""
+    stall_exit_s: float = Field(30, ge=0, le=3600)
+    """seconds a held up event loop stands until the process ends with status 1 and its stacks
+    are logged; 0 = never"""
+    default_deadline_s: float = Field(30, gt=0, le=_YEAR_S)
+    """seconds for calls that set no deadline"""
+    max_unary_deadline_s: float = Field(600, gt=0, le=_YEAR_S)
+    """seconds a unary call may take"""
+    max_stream_deadline_s: float = Field(3600, gt=0, le=_YEAR_S)
+    """seconds a stream may take"""
+    max_unread_s: float = Field(30, gt=0, le=_YEAR_S)
+    """seconds a stream goes on whose replies nobody reads"""
+    max_connection_age_s: int = Field(0, ge=0, le=1_000_000)
+    """seconds until a client is told to connect again, and so to look for new replicas, 0 =
+    never"""
+    max_queue_delay_s: float = Field(0.4, gt=0, le=60)
+    """seconds interactive calls may wait for an embedding model, or for judging by texts"""
+    max_pending_bytes: int = Field(256 << 20, ge=1 << 20)
+    """request bytes in work before calls are turned away"""
+    request_id_memory_bytes: int = Field(64 << 20, ge=0)
+    """bytes of replies kept for calls that are sent again"""
+    request_id_grace_s: float = Field(10.0, ge=0.0, le=600.0)
+    """seconds a call with a request_id goes on without callers, for them to return"""
+    max_chunks_in_flight: int = Field(8, ge=1, le=256)
+    """chunks one stream works on"""
 
     @field_validator("*", mode="before")
     @classmethod
