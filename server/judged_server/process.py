@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
+from itertools import accumulate, takewhile
 from pathlib import Path
 
 from judged_server import recorder
@@ -131,55 +132,52 @@ def resident_bytes() -> int:
         return 0
 
 
-def memory_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+def memory_limit() -> int:
     """Return the smallest memory limit of the process's control groups, UNLIMITED without any.
 
     What counts against it is the resident memory: the group's own figure has in it files that the
     kernel would drop.
     """
     limits = [UNLIMITED]
-    for folder in _group_folders("memory", proc, groups):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):  # no such file, or "max": no limit
-                limits.append(int((folder / name).read_text()))
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        for said in _group_files("memory", name):
+            with suppress(ValueError):  # "max": no limit
+                limits.append(int(said))
     return min(limits)
 
 
-def available_cores(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+def available_cores() -> int:
     """Return the cores of this process's affinity, or fewer where a control group grants less.
 
     A quota is rounded to whole cores, at least one.
     """
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    for folder in _group_folders("cpu", proc, groups):
-        with suppress(OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
-            if (folder / "cpu.max").is_file():
-                quota, period = (folder / "cpu.max").read_text().split()
-            else:
-                quota = (folder / "cpu.cfs_quota_us").read_text()
-                period = (folder / "cpu.cfs_period_us").read_text()
-            if int(quota) > 0:
-                cores = min(cores, round(int(quota) / int(period)))
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        for said in _group_files("cpu", *names):
+            with suppress(ValueError, ZeroDivisionError):  # "max": no quota
+                quota, period = map(int, said.split())
+                if quota > 0:
+                    cores = min(cores, round(quota / period))
     return max(1, cores)
 
 
-def _group_folders(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
-    """Yield the folders of the process's control groups, of version 1 and 2, from the root down.
+def _group_files(controller: str, *names: str) -> Iterator[str]:
+    """Yield what files of the process's control groups say, of version 1 and 2, from the root down.
 
     In a container the root is the container's own, and the path below it may be that of the host.
     """
-    yield from (groups, groups / controller)
+    folders = [_GROUPS, _GROUPS / controller]
     with suppress(OSError):
-        for line in (proc / "cgroup").read_text().splitlines():
+        for line in (_PROC / "cgroup").read_text().splitlines():
             _, controllers, path = [*line.split(":", 2), "", ""][:3]
             if not controllers or controller in controllers.split(","):
-                folder = groups / controller if controllers else groups
-                for part in Path(path).parts[1:]:
-                    if part == "..":
-                        break
-                    folder /= part
-                    yield folder
+                folder = _GROUPS / controller if controllers else _GROUPS
+                parts = takewhile("..".__ne__, Path(path).parts[1:])
+                folders += accumulate(parts, Path.joinpath, initial=folder)
+    for folder in folders:
+        with suppress(OSError):  # there is no such file
+            yield " ".join((folder / name).read_text() for name in names)
 
 
 class Pressure(IntEnum):
@@ -199,16 +197,9 @@ class Memory:
 class MemoryWatch(Memory):
     """Looks at the process's memory a few times a second, and trims it after a burst."""
 
-    def __init__(
-        self,
-        limit: int,
-        resident: Callable[[], int] = resident_bytes,
-        trim: Callable[[], None] = trim_heap,
-    ) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._resident = resident
-        self._trim = trim
-        self._after_trim = resident()
+        self._after_trim = resident_bytes()
         self._until_follow_up = 0
 
     async def run(self, is_idle: Callable[[], bool]) -> None:
@@ -225,7 +216,7 @@ class MemoryWatch(Memory):
             self._until_follow_up -= 1
         grown = held - self._after_trim > WORTH_TRIMMING_BYTES
         if (grown and (idle or self.pressure > Pressure.NONE)) or follows:
-            await asyncio.to_thread(self._trim)
+            await asyncio.to_thread(trim_heap)
             self._after_trim = held = self._note()
             if grown:
                 self._until_follow_up = FOLLOW_UP_LOOKS
@@ -233,7 +224,7 @@ class MemoryWatch(Memory):
             _log.warning("short of memory", resident=held, limit=self._limit)
 
     def _note(self) -> int:
-        held = self._resident()
+        held = resident_bytes()
         high, critical = held > self._limit * HIGH_SHARE, held > self._limit * CRITICAL_SHARE
         self.pressure = Pressure(high + critical)
         return held

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from judged_server import process
 from judged_server.process import (
     FOLLOW_UP_LOOKS,
     UNLIMITED,
@@ -22,9 +23,11 @@ MIB = 1 << 20
 class Groups:
     """Files of the process's control groups."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.proc, self.groups = folder / "proc", folder / "groups"
         self.proc.mkdir()
+        monkeypatch.setattr(process, "_PROC", self.proc)
+        monkeypatch.setattr(process, "_GROUPS", self.groups)
 
     def write(self, line: str, files: dict[str, str]) -> None:
         (self.proc / "cgroup").write_text(line)
@@ -36,7 +39,7 @@ class Groups:
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    return Groups(tmp_path)
+    return Groups(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +56,9 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
 def test_the_memory_limit_is_the_smallest_up_to_the_root(
     groups: Groups, line: str, limits: dict[str, str], expected: int
 ):
-    assert memory_limit(groups.proc, groups.groups) == UNLIMITED
+    assert memory_limit() == UNLIMITED
     groups.write(line, limits)
-    assert memory_limit(groups.proc, groups.groups) == expected
+    assert memory_limit() == expected
 
 
 @pytest.mark.parametrize(
@@ -82,30 +85,36 @@ def test_the_memory_limit_is_the_smallest_up_to_the_root(
 def test_a_quota_anywhere_above_the_process_bounds_the_cores(
     groups: Groups, line: str, quotas: dict[str, str], expected: int
 ):
-    assert available_cores(groups.proc, groups.groups) == 8
+    assert available_cores() == 8
     groups.write(line, quotas)
-    assert available_cores(groups.proc, groups.groups) == expected
+    assert available_cores() == expected
 
 
 class Heap:
     """Memory of a process that grows as told, and is trimmed to what is used."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.held = self.used = 100 * MIB
         self.trims = 0
+        monkeypatch.setattr(process, "resident_bytes", lambda: self.held)
+        monkeypatch.setattr(process, "trim_heap", self.trim)
 
     def trim(self) -> None:
         self.trims += 1
         self.held = self.used
 
 
+@pytest.fixture
+def heap(monkeypatch: pytest.MonkeyPatch) -> Heap:
+    return Heap(monkeypatch)
+
+
 @pytest.mark.parametrize(
     ("held", "pressure"),
     [(800, Pressure.NONE), (860, Pressure.HIGH), (960, Pressure.CRITICAL)],
 )
-async def test_pressure_is_by_the_share_of_the_limit(held: int, pressure: Pressure):
-    heap = Heap()
-    watch = MemoryWatch(1000 * MIB, lambda: heap.held, heap.trim)
+async def test_pressure_is_by_the_share_of_the_limit(heap: Heap, held: int, pressure: Pressure):
+    watch = MemoryWatch(1000 * MIB)
     heap.held = heap.used = held * MIB
     await watch.look(idle=False)
     assert watch.pressure is pressure
@@ -114,9 +123,8 @@ async def test_pressure_is_by_the_share_of_the_limit(held: int, pressure: Pressu
     assert watch.pressure is Pressure.NONE
 
 
-async def test_the_heap_is_trimmed_after_a_burst_once_nothing_is_in_work():
-    heap = Heap()
-    watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
+async def test_the_heap_is_trimmed_after_a_burst_once_nothing_is_in_work(heap: Heap):
+    watch = MemoryWatch(UNLIMITED)
     heap.held = 500 * MIB
     await watch.look(idle=False)
     assert heap.trims == 0
@@ -127,9 +135,8 @@ async def test_the_heap_is_trimmed_after_a_burst_once_nothing_is_in_work():
     assert heap.trims == 1
 
 
-async def test_what_was_freed_after_a_trim_goes_back_too():
-    heap = Heap()
-    watch = MemoryWatch(UNLIMITED, lambda: heap.held, heap.trim)
+async def test_what_was_freed_after_a_trim_goes_back_too(heap: Heap):
+    watch = MemoryWatch(UNLIMITED)
     heap.held = heap.used = 500 * MIB
     await watch.look(idle=True)
     heap.used = 100 * MIB
