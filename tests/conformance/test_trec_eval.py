@@ -141,6 +141,7 @@ def test_complete_counts_missing_topics_as_zero(case):
     for column in table.columns:
         total = sum(topic[THEIRS[column.name]] for topic in oracle.values())
         assert column.mean == pytest.approx(total / len(case.qrels), abs=1e-9)
+        assert column.signature.endswith("|source:trec|complete:true|v1")
         missing = case.qrels.keys() - case.run.keys()
         assert {values[column.name][topic] for topic in missing} == {0.0}
 

@@ -30,23 +30,6 @@ def looked_twice(held: Certificates) -> bool:
     return held.refresh()
 
 
-def test_a_new_pair_is_taken_once(authority: Authority):
-    files = CertificateFiles(*authority.server())
-    held = Certificates(files)
-    assert held.fetch() is None
-    newer = authority.server("newer", ends_in=timedelta(days=5))
-    replace(files.certificate, newer[0])
-    assert held.fetch() is None, "the key does not fit yet"
-    assert not looked_twice(held)
-    assert "is not the key of" in held.problem
-    replace(files.private_key, newer[1])
-    before = held.now.ends
-    assert held.fetch() is not None
-    assert held.fetch() is None
-    assert held.now.ends > before
-    assert (held.problem, held.failures) == ("", 1)
-
-
 @pytest.mark.parametrize(
     ("which", "content", "problem"),
     [

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -19,8 +18,14 @@ STATUS = {
     "abstained": Status.ABSTAINED,
     "failed": Status.ERROR,
     "nothing": Status.NOT_ASSESSABLE,
+    "lacking": Status.ERROR,
 }
-REASON = {"abstained": "REFUSED", "failed": "TIMEOUT", "nothing": "NO_CONTEXT"}
+REASON = {
+    "abstained": "REFUSED",
+    "failed": "TIMEOUT",
+    "nothing": "NO_CONTEXT",
+    "lacking": "NOT_CACHED",
+}
 YES_SCORE, NO_SCORE = 0.8, 0.3
 
 
@@ -94,21 +99,12 @@ def test_a_low_bar_does_not_make_a_minority_relevant():
 
 
 def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
-    lacking = replace(
-        (abstaining := member(["abstained", "yes"])),
-        columns=replace(
-            abstaining.columns,
-            statuses=np.array([Status.ERROR, Status.OK], np.uint8),
-            faults=(VerdictFault(0, "NOT_CACHED", "ask once", False),),
-        ),
-    )
-    columns = tally_votes(
-        *all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), MEAN, None
-    )
+    members = member(["yes", "yes"]), member(["yes", "no"]), member(["lacking", "yes"])
+    columns = tally_votes(*all_votes(*members), MEAN, None)
     assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
     [fault] = columns.faults
     assert (fault.index, fault.reason) == (0, "NOT_CACHED")
-    assert fault.message == "members[2] of the panel: ask once"
+    assert fault.message == "members[2] of the panel: m"
     assert columns.scores[0] == 0
 
 

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.values.choices import Status
 from judged.values.judges import JudgeIdentity
-from judged_server.domain import QueryGroup, ScoreColumns, VerdictFault
+from judged_server.domain import QueryGroup, ScoreColumns
 from judged_server.judges.base import (
     SLICE_COST,
     PureJudge,
     cut_slices,
     group_cost,
-    join_columns,
 )
 
 texts = st.lists(st.integers(0, 80).map(lambda n: "x" * n), max_size=8)
@@ -61,23 +59,3 @@ async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
     assert all(name.startswith("slices_") for name, _ in others)
     assert len(others) > 5
     assert group_cost(large) > SLICE_COST
-
-
-def test_joined_columns_fill_in_what_a_part_left_out():
-    fault = VerdictFault(1, "X", "m")
-    joined = join_columns(
-        [
-            ScoreColumns(np.array([0.1, 0.2])),
-            ScoreColumns(
-                np.array([0.3, 0.0]),
-                np.array([1, 2], np.uint8),
-                np.array([0, 1], np.uint8),
-                (fault,),
-            ),
-        ]
-    )
-    assert joined.scores.tolist() == [0.1, 0.2, 0.3, 0.0]
-    assert joined.statuses.tolist() == [Status.OK, Status.OK, Status.OK, Status.ERROR]
-    assert joined.flags.tolist() == [0, 0, 0, 1]
-    assert [f.index for f in joined.faults] == [3]
-    assert len(join_columns([]).scores) == 0

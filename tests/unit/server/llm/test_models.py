@@ -18,29 +18,6 @@ def question(user: str = "?", **changes: Any) -> ChatRequest:
     return ChatRequest("judge", user, SCHEMA, 20, 0.0, **changes)
 
 
-async def test_models_are_listed_the_default_first_and_found_by_name():
-    provider = {"name": "p", "base_url": "https://p.test/v1"}
-    locked = {"name": "q", "base_url": "https://q.test/v1", "key_env": "Q_KEY"}
-    named = [
-        {"name": "a", "provider": "q", "model": "x"},
-        {"name": "b", "provider": "p", "model": "y", "default": True},
-    ]
-    document = {"providers": [provider, locked], "models": named}
-    models = ChatModels(parse_configuration(document, "f"), {})
-    assert [(listed.card.name, bool(listed.unavailable)) for listed in models.listed()] == [
-        ("b", False),
-        ("a", True),
-    ]
-    assert models.get("").card.name == models.get("b").card.name == "b"
-    keyless = models.get("a")
-    assert keyless.card == models.listed()[1].card, "its kept replies are found by it"
-    with pytest.raises(ModelNotConfigured, match="variable Q_KEY is not set"):
-        await keyless.complete(question(), 10.0)
-    with pytest.raises(ModelNotConfigured, match="'c' can't be asked: this server knows b, a"):
-        models.get("c")
-    await models.close()
-
-
 CONDITIONS = [
     {"base_url": "https://other.test/v1"},
     {"organization": "org-2"},

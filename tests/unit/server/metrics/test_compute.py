@@ -7,19 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged.values.choices import Matching, NoGold
-from judged_server.errors import InvalidField
 from judged_server.metrics.compute import (
     Judging,
     compute_judged,
     compute_merged,
-    compute_trec,
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.formulas import METRICS
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions
-
-from tests.trec import Topic, qrels_of, run_of
 
 SOME = parse_metrics(["recall", "precision@2", "mrr"])
 
@@ -72,25 +68,6 @@ def test_the_bounds_of_greedy_take_in_what_a_new_match_can_cost():
     results = judged([0, 1, 1, 0], [2], [2], missing=[1, 0, 0, 0])
     recall = compute_judged(SOME, results, MetricOptions()).columns[0]
     assert (recall.mean, recall.lower, recall.upper) == (None, 0.5, 1.0)
-
-
-def test_trec_counts_and_signatures():
-    qrels = qrels_of([Topic("a", ["x"], [1]), Topic("b", ["x"], [1]), Topic("c", ["x"], [0])])
-    run = run_of([Topic("a", ["x", "x"]), Topic("c", ["x"]), Topic("z", ["x"])])
-    measures = parse_metrics(["ndcg@10", "ap(divisor=min)@5"])
-    table = compute_trec(measures, qrels, run, MetricOptions(no_gold=NoGold.ERROR))
-    assert table.columns[0].values.tolist() == [1.0, 0.0]
-    assert table.columns[0].signature == "ndcg@10|gain:linear|source:trec|v1"
-    assert table.columns[1].signature == "ap@5|divisor:min|source:trec|v1"
-    counts = table.counts
-    assert (counts.queries, counts.evaluated, counts.skipped_missing) == (4, 2, 1)
-    assert (counts.skipped_unjudged, counts.duplicates, counts.retrieved) == (1, 1, 2)
-    complete = compute_trec(measures, qrels, run, MetricOptions(complete=True))
-    assert complete.columns[0].mean == pytest.approx(1 / 3)
-    assert complete.columns[0].signature == "ndcg@10|gain:linear|source:trec|complete:true|v1"
-    with pytest.raises(InvalidField) as caught:
-        compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True))
-    assert caught.value.field == "trec.run[0].document_ids[1]"
 
 
 GREEDY, ANY = MetricOptions(), MetricOptions(Matching.ANY)

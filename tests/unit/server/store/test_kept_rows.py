@@ -274,11 +274,6 @@ class TestOffTheLoop:
         assert len(caplog.records) == 1
         assert "--llm-cache memory" in caplog.text
 
-    async def test_a_reply_that_was_paid_for_is_in_the_file_when_it_is_kept(self, open_file):
-        file = open_file()
-        await asyncio.gather(*(file.keep(entry(number), 30) for number in range(50)))
-        assert wrong_and_found(open_file(), [entry(number) for number in range(50)]) == (0, 50)
-
     async def test_a_disk_that_hangs_delays_one_answer_and_not_the_next(self, open_file, caplog):
         gate = threading.Event()
 

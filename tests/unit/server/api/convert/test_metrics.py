@@ -182,19 +182,6 @@ def test_qrels_read_alike_in_both_forms():
     )
 
 
-def test_runs_read_alike_in_both_forms():
-    one_by_one = metrics_pb2.TrecRankings(
-        run=[
-            metrics_pb2.TopicRun(query_id="q", document_ids=["b", "a"], scores=[0.5, -1.0]),
-            metrics_pb2.TopicRun(query_id="r", document_ids=["c"], scores=[2.0]),
-        ]
-    )
-    joined = columns("qr", [2, 1], "b\na\nc", [0.5, -1.0, 2.0])
-    expected = [("q", ["b", "a"], [0.5, -1.0]), ("r", ["c"], [2.0])]
-    assert seen(run_of(one_by_one)) == expected
-    assert seen(run_of(metrics_pb2.TrecRankings(run_columns=joined))) == expected
-
-
 def test_without_scores_the_places_are_the_scores():
     run = run_of(metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd")))
     assert run.values.tolist() == [0, -1, -2, 0]

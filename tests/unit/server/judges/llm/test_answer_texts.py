@@ -30,21 +30,6 @@ class TestShow:
     def test_shows_what_the_rubric_names(self, rubric: str, fields: dict[str, object]):
         assert show(RUBRICS[rubric], ITEM, 100) == RenderedText(fields, has_contexts=True)
 
-    @pytest.mark.parametrize(
-        ("rubric", "texts", "what"),
-        [
-            ("helpfulness", {"answer": " \n\u2003"}, "EMPTY_ANSWER: the answer holds no text"),
-            ("helpfulness", {"query": ""}, "NO_CONTEXT: the item brings no query"),
-            ("faithfulness", {"contexts": ()}, "NO_CONTEXT: the item brings no contexts"),
-            ("faithfulness", {"contexts": (" ",)}, "NO_CONTEXT: the item brings no contexts"),
-            ("context_recall", {"references": ()}, "NO_CONTEXT: the item brings no references"),
-            ("answer_match", {"references": ("",)}, "NO_CONTEXT: the item brings no references"),
-        ],
-    )
-    def test_says_what_is_lacking(self, rubric: str, texts: dict[str, object], what: str):
-        whole = {"query": "q", "answer": "a", "references": ("r",), "contexts": ("c",)}
-        assert lacking(rubric, AnswerItem("1", **{**whole, **texts})).startswith(what)
-
     @pytest.mark.parametrize("answer", [":", " ... ", "```\n```", "…", "。", "\u200b", "=", "|-|"])
     def test_punctuation_is_no_answer(self, answer: str):
         said = lacking("helpfulness", AnswerItem("1", "q", answer))

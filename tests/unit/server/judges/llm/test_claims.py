@@ -47,26 +47,6 @@ async def found(samples: int, **checks: Sequence[ParsedReply]):
     return finding
 
 
-async def test_the_score_is_the_share_that_is_supported():
-    finding = await found(1, one=[YES], two=[NO], three=[UNSURE], four=[YES])
-    assert (finding.status, finding.score, finding.agreement) == (Status.OK, 0.5, 1.0)
-    assert [(c.claim, c.verdict.name) for c in finding.claims] == [
-        ("one", "SUPPORTED"),
-        ("two", "CONTRADICTED"),
-        ("three", "NOT_ENOUGH_INFO"),
-        ("four", "SUPPORTED"),
-    ]
-
-
-async def test_a_failure_is_never_a_claim_without_support():
-    finding = await found(1, one=[YES], two=[REFUSED], three=[FAILED], four=[NO])
-    assert finding.status is Status.ERROR
-    assert (finding.fault.reason, finding.fault.retryable) == ("TIMEOUT", True)
-    assert [claim.claim for claim in finding.claims] == ["one", "four"]
-    finding = await found(1, one=[YES], two=[REFUSED])
-    assert finding.status is Status.ABSTAINED
-
-
 @pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
 async def test_samples_vote_on_each_claim(samples: int):
     """All votes: a verdict has more than half of the valid samples, which are at least half."""

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 from judged.values.rankings import IdFit
-from judged_server.metrics.compute import compute_trec, merge_values
+from judged_server.metrics.compute import compute_trec
 from judged_server.metrics.input.id_fit import add_fits, fit_warning
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions
@@ -41,7 +41,6 @@ def fit_of(qrels: dict[str, dict[str, int]], run: dict[str, list[str]]) -> IdFit
     topics = [Topic(q, list(of), list(of.values())) for q, of in qrels.items()]
     ranked = [Topic(q, found) for q, found in run.items()]
     table = compute_trec(MEASURES, qrels_of(topics), run_of(ranked), MetricOptions())
-    assert table.id_fit is not None
     return table.id_fit
 
 
@@ -144,15 +143,6 @@ def test_results_of_other_queries():
     assert "though 'a' was retrieved for another query; are they" in said
 
 
-def test_parts_of_one_call_are_told_of_as_one():
-    qrels = {str(i): {f"d{i}": 1} for i in range(4)}
-    run = {str(i): [f"d{i}" if i == 3 else f"d{i}.md"] for i in range(4)}
-    parts = [fit_of({q: qrels[q]}, {q: run[q]}) for q in qrels]
-    assert [bool(fit_warning(part)) for part in parts] == [True, True, True, False]
-    whole = merge_values(MEASURES, [[0.0, 0.0, 0.0, 1.0]], 4, parts).id_fit
-    assert whole == fit_of(qrels, run)
-    assert fit_warning(whole).startswith("3 of 3 expected document ids")
-    nothing = merge_values(MEASURES, [[0.0] * 3], 3, parts[:3]).id_fit
-    assert "none of the 3 document ids that were retrieved is among the 3" in fit_warning(nothing)
+def test_sums_of_parts_stay_within_64_bits():
     large = IdFit(*[2**64 - 1] * 6)
     assert add_fits([large, large]).expected < 2**64
