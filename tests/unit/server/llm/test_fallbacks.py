@@ -88,6 +88,26 @@ async def test_the_next_answers_in_the_time_that_is_left(reason):
     assert (first.left_s, second.left_s) == ([5.0], [6.0])
 
 
+class Hanging(Scripted):
+    """A model that takes all the time it gets."""
+
+    async def complete(
+        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
+    ) -> Completed:
+        self._takes_s = timeout_s
+        return await super().complete(request, timeout_s)
+
+
+@pytest.mark.parametrize(("hanging", "left_s"), [(1, [5.0, 5.0]), (2, [5.0, 2.5, 2.5])])
+async def test_models_that_hang_leave_time_to_the_next(hanging: int, left_s: list[float]):
+    clock = StillClock()
+    models = [Hanging(str(n), clock, fault(Reason.TIMEOUT)) for n in range(hanging)]
+    models.append(Scripted("last", clock, "yes", 1.0))
+    done = await chain(clock, *models).complete(QUESTION, 10.0)
+    assert (done.reply.text, done.answered_by) == ("yes", models[-1].card)
+    assert [model.left_s for model in models] == [[left] for left in left_s]
+
+
 async def test_a_question_that_was_turned_down_as_such_goes_no_further():
     clock = StillClock()
     first = Scripted("a", clock, fault(Reason.PROVIDER_ERROR, retryable=False))

@@ -103,7 +103,7 @@ class TestAsking:
 
 class TestCancelling:
     async def test_leaves_nothing_behind(self):
-        """200 cancels at random moments: no task, no call under way, and the model still works."""
+        """60 cancels at random moments: no task, no call under way, and the model still works."""
         chance = random.Random(7)
         arrived = asyncio.Event()
 
@@ -116,7 +116,7 @@ class TestCancelling:
             judge = judge_over(models, samples=2)
             tasks = asyncio.all_tasks()
             cancelled = 0
-            for _ in range(200):
+            for _ in range(60):
                 arrived.clear()
                 asking = asyncio.create_task(judge.judge([group(*"abcd")], PATIENT))
                 if chance.random() < 0.5:
@@ -129,7 +129,7 @@ class TestCancelling:
                 with pytest.raises(asyncio.CancelledError):
                     await asking
                 cancelled += 1
-            assert cancelled > 150
+            assert cancelled > 30
             await until(lambda: provider.in_flight == 0)
             await until(lambda: not others_than(tasks))
             columns = await asyncio.wait_for(judge_over(models).judge([group()], PATIENT), 10)

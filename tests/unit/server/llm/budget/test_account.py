@@ -172,6 +172,7 @@ async def test_tenants_and_their_days_and_months_are_apart(ledgers, calendar):
     assert (month.limit, day.limit) == (200, 100)
     assert await take(day, 100) is not None
     assert await take(day, 1) is None
+    assert await take(month, 100) is not None
     (other,) = await asyncio.create_task(accounts("b", per_day=1e-7))
     assert await take(other, 100) is not None
     assert await asyncio.create_task(accounts("c")) == []
@@ -210,6 +211,12 @@ async def test_more_than_was_reserved_is_told_truthfully(file, process):
     assert await take(account, 1) is None
     assert rows(file)["2026-03-01"] == 5000
     assert account.left() == 0
+
+
+async def test_currencies_are_apart(ledgers, calendar):
+    ledger = ledgers()
+    assert await take(BudgetAccount(ledger, "USD", 100, calendar), 100) is not None
+    assert await take(BudgetAccount(ledger, "EUR", 100, calendar), 100) is not None
 
 
 async def test_what_cant_be_written_lets_nothing_be_asked(file, process):
