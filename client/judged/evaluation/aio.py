@@ -5,13 +5,11 @@ Evaluations of results, of retrievers, of recorded judgements and of answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 from judged._batching.evaluate_stream import Progress, Record
-from judged._convert.judges import Purse
 from judged._inputs import as_metrics, need_kind
 from judged._transport.primitives import async_on_thread
 from judged.aio import AsyncClient
@@ -19,15 +17,13 @@ from judged.evaluation.answer_comparison import (
     METRIC,
     RUBRIC,
     AnswerPairs,
+    AnswerPanel,
     AnswerSimilarity,
     CandidateAnswer,
     Combine,
     ComparedAnswers,
     PanelScores,
-    combined,
     known_values,
-    rubrics_of_members,
-    shifted,
     similarity_groups,
     similarity_of,
 )
@@ -39,7 +35,7 @@ from judged.evaluation.answer_evaluation import (
     System,
 )
 from judged.evaluation.asking import OnProgress, stage
-from judged.evaluation.circular_judging import check_circular, models_of
+from judged.evaluation.circular_judging import check_circular
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.evaluation_run import (
     EvaluationRun,
@@ -50,7 +46,7 @@ from judged.evaluation.evaluation_run import (
 from judged.evaluation.labels import own_metrics
 from judged.evaluation.local_judge import JudgeFunction, LocalJudge
 from judged.evaluation.result import EvaluationResult
-from judged.evaluation.retriever import BatchRetriever, Found, Retriever, RetrieverFunction
+from judged.evaluation.retriever import Source
 from judged.values import (
     AnswerItem,
     Asking,
@@ -64,11 +60,6 @@ from judged.values import (
     ScoredAnswers,
     TextItem,
 )
-
-__all__ = ["answer_similarity", "compare_answers", "evaluate_answers", "score_by_panel"]
-
-Source = Retriever | BatchRetriever | RetrieverFunction | Mapping[str, Iterable[Found]]
-"""A retriever, or the results of one by query id."""
 
 
 class AsyncEvaluator:
@@ -123,7 +114,7 @@ class AsyncEvaluator:
         """
         run = EvaluationRun(
             *(source, dataset, metrics, judge, k, options, name, concurrency, resume),
-            *(asking, progress),
+            *(asking, system_models, progress),
         )
         client = self._client
         with closing(run):
@@ -133,24 +124,20 @@ class AsyncEvaluator:
                     asking=asking,
                     timeout=timeout,
                 )
-            models = models_of(source, system_models)
-            if models and run.asks_server:
-                check_circular(await client.server_info(), run.judge, models, strict=strict)
+            if run.models:
+                check_circular(await client.server_info(), run.judge, run.models, strict=strict)
             await async_on_thread(run.retrieve)
             if run.asks_server:
                 filled = client._filled(run.groups, run.judge, timeout)  # noqa: SLF001 - as it does
                 run.groups = await filled
             for groups, request_id in run.pieces():
-                if run.local is not None:
-                    run.take(await async_on_thread(partial(run.local.judge, groups)))
-                else:
-                    verdicts = await client.judge(
-                        *(groups, run.judge),
-                        asking=run.asking,
-                        request_id=request_id,
-                        timeout=timeout,
-                    )
-                    run.take(verdicts)
+                verdicts = await client.judge(
+                    *(groups, run.judge),
+                    asking=run.asking,
+                    request_id=request_id,
+                    timeout=timeout,
+                )
+                run.take(verdicts)
             evaluation = await self.evaluate_groups(
                 *(run.groups, run.metrics, run.decides, run.options),
                 asking=asking,
@@ -255,7 +242,7 @@ async def evaluate_answers(
     run = AnswerRun(items, system, rubrics, resume, concurrency, progress)
     info = await client.server_info()
     await client.estimate_scores(run.unanswered, run.rubrics, asking=asking)
-    run.check(info, asking, models_of(system, system_models), strict=strict)
+    run.check(info, asking, system_models, strict=strict)
     try:
         await async_on_thread(run.ask)
     finally:
@@ -281,7 +268,7 @@ async def compare_answers(
     interval: IntervalOptions | None = None,
     asking: Asking | None = None,
     timeout: float | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> ComparedAnswers:
     """Return the ranking of systems by their answers, each pair compared in both orders.
 
@@ -312,7 +299,7 @@ async def score_by_panel(
     include_replies: bool = False,
     asking: Asking | None = None,
     timeout: float | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> PanelScores:
     """Return the scores of answers by a panel of 2 to 16 models of the server.
 
@@ -327,19 +314,17 @@ async def score_by_panel(
     Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
     `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
     """
-    asked, how = rubrics_of_members(models, rubrics), Combine(combine)
-    given, purse = list(items), Purse(asking)
-    members: dict[str, ScoredAnswers] = {}
-    for done, (name, of_member) in enumerate(asked.items()):
-        members[name] = await client.score_answers(
-            *(given, of_member),
+    panel = AnswerPanel(items, rubrics, models, combine, asking, progress)
+    for asked, how in panel.asked():
+        found = await client.score_answers(
+            *(panel.items, asked),
             include_replies=include_replies,
-            asking=purse.rest(len(asked) - done),
+            asking=how,
             timeout=timeout,
-            progress=shifted(progress, done, len(asked)),
+            progress=panel.told,
         )
-        purse.took(members[name].usage)
-    return combined(members, how)
+        panel.take(found)
+    return panel.scores()
 
 
 async def answer_similarity(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
@@ -21,12 +21,15 @@ from itertools import pairwise, permutations
 from operator import or_
 from statistics import fmean, median
 
+from judged._batching.evaluate_stream import Progress
 from judged._batching.scoring import as_rubrics, summarise
-from judged._inputs import as_list, need_each, need_id, need_ids, set_fields
+from judged._convert.judges import Purse
+from judged._inputs import Given, need_each, need_id, need_ids, set_fields
 from judged.errors import InvalidArgument
 from judged.values import (
     AnswerItem,
     AnswerScore,
+    Asking,
     Flag,
     JudgeIdentity,
     MetricResult,
@@ -58,7 +61,7 @@ _SOURCES = (Source.COMPUTED, Source.SHARED, Source.REPLAY, Source.CACHE)
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateAnswer:
+class CandidateAnswer(Given):
     """What one system answered to one query, and what a rubric may show beside it."""
 
     query_id: str
@@ -69,13 +72,8 @@ class CandidateAnswer:
     contexts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        set_fields(
-            self,
-            query_id=need_id(self.query_id, "query_id"),
-            system=need_id(self.system, "system"),
-            references=as_list(self.references),
-            contexts=as_list(self.contexts),
-        )
+        Given.__post_init__(self)
+        set_fields(self, system=need_id(self.system, "system"))
 
 
 class AnswerPairs:
@@ -168,25 +166,66 @@ class PanelScores:
     members: dict[str, ScoredAnswers]
 
 
-def rubrics_of_members(
-    models: Sequence[str], rubrics: Iterable[Rubric | str]
-) -> dict[str, list[Rubric]]:
-    """Return the rubrics as each member is asked by them. Raises as `score_by_panel` does."""
-    names = need_ids(models, "models")
-    if not _LEAST <= len(names) <= _MOST:
-        rule = f"must name {_LEAST} to {_MOST} models, not {len(names)}"
-        raise InvalidArgument.of_field("models", rule)
-    if len(set(names)) < len(names):
-        raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
-    asked = as_rubrics(rubrics)
-    for place, rubric in enumerate(asked):
-        if "model" in rubric.parameters:
-            rule = "names a model; the members of a panel are named by models"
-            raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
-        if rubric.calibration is not None:
-            rule = "is that of one model's scores, and none of a panel's; leave it out"
-            raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
-    return {name: [replace_model(rubric, name) for rubric in asked] for name in names}
+class AnswerPanel:
+    """Answers and the rubrics by which the members of a panel score them, one after the other.
+
+    Raises as `score_by_panel` does.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        models: Sequence[str],
+        combine: Combine | str,
+        asking: Asking | None,
+        progress: Progress | None,
+    ) -> None:
+        self._models, self._how = need_ids(models, "models"), Combine(combine)
+        if not _LEAST <= len(self._models) <= _MOST:
+            rule = f"must name {_LEAST} to {_MOST} models, not {len(self._models)}"
+            raise InvalidArgument.of_field("models", rule)
+        if len(set(self._models)) < len(self._models):
+            raise InvalidArgument.of_field("models", "names a model twice; it would count twice")
+        self._rubrics = as_rubrics(rubrics)
+        for place, rubric in enumerate(self._rubrics):
+            if "model" in rubric.parameters:
+                rule = "names a model; the members of a panel are named by models"
+                raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
+            if rubric.calibration is not None:
+                rule = "is that of one model's scores, and none of a panel's; leave it out"
+                raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
+        self.items = list(items)
+        self._purse, self._progress = Purse(asking), progress
+        self._members: dict[str, ScoredAnswers] = {}
+
+    def asked(self) -> Iterator[tuple[list[Rubric], Asking | None]]:
+        """Yield the rubrics of each member and how it is asked; `take` its scores before the next.
+
+        A limit on the cost is shared in equal parts, and what one leaves by those after it.
+        """
+        for done, name in enumerate(self._models):
+            rubrics = [replace_model(rubric, name) for rubric in self._rubrics]
+            yield rubrics, self._purse.rest(len(self._models) - done)
+
+    def take(self, found: ScoredAnswers) -> None:
+        """Take the scores of the next member."""
+        self._members[self._models[len(self._members)]] = found
+        self._purse.took(found.usage)
+
+    def told(self, done: int, total: int) -> None:
+        """Tell how far all members are."""
+        if self._progress is not None:
+            self._progress(len(self._members) * total + done, len(self._models) * total)
+
+    def scores(self) -> PanelScores:
+        """Return the panel's scores of what its members scored, all in the same order."""
+        rows = zip(*(found.scores for found in self._members.values()), strict=True)
+        scores = [_combine(row, self._how) for row in rows]
+        n = len(self._rubrics)
+        rubrics = [summarise(by.id, scores[place::n]) for place, by in enumerate(self._rubrics)]
+        usage = sum((found.usage for found in self._members.values()), Usage())
+        return PanelScores(ScoredAnswers(scores, rubrics, usage), self._members)
 
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:
@@ -194,56 +233,41 @@ def replace_model(rubric: Rubric, model: str) -> Rubric:
     return replace(rubric, parameters={**rubric.parameters, "model": model})
 
 
-def combined(members: dict[str, ScoredAnswers], how: Combine) -> PanelScores:
-    """Return the panel's scores of what its members scored, all in the same order."""
-    rows = zip(*(found.scores for found in members.values()), strict=True)
-    scores = [_combine(row, how) for row in rows]
-    names = [summary.rubric for summary in next(iter(members.values())).rubrics]
-    rubrics = [summarise(name, scores[place :: len(names)]) for place, name in enumerate(names)]
-    usage = sum((found.usage for found in members.values()), Usage())
-    return PanelScores(ScoredAnswers(scores, rubrics, usage), members)
-
-
 def _combine(row: Sequence[AnswerScore], how: Combine) -> AnswerScore:
     valid = [score for score in row if score.score is not None]
-    values = [score.score for score in valid if score.score is not None]
     yes = sum(score.passed is True for score in valid)
-    no = len(valid) - yes
+    most = max(yes, len(valid) - yes)
     threshold = next((score.min_score for score in row if score.min_score is not None), None)
-    status, error = Status.OK, None
-    value = passed = agreement = None
-    if not valid:
-        worst = next((score for score in row if score.status is Status.ERROR), row[0])
-        status, error = worst.status, worst.error
-    elif 2 * len(valid) < len(row) or (how is Combine.VOTE and yes == no):
-        retryable = any(score.error is not None and score.error.retryable for score in row)
-        status = Status.ABSTAINED
-        error = VerdictError(_UNKNOWN, "NO_QUORUM", _QUORUM, retryable)
-    else:
-        agreement = max(yes, no) / len(valid)
-        if how is Combine.VOTE:
-            value, passed = yes / len(valid), yes > no
-        else:
-            value = fmean(values) if how is Combine.MEAN else median(values)
-            passed = threshold is not None and value + _SLACK >= threshold
-    agreeing = [score for score in valid if score.passed is passed] or valid[:1]
     sources = {score.source for score in row}
-    return AnswerScore(
-        item_id=row[0].item_id,
-        rubric=row[0].rubric,
-        status=status,
-        score=value,
-        passed=passed,
+    made = AnswerScore(
+        *(row[0].item_id, row[0].rubric, Status.OK),
         min_score=threshold,
-        reasoning=agreeing[0].reasoning if value is not None else "",
         usage=sum((score.usage for score in row), Usage()),
         samples=len(row),
-        agreement=agreement,
         source=next((source for source in _SOURCES if source in sources), None),
-        error=error,
         warnings=list(dict.fromkeys(text for score in row for text in score.warnings)),
         judge=_identity(row, how),
         model=", ".join(dict.fromkeys(score.model for score in row if score.model)),
+    )
+    if not valid:
+        worst = next((score for score in row if score.status is Status.ERROR), row[0])
+        return replace(made, status=worst.status, error=worst.error)
+    if 2 * len(valid) < len(row) or (how is Combine.VOTE and 2 * most == len(valid)):
+        retryable = any(score.error is not None and score.error.retryable for score in row)
+        error = VerdictError(_UNKNOWN, "NO_QUORUM", _QUORUM, retryable)
+        return replace(made, status=Status.ABSTAINED, error=error)
+    values = [score.score for score in valid if score.score is not None]
+    value = median(values) if how is Combine.MEDIAN else fmean(values)
+    passed = threshold is not None and value + _SLACK >= threshold
+    if how is Combine.VOTE:
+        value, passed = yes / len(valid), 2 * yes > len(valid)
+    agreeing = next((score for score in valid if score.passed is passed), valid[0])
+    return replace(
+        made,
+        score=value,
+        passed=passed,
+        reasoning=agreeing.reasoning,
+        agreement=most / len(valid),
     )
 
 
@@ -256,15 +280,6 @@ def _identity(row: Sequence[AnswerScore], how: Combine) -> JudgeIdentity | None:
     whole = [("fingerprint", judge.fingerprint) for judge in judges]
     parts = [("combine", how.value), ("members", members)]
     return JudgeIdentity.build("score_panel", "", judges[0].min_score, parts, 1, whole)
-
-
-def shifted(
-    progress: Callable[[int, int], object] | None, before: int, members: int
-) -> Callable[[int, int], object] | None:
-    """Return what tells `progress` of all members, given the number of those that are done."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(before * total + done, members * total)
 
 
 @dataclass(frozen=True, slots=True)

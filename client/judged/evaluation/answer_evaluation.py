@@ -19,13 +19,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from judged._batching.evaluate_stream import Progress
 from judged._batching.scoring import as_rubrics, summarise
 from judged._files import Record
-from judged._inputs import as_id, as_list, need_each, no_utf8, set_fields
+from judged._inputs import Given, as_list, need_each, no_utf8, set_fields
 from judged._views import View, named_mean, plain
 from judged.errors import FailedPrecondition, WrongType
 from judged.evaluation.asking import Asked, Asker, Outcome, is_async, signature_of
-from judged.evaluation.circular_judging import judging_models, tell_circular
+from judged.evaluation.circular_judging import judging_models, models_of, tell_circular
 from judged.evaluation.resuming import ResumeFile, sha256_of
 from judged.values import (
     AnswerItem,
@@ -44,7 +45,7 @@ from judged.values.scores import summary_of
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(Given):
     """One question to a system, and what its answer may be measured by.
 
     `item_id` must be unique; a whole number stands for its text. `contexts` are sources that the
@@ -56,14 +57,6 @@ class Question:
     query: str
     references: Sequence[str] = ()
     contexts: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        set_fields(
-            self,
-            item_id=as_id(self.item_id),
-            references=as_list(self.references),
-            contexts=as_list(self.contexts),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +82,6 @@ gets the question's sources."""
 
 _PLACEHOLDER = Answer("an answer that is not there yet")
 _QUESTION = "Question(item_id, query, references, contexts)"
-Progress = Callable[[int, int], object]
 
 
 class ScoreTrace(Protocol):
@@ -241,9 +233,14 @@ class AnswerRun:
         return [_item(question, _PLACEHOLDER) for question in self._questions]
 
     def check(
-        self, info: ServerInfo, asking: Asking | None, models: Sequence[str], *, strict: bool
+        self,
+        info: ServerInfo,
+        asking: Asking | None,
+        system_models: str | Sequence[str],
+        *,
+        strict: bool,
     ) -> None:
-        """Refuse what can't be scored by this server; tell of `models` that would judge themselves.
+        """Refuse what can't be scored by this server; tell of models that would judge themselves.
 
         Before the system is asked anything: its answers cost time and money.
         """
@@ -257,7 +254,7 @@ class AnswerRun:
                     reason="PROVIDER_NOT_CONFIGURED",
                     metadata={"model": model.name},
                 )
-        tell_circular(models, asked, "rubrics", strict=strict)
+        tell_circular(models_of(self._system, system_models), asked, "rubrics", strict=strict)
 
     def ask(self) -> None:
         """Ask the system; may take long. What an earlier run kept is not asked again."""

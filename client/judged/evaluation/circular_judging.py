@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from judged._inputs import as_list
 from judged.errors import InvalidArgument
 from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo
 
@@ -63,8 +62,7 @@ def tell_circular(
     systems: str | Iterable[str], models: Iterable[ChatModelInfo], field: str, *, strict: bool
 ) -> None:
     """Warn of every pair of related models; with `strict` raise InvalidArgument for the first."""
-    named = [systems] if isinstance(systems, str) else as_list(systems)
-    for remark in circular_remarks(named, models):
+    for remark in circular_remarks(models_of(None, systems), models):
         if strict:
             raise InvalidArgument.of_field(field, remark)
         warnings.warn(remark, CircularJudging, stacklevel=4)
@@ -86,21 +84,22 @@ def circular_remarks(systems: Iterable[str], models: Iterable[ChatModelInfo]) ->
             )
 
 
-def models_of(source: object, named: str | Sequence[str] = ()) -> list[str]:
+def models_of(source: object, named: str | Iterable[str] = ()) -> list[str]:
     """Return the models of a system: those named, and those that it says itself it is made of.
 
     It says so by an attribute `system_models`, as Results have it, or `system_model`.
     """
     own = getattr(source, "system_models", ()) or getattr(source, "system_model", ())
-    lists = [[each] if isinstance(each, str) else list(each) for each in (named, own)]
+    lists = ([each] if isinstance(each, str) else each for each in (named, own))
     return list(dict.fromkeys(str(name) for names in lists for name in names))
 
 
-_VENDORS = {
-    *("ai21", "amazon", "anthropic", "cohere", "deepseek-ai", "google", "meta", "microsoft"),
-    *("mistral-ai", "mistralai", "moonshotai", "nvidia", "openai", "x-ai", "xai", "zhipu"),
-}
-_REGIONS = {"us", "eu", "apac", "global"}
+_VENDORS = (
+    "ai21|amazon|anthropic|cohere|deepseek-ai|google|meta|microsoft|mistral-ai|mistralai|moonshotai"
+    "|nvidia|openai|x-ai|xai|zhipu"
+)
+_AHEAD = re.compile(rf"(?:\s*(?:(?:{_VENDORS})[-.]|(?:us|eu|apac|global)\.))+")
+"""What stands before the name of a model, as in us.anthropic.claude."""
 _RELATED = {
     "gpt": ("o", "chatgpt", "davinci", "text-davinci", "codex"),
     "mistral": ("mixtral", "ministral", "codestral", "magistral", "devstral", "pixtral"),
@@ -110,30 +109,18 @@ _RELATED = {
     "nova": ("titan",),
 }
 _FAMILY_OF = {stem: family for family, stems in _RELATED.items() for stem in stems}
-_DATED = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview)$")
-_STEM = re.compile(r"[a-z]+")
+_DATED = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview)\s*)+$")
+_STEM = re.compile(r"text-davinci|chat-bison|[a-z]+")
 
 
 def bare_name(model: str) -> str:
     """Return a model's name without provider, region, tag and date, in small letters."""
-    name = model.lower().rpartition("/")[2].partition(":")[0].strip()
-    before = None
-    while name != before:  # a name may have several of them
-        before = name
-        vendor, dot, rest = name.partition(".")
-        if dot and (vendor in _VENDORS or vendor in _REGIONS):  # us.anthropic.claude-...
-            name = rest
-        for vendor in _VENDORS:
-            name = name.removeprefix(f"{vendor}-")
-        name = _DATED.sub("", name).strip()
-    return name
+    name = model.lower().rpartition("/")[2].partition(":")[0]
+    ahead = _AHEAD.match(name)
+    return _DATED.sub("", name[ahead.end() if ahead else 0 :]).strip()
 
 
 def family_of(model: str) -> str:
     """Return the family of a model by its name, "" for a name without letters in front."""
-    name = bare_name(model)
-    for stem, family in _FAMILY_OF.items():
-        if "-" in stem and name.startswith(stem):
-            return family
-    found = _STEM.match(name)
+    found = _STEM.match(bare_name(model))
     return "" if found is None else _FAMILY_OF.get(found[0], found[0])

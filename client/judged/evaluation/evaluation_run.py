@@ -29,6 +29,7 @@ from judged._transport.call import derived_id
 from judged._views import plain
 from judged.errors import InvalidArgument
 from judged.evaluation.asking import Asker, OnProgress, Outcome, signature_of, stage
+from judged.evaluation.circular_judging import models_of
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.labels import refuse_families
@@ -199,6 +200,7 @@ class EvaluationRun:
         concurrency: int | None,
         resume: Path | str | None,
         asking: Asking | None,
+        system_models: str | Sequence[str],
         progress: OnProgress | None,
     ) -> None:
         if not dataset.queries:
@@ -213,28 +215,30 @@ class EvaluationRun:
         self._concurrency, self._progress, self._asking = concurrency, progress, asking
         recorded = isinstance(judge, RecordedJudge)
         self.judge = judge
-        self.local = None if recorded else as_local(judge)
-        self.asks_server = self.local is None and not recorded
+        self._local = None if recorded else as_local(judge)
+        self.asks_server = self._local is None and not recorded
         """Whether a judge of the server is to be asked."""
+        self.models = models_of(source, system_models) if self.asks_server else []
+        """The language models that made what it is asked about."""
         self.asks_retriever = not isinstance(source, Mapping)
         """Whether a retriever is to be asked, rather than results taken that are there."""
         # Whether verdicts are kept in the log, rather than all groups evaluated by one call.
-        self._keeps = self.local is not None or (resume is not None and not recorded)
-        if self.local is not None and any(g.spans is not None for g in dataset.to_groups({})):
+        self._keeps = self._local is not None or (resume is not None and not recorded)
+        if self._local is not None and any(g.spans is not None for g in dataset.to_groups({})):
             rule = (
                 "a function judges texts, and the data set expects spans; name the judge span, "
                 "or give its queries expected_answers"
             )
             raise InvalidArgument.of_field("judge", rule)
         # Once: a source file that is edited while this runs doesn't change the function.
-        self._identity = None if self.local is None else self.local.identity
+        self._identity = None if self._local is None else self._local.identity
         kind = judge.kind if isinstance(judge, Judge) else judge
         self._by_spans = True if kind == "span" else None
         self._k = self._deepest() if k is None and self.asks_retriever else k
         if self._keeps:
             refuse_families(self.metrics)
         self._log = EvaluationLog(resume, {} if resume is None else self._about())
-        self.decides: Any = judge if self.local is None else self._log
+        self.decides: Any = judge if self._local is None else self._log
         """The judge that the evaluation is by."""
         self._asker: Asker[Any] = Asker()
         self._warnings: list[str] = []
@@ -276,7 +280,7 @@ class EvaluationRun:
         }
 
     def retrieve(self) -> None:
-        """Ask the retriever, or take the results that were given."""
+        """Ask the retriever, or take the results that were given; a judge of ours judges them."""
         if isinstance(self._source, Mapping):
             results = _given(self._source, self._k)
             self._warnings += join_warnings(self._dataset, results)
@@ -292,6 +296,11 @@ class EvaluationRun:
             self._warnings += self._retrieval.warnings(self.metrics)
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=self._by_spans)
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
+        if self._local is not None:
+            for piece, _ in self.pieces():
+                if self._asker.stopped:
+                    return
+                self.take(self._local.judge(piece))
 
     @property
     def asking(self) -> Asking | None:
@@ -314,7 +323,7 @@ class EvaluationRun:
         }
         told = stage("judging", self._progress)
         done, total = 0, sum(size for _, [size] in sized.values())
-        most = 1 if self.local is not None else most_contexts(self.judge)
+        most = 1 if self._local is not None else most_contexts(self.judge)
         for some in packed((each for each in sized.values() if any(each[1])), [most]):
             yield some, self._log.request_id(some, self.asking)
             done += sum(group.n_expected * group.n_retrieved for group in some)

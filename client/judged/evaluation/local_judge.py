@@ -65,13 +65,12 @@ class LocalJudge:
         function, kind = self.function, type(self.function)
         module = getattr(function, "__module__", kind.__module__)
         name = self.name or f"{module}.{getattr(function, '__qualname__', kind.__qualname__)}"
-        made_of = f"{name}\n{self.version}\n{_source_of(function)}"
-        made_of += f"\n{self.max_grade}" if self.max_grade else ""
+        grades = [str(self.max_grade)] if self.max_grade else []
+        made_of = "\n".join([name, self.version, _source_of(function), *grades])
         key = hashlib.sha256(made_of.encode()).hexdigest()
-        signature = f"local|{name}|sha:{key[:8]}"
-        signature += f"|version:{self.version}" if self.version else ""
-        signature += f"|max_grade:{self.max_grade}" if self.max_grade else ""
-        signature += f"|min_score:{self.min_score:g}"
+        version = [f"version:{self.version}"] if self.version else []
+        parts = [*version, *(f"max_grade:{top}" for top in grades), f"min_score:{self.min_score:g}"]
+        signature = "|".join(["local", name, f"sha:{key[:8]}", *parts])
         fingerprint = hashlib.sha256(f"{key}\n{self.min_score!r}".encode()).hexdigest()
         return JudgeIdentity(
             "local", name, self.min_score, signature, key, fingerprint, self.max_grade

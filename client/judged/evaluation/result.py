@@ -6,7 +6,6 @@ one version.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import Any
 from judged._batching.chunks import distinct_ranks
 from judged._files import read_object
 from judged._views import View, aligned, html_table, plain, row_of
-from judged._writing import replace_text, replacing_text
+from judged._writing import replace_text
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
-from judged.evaluation.datasets.tables import import_needed, safe_cell, write_table
+from judged.evaluation.datasets.tables import import_needed, write_rows, write_table
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
 from judged.report.document import QueryResult, RetrievedResult, read_table
 from judged.values import (
@@ -241,11 +240,7 @@ class EvaluationResult(View):
     def to_csv(self, path: Path | str) -> None:
         """Write a line a query to a file; see `to_rows`."""
         rows = self.to_rows()
-        with replacing_text(path, newline="") as file:
-            table = csv.writer(file)
-            table.writerow(map(safe_cell, rows[0] if rows else ["query_id"]))
-            for row in rows:
-                table.writerow(safe_cell(v) if isinstance(v, str) else v for v in row.values())
+        write_rows(path, [rows[0] if rows else ["query_id"], *(row.values() for row in rows)])
 
     def to_parquet(self, path: Path | str) -> None:
         """Write a row a query to a Parquet file. Raises FailedPrecondition without pyarrow."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
+from judged._batching.evaluate_stream import Progress
 from judged._inputs import need_list, refuse_set
 from judged._views import plain
 from judged.errors import InvalidArgument, WrongType
@@ -56,6 +57,8 @@ RetrieverFunction = (
 """A retriever that is a function of a query and k, or, if its first parameter is called `queries`,
 of all queries at once and k; either may be a coroutine function."""
 
+Source = Retriever | BatchRetriever | RetrieverFunction | Mapping[str, Iterable[Found]]
+"""A retriever, or the results of one by query id."""
 _CUTOFF = re.compile(r"@(\d+)$")
 
 
@@ -184,7 +187,7 @@ def retrieve_all(
     *,
     concurrency: int | None = None,
     log: RetrievedLog | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
     asker: Asker[Any] | None = None,
 ) -> Retrieval:
     """Return what a retriever finds for queries. Raises its first failure if it never succeeds.

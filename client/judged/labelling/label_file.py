@@ -7,7 +7,6 @@ interrupted. Undo takes the last label out again.
 
 from __future__ import annotations
 
-import csv
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from judged._files import FileError, Record, json_line, read_records, writing
 from judged._writing import replacing_text
-from judged.evaluation.datasets.tables import read_table, safe_cell
+from judged.evaluation.datasets.tables import read_table, write_rows
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -157,16 +156,15 @@ def _read(record: Record) -> Label:
 
 def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Label]) -> None:
     """Write items for a spreadsheet, with the labels that there are. Raises FileError."""
-    with writing(path), replacing_text(path, newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(_CSV)
-        for item in items:
-            label = labels.get(item.item_id)
-            said = "" if label is None else {True: "y", False: "n", None: "unsure"}[label.relevant]
-            note = "" if label is None else label.note
-            expected = "\n".join(item.expected)
-            cells = (item.item_id, item.query, expected, item.retrieved, said, note)
-            rows.writerow(map(safe_cell, cells))
+    rows: list[Sequence[str]] = [_CSV]
+    for item in items:
+        label = labels.get(item.item_id)
+        said = "" if label is None else {True: "y", False: "n", None: "unsure"}[label.relevant]
+        note = "" if label is None else label.note
+        expected = "\n".join(item.expected)
+        rows.append((item.item_id, item.query, expected, item.retrieved, said, note))
+    with writing(path):
+        write_rows(path, rows)
 
 
 def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:

@@ -6,6 +6,7 @@ What a judgement says under another threshold is in `judgement`.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
@@ -71,6 +72,7 @@ class ReplayError(Exception):
         self.field = field
 
 
+@dataclass(eq=False)
 class Missing(ReplayError):
     """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
 
@@ -80,23 +82,21 @@ class Missing(ReplayError):
 
     __module__ = "judged.traces"
 
-    def __init__(
-        self,
-        missing: int,
-        total: int,
-        name: str,
-        judge: JudgeIdentity | None,
-        first: str,
-        place: Place | None = None,
-        group: QueryGroup | None = None,
-    ) -> None:
+    missing: int
+    total: int
+    name: str
+    judge: JudgeIdentity | None
+    first: str
+    place: Place | None = None
+    group: QueryGroup | None = None
+
+    def __post_init__(self) -> None:
         super().__init__(
-            f"{of_all(missing, total, 'judgement', 'judgements')} by {name} "
-            f"{word(missing, 'is', 'are')} missing, first that of {first}; judge these items, keep "
-            "what is said with record_verdicts or record_scores, and replay the trace again"
+            f"{of_all(self.missing, self.total, 'judgement', 'judgements')} by {self.name} "
+            f"{word(self.missing, 'is', 'are')} missing, first that of {self.first}; judge these "
+            "items, keep what is said with record_verdicts or record_scores, and replay the trace "
+            "again"
         )
-        self.missing, self.total, self.name, self.judge = missing, total, name, judge
-        self.first, self.place, self.group = first, place, group
 
 
 class OtherRubric(ReplayError):
@@ -232,6 +232,8 @@ class Replay:
         """
         name = self._name()
         items = list(contexts_of(groups, (self.trace or Trace()).hashes))
+        sizes = (0 if group.by_id else group.n_expected * group.n_retrieved for group in groups)
+        offsets = list(accumulate(sizes, initial=0))
         if not items:
             return None
         traced = _Traced.of(self.trace, items, name, rubrics, self.min_score)
@@ -244,23 +246,16 @@ class Replay:
         ours = [None if one is None else self._verdict(one) for one in traced.found]
         found, missing, self.disagreements = _merged(ours, others, "relevant")
         if missing or judge is None:
-            places = [
-                Place(number, retrieved, expected)
-                for number, group in enumerate(groups)
-                if not group.by_id
-                for retrieved in range(group.n_retrieved)
-                for expected in range(group.n_expected)
-            ]
-            place = places[missing[0]]
+            number = bisect(offsets, missing[0]) - 1
+            group = groups[number]
+            place = Place(number, *divmod(missing[0] - offsets[number], group.n_expected))
             if judge is not None and self.trace is None:
                 name = judgement_name(judge)
             first = "groups[{}], retrieved[{}], expected[{}]".format(*place)
-            counts = len(missing), len(items)
-            raise Missing(*counts, name, judge, first, place, groups[place.group])
+            raise Missing(len(missing), len(items), name, judge, first, place, group)
         if traced.threshold is not None:
             judge = identity_at(judge, traced.threshold)
-        sizes = (0 if group.by_id else group.n_expected * group.n_retrieved for group in groups)
-        return Verdicts.of(found, list(accumulate(sizes, initial=0)), judge, groups=groups)
+        return Verdicts.of(found, offsets, judge, groups=groups)
 
     def all_verdicts(self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]) -> Verdicts:
         """Return `verdicts` of groups that have something to judge. Raises ReplayError."""

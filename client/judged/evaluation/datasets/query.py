@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged._files import FileError, Record
-from judged._inputs import as_list, need_grades, need_id, need_ids, need_texts, set_fields
+from judged._inputs import Given, need_grades, need_texts, set_fields
 from judged._views import plain
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.results import read_span
@@ -37,7 +37,7 @@ DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Query(Given):
     """One query and what should be found for it: answers, spans of files, or document ids.
 
     With ids, results are matched by id and never judged; answers and spans are then left aside.
@@ -57,16 +57,14 @@ class Query:
     grades: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = need_ids(self.relevant_document_ids, "relevant_document_ids")
-        relevant, grades = need_grades(named, self.grades)
+        Given.__post_init__(self)
+        relevant, grades = need_grades(self.relevant_document_ids, self.grades)
         set_fields(
             self,
-            query_id=need_id(self.query_id, "query_id"),
             expected_answers=need_texts(self.expected_answers, "expected_answers"),
             relevant_document_ids=relevant,
-            grades=grades,
-            expected_spans=as_list(self.expected_spans),
             negative_answers=need_texts(self.negative_answers, "negative_answers"),
+            grades=grades,
         )
 
     @property
@@ -81,15 +79,12 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Document(Given):
     """One document that may be retrieved."""
 
     doc_id: str
     text: str
     metadata: Mapping[str, object] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        set_fields(self, doc_id=need_id(self.doc_id, "doc_id"))
 
 
 @dataclass(slots=True)
@@ -169,10 +164,8 @@ def expects_something(query: Query) -> bool:
 
 def read_document(record: Record) -> Document:
     """Return the document of an object. Raises FileError."""
-    metadata = record.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise record.error("has 'metadata' that is not an object")
-    return Document(record.identifier("doc_id", "id"), record.text("text"), metadata or {})
+    metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
+    return Document(record.identifier("doc_id", "id"), record.text("text"), metadata)
 
 
 def write_query(query: Query) -> dict[str, Any]:

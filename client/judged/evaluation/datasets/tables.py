@@ -346,21 +346,26 @@ def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
     return None if empty else plain
 
 
+def write_rows(path: Path | str, rows: Iterable[Iterable[object]], delimiter: str = ",") -> None:
+    """Write a table that spreadsheets compute no text of."""
+    with replacing_text(path, newline="") as file:
+        table = csv.writer(file, delimiter=delimiter)
+        for row in rows:
+            table.writerow(safe_cell(cell) if isinstance(cell, str) else cell for cell in row)
+
+
 def write_csv(
     path: Path, queries: Sequence[Query], _: Sequence[Document], delimiter: str = ","
 ) -> list[str]:
     """Write a row a query."""
     rows = [write_query(query) for query in queries]
     columns = [*_COLUMNS, *(name for name in _OPTIONAL if any(name in row for row in rows))]
-    with replacing_text(path, newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter)
-        writer.writerow(columns)
-        for row in rows:
-            cells = [row.get(name, "") for name in columns]
-            writer.writerow(
-                safe_cell(c) if isinstance(c, str) else json.dumps(c, ensure_ascii=False)
-                for c in cells
-            )
+    cells = ([row.get(name, "") for name in columns] for row in rows)
+    texts = (
+        [c if isinstance(c, str) else json.dumps(c, ensure_ascii=False) for c in row]
+        for row in cells
+    )
+    write_rows(path, [columns, *texts], delimiter)
     return []
 
 
