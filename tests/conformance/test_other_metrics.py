@@ -35,7 +35,8 @@ CASES = [make_case(seed) for seed in range(4)]
 
 
 def ours(case, names):
-    return measured(*case, names)[0]
+    qrels, run = case
+    return measured(qrels, run, names)[0]
 
 
 @pytest.fixture

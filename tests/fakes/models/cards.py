@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from typing import Any
 
 from judged_server.embedding.base import ModelCard
 
@@ -13,5 +14,6 @@ def others_than(card: ModelCard) -> Iterator[tuple[str, ModelCard]]:
     for field in fields(card):
         value = getattr(card, field.name)
         if field.name not in {"name", "dimensions"}:
-            other = not value if isinstance(value, bool) else value + type(value)(1)
-            yield field.name, replace(card, **{field.name: other})
+            other: Any = not value if isinstance(value, bool) else value + type(value)(1)
+            changed: dict[str, Any] = {field.name: other}
+            yield field.name, replace(card, **changed)

@@ -1,6 +1,7 @@
 """The key of a question: equal for equals, another for everything that can change a reply."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,7 @@ def keyed(card=(), rubric=(), how=()) -> bytes:
     )
 
 
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "card": {
         "provider": "other", "dialect": "gemini", "model": "gpt-2", "structured": False,
         "conditions": "abroad",
