@@ -258,7 +258,11 @@ def _getters(kind: Any, message: Descriptor) -> Mapping[str, _Get]:  # noqa: ANN
     durations = [each for each in named.values() if each.message_type is Duration.DESCRIPTOR]
     named |= {f"{field.name}_s": field for field in durations}
     return {
-        part.name: _getter(named[part.name], types[part.name], part.default is not MISSING)
+        part.name: _getter(
+            named[part.name],
+            types[part.name],
+            has_default=part.default is not MISSING or part.default_factory is not MISSING,
+        )
         for part in fields(kind)
         if part.name in named
     }
@@ -267,6 +271,7 @@ def _getters(kind: Any, message: Descriptor) -> Mapping[str, _Get]:  # noqa: ANN
 def _getter(
     field: FieldDescriptor,
     declared: Any,  # noqa: ANN401 - a type or a union
+    *,
     has_default: bool = False,
 ) -> _Get:
     name, get = field.name, attrgetter(field.name)
@@ -284,7 +289,7 @@ def _getter(
         each = _same if made is _same else partial(_each, name, made)
         return lambda message: container(each(get(message)))
     plain = get if made is _same else _read_with(get, partial(_at, name, made))
-    if field.message_type is None and field.has_presence and has_default:
+    if field.has_presence and has_default:
         return lambda message: plain(message) if message.HasField(name) else _UNSET
     return plain
 

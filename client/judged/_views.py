@@ -6,7 +6,7 @@ Which rows a result has is up to its class.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum, Flag, StrEnum
@@ -188,25 +188,3 @@ class Listed(Sequence[Item]):
         if isinstance(places, range):
             return [self._item(place) for place in places]
         return self._item(places)
-
-
-class Booleans(Listed[bool]):
-    """Booleans that take a byte each."""
-
-    __slots__ = ("_bytes",)
-
-    def __init__(self, values: Iterable[bool] = ()) -> None:
-        self._bytes = bytearray(values)
-
-    def __len__(self) -> int:
-        return len(self._bytes)
-
-    def __iter__(self) -> Iterator[bool]:
-        return map(bool, self._bytes)
-
-    def _item(self, index: int) -> bool:
-        return bool(self._bytes[index])
-
-    def extend(self, values: Iterable[bool]) -> None:
-        """Add values at the end."""
-        self._bytes.extend(values)

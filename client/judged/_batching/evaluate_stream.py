@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, count, islice
+from itertools import count, islice
 
 from judged import errors
 from judged._batching.chunks import (
@@ -21,12 +21,12 @@ from judged._batching.chunks import (
     distinct_ranks,
     n_contexts,
 )
-from judged._batching.judging import missing_verdicts
+from judged._batching.judging import join_chunks
 from judged._codec import read_fields
 from judged._convert.groups import checked_group, write_group
-from judged._convert.judges import Purse, write_asking, write_judge
-from judged._convert.metrics import read_evaluation, write_options
-from judged._convert.verdicts import missing_for, read_verdicts, usage_of
+from judged._convert.judges import Purse, write_judge
+from judged._convert.metrics import write_options
+from judged._convert.verdicts import missing_for, read_verdicts
 from judged._inputs import as_metrics
 from judged._transport.call import Attempts, Stream
 from judged._views import Listed
@@ -34,7 +34,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.values.groups import QueryGroup
 from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
 from judged.values.metrics import Evaluation, MetricOptions, NegativeMatch
-from judged.values.verdicts import VerdictError, Verdicts, join_verdicts
+from judged.values.verdicts import Verdicts, join_verdicts
 
 Progress = Callable[[int, int], object]
 """Is told (contexts done, contexts in all)."""
@@ -87,7 +87,6 @@ class EvaluateStream(Stream[None]):
         self._identity: JudgeIdentity | None = None
         self._verdicts: dict[int, Verdicts] = {}
         self._on_negatives: dict[int, Verdicts] = {}
-        self._begin()
 
     def _begin(self) -> None:
         self._matches: dict[int, Sequence[NegativeMatch]] = {}
@@ -103,9 +102,7 @@ class EvaluateStream(Stream[None]):
     def request(self) -> Iterator[pb.StreamEvaluateRequest]:
         """Return what the next try sends."""
         self._begin()
-        start = pb.StreamEvaluateStart(asking=write_asking(self._purse.rest()))
-        start.MergeFrom(self._start)
-        return self.written(self._messages(start))
+        return self.written(self._messages(self._purse.onto(self._start)))
 
     def _messages(self, start: pb.StreamEvaluateStart) -> Iterator[pb.StreamEvaluateRequest]:
         yield pb.StreamEvaluateRequest(start=start)
@@ -136,8 +133,7 @@ class EvaluateStream(Stream[None]):
             judge = read_fields(JudgeIdentity, chunk.judge)
             if judge != self._identity:
                 self._identity, self._verdicts, self._on_negatives = judge, {}, {}
-        usage = usage_of(chunk)
-        self._spent += 0.0 if usage is None else usage.cost or 0.0
+        self._spent += chunk.usage.cost
         self._purse.spent = max(self._purse.spent, self._spent)
         self._matches[chunk.chunk_id] = [read_fields(NegativeMatch, m) for m in chunk.negatives]
         if self._identity is not None:
@@ -154,7 +150,7 @@ class EvaluateStream(Stream[None]):
         """Return the evaluation. Raises InternalError when the stream ended without it."""
         if self._result is None:
             raise errors.InternalError("the stream ended without a result")
-        found = read_evaluation(self._result)
+        found = read_fields(Evaluation, self._result, verdicts=None)
         verdicts = self._whole(None, found.usage) if found.judge is not None else None
         table, negatives = found.table, found.negatives
         if self._columns:
@@ -209,20 +205,18 @@ class EvaluateStream(Stream[None]):
         of_negatives: bool,
     ) -> Verdicts:
         """Return the verdicts of all chunks, which are let go."""
-        reason = VerdictError(0, "INTERNAL", "the server sent no verdict", retryable=False)
-        if error is not None:
-            reason = missing_for(error)
+        reason = missing_for(
+            error or errors.InternalError("the server sent no verdict", reason="INTERNAL")
+        )
         judge = next(iter(known.values())).judge
-
-        def parts() -> Iterator[tuple[Verdicts, bool]]:
-            for chunk_id, chunk in enumerate(self._chunks()):
-                pieces = [piece for piece in chunk if piece.group.negatives or not of_negatives]
-                if (part := known.pop(chunk_id, None)) is None:
-                    sizes = (_n_judged(piece, of_negatives=of_negatives) for piece in pieces)
-                    part = missing_verdicts([0, *accumulate(sizes)], reason, judge)
-                yield part, pieces[:1] == chunk[:1] and chunk[0].start > 0
-
-        return join_verdicts(parts(), groups)
+        chunks = (
+            (
+                [piece for piece in chunk if piece.group.negatives or not of_negatives],
+                known.pop(chunk_id, reason),
+            )
+            for chunk_id, chunk in enumerate(self._chunks())
+        )
+        return join_chunks(chunks, partial(_n_judged, of_negatives=of_negatives), judge, groups)
 
 
 class _JudgedGroups(Listed[QueryGroup]):

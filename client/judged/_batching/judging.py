@@ -13,7 +13,7 @@ from judged import errors
 from judged._batching.chunks import Piece, cut
 from judged._codec import read_fields
 from judged._convert.groups import write_group
-from judged._convert.judges import Purse, write_asking, write_judge
+from judged._convert.judges import Purse, write_judge
 from judged._convert.verdicts import missing_for, read_error, read_verdicts, usage_of
 from judged._inputs import need_each
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Stream, derived_id
@@ -58,7 +58,10 @@ class Batch:
         self._progress = progress
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
-        self._parts: list[tuple[Sequence[Piece], Verdicts | errors.JudgedError]] = []
+        self._parts: list[tuple[Sequence[Piece], Verdicts | VerdictError]] = []
+        self._failure: errors.JudgedError | None = None
+        self._judge_asked: JudgeIdentity | None = None
+        self._usage: Usage | None = None
 
     @property
     def ahead(self) -> int:
@@ -73,11 +76,10 @@ class Batch:
         """
         for place, chunk in enumerate(cut(self._groups, self._judge, self._asking)):
             unread = dict.fromkeys(("query_id", "document_ids", "metadata"))
-            request = pb.BatchJudgeRequest(
-                groups=[write_group(p.part(), f"groups[{p.index}]", **unread) for p in chunk],
-                asking=write_asking(self._purse.rest()),
+            request = self._purse.onto(self._alike)
+            request.groups.extend(
+                write_group(piece.part(), f"groups[{piece.index}]", **unread) for piece in chunk
             )
-            request.MergeFrom(self._alike)
             if place and request.request_id:
                 request.request_id = derived_id(request.request_id, place)
             yield chunk, request
@@ -86,51 +88,66 @@ class Batch:
         self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse | errors.JudgedError
     ) -> None:
         """Take in the answer of the next chunk; raise an error that means the call is wrong."""
-        offsets = _offsets(chunk)
+        offsets = [0, *accumulate(map(_n_contexts, chunk))]
+        part: Verdicts | VerdictError
         if not isinstance(reply, errors.JudgedError):
+            self._judge_asked = self._judge_asked or read_fields(JudgeIdentity, reply.judge)
             usage = usage_of(reply)
             self._purse.took(usage)
-            verdicts = read_verdicts(reply.verdicts, read_fields(JudgeIdentity, reply.judge), usage)
-            if len(verdicts) != offsets[-1]:
-                sent = f"the server sent {len(verdicts)} verdicts for {offsets[-1]}"
+            if usage is not None:
+                self._usage = usage if self._usage is None else self._usage + usage
+            part = read_verdicts(reply.verdicts, self._judge_asked)
+            if len(part) != offsets[-1]:
+                sent = f"the server sent {len(part)} verdicts for {offsets[-1]}"
                 raise errors.InternalError(sent)
-            named = {place: self._purse.named(error) for place, error in verdicts.errors.items()}
-            self._parts.append((chunk, replace(verdicts, errors=named, offsets=offsets)))
+            named = {place: self._purse.named(error) for place, error in part.errors.items()}
+            part = replace(part, errors=named, offsets=offsets)
         elif isinstance(reply, errors.InvalidArgument):
             raise original_path(chunk, reply) from None
         elif isinstance(reply, PASSING):
             self._purse.lost(reply)
-            self._parts.append((chunk, reply))
+            self._failure = self._failure or reply
+            part = missing_for(reply)
         else:
             raise reply
+        self._parts.append((chunk, part))
         self._done += offsets[-1]
         if self._progress is not None:
             self._progress(self._done, self._total)
 
     def verdicts(self) -> Verdicts:
         """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
-        answered = [part for _, part in self._parts if isinstance(part, Verdicts)]
-        if not answered:
-            raise next(part for _, part in self._parts if isinstance(part, errors.JudgedError))
-        judge = answered[0].judge
-        parts = (
-            (
-                part
-                if isinstance(part, Verdicts)
-                else missing_verdicts(_offsets(chunk), missing_for(part), judge),
-                chunk[0].start > 0,
-            )
-            for chunk, part in self._parts
-        )
-        usages = [part.usage for part in answered if part.usage is not None]
-        usage = sum(usages, Usage()) if usages else None
-        return replace(join_verdicts(parts, self._groups), usage=usage)
+        if self._judge_asked is None:
+            raise self._failure or errors.InternalError("nothing was asked")
+        found = join_chunks(self._parts, _n_contexts, self._judge_asked, self._groups)
+        return replace(found, usage=self._usage)
 
 
-def _offsets(chunk: Sequence[Piece]) -> list[int]:
-    """Return where the verdicts of each piece begin, and where the last ones end."""
-    sizes = (piece.group.n_expected * (piece.end - piece.start) for piece in chunk)
-    return [0, *accumulate(sizes)]
+def _n_contexts(piece: Piece) -> int:
+    return piece.group.n_expected * (piece.end - piece.start)
+
+
+def join_chunks(
+    chunks: Iterable[tuple[Sequence[Piece], Verdicts | VerdictError]],
+    size: Callable[[Piece], int],
+    judge: JudgeIdentity,
+    groups: Sequence[QueryGroup],
+) -> Verdicts:
+    """Return the verdicts of all chunks; those of one that has an error alone are missing for it.
+
+    `size` tells how many verdicts a piece has.
+    """
+
+    def parts() -> Iterator[tuple[Verdicts, bool]]:
+        for pieces, part in chunks:
+            continued = bool(pieces) and pieces[0].start > 0
+            if isinstance(part, Verdicts):
+                yield part, continued
+            else:
+                offsets = [0, *accumulate(map(size, pieces))]
+                yield missing_verdicts(offsets, part, judge), continued
+
+    return join_verdicts(parts(), groups)
 
 
 def missing_verdicts(
@@ -190,10 +207,9 @@ class JudgeStream(Stream[JudgedChunk]):
     def request(self) -> Iterator[pb.StreamJudgeRequest]:
         """Return what the next try sends: the start, chunks without an answer, then new ones."""
         self._identity = None
-        start = pb.StreamJudgeStart(asking=write_asking(self._purse.rest()))
-        start.MergeFrom(self._start)
         n_sent = self._n_read  # read without the lock: whoever holds it may wait for an answer
         again = [chunk_id for chunk_id in list(self._unanswered) if chunk_id < n_sent]
+        start = self._purse.onto(self._start)
         return self.written(self._messages(start, chain(again, count(n_sent))))
 
     def _messages(

@@ -13,7 +13,7 @@ from judged._batching.chunks import packed
 from judged._batching.judging import PASSING
 from judged._codec import read_fields, write_at, write_fields
 from judged._convert.judges import Purse
-from judged._convert.verdicts import missing_for, read_error, usage_of
+from judged._convert.verdicts import missing_for, read_error
 from judged._inputs import need_each
 from judged._transport.call import Attempts, Stream
 from judged._transport.status import rename_paths
@@ -33,7 +33,7 @@ from judged.values.scores import (
 PART_SCORES = 1 << 13
 """The most scores that one message asks for. Parts are sent one after the other, so they are large:
 models should not wait between them."""
-PART_CHARACTERS = 3 << 20
+PART_BYTES = 3 << 20
 
 Progress = Callable[[int, int], object]
 _Pair = tuple[str, str]
@@ -43,7 +43,7 @@ _ITEM = re.compile(r"items\[(\d+)\]")
 class Scoring(Stream[AnswerScore]):
     """The items of a call and the scores so far. Its messages are sent one after the other.
 
-    A message asks for at most as many scores and characters as above, and again, after a break, for
+    A message asks for at most as many scores and bytes as above, and again, after a break, for
     the items that lack a score, by the rubrics that one of them lacks.
     """
 
@@ -61,38 +61,39 @@ class Scoring(Stream[AnswerScore]):
         super().__init__()
         self._items = need_each(items, "items", (AnswerItem,), "AnswerItem")
         self._rubrics = as_rubrics(rubrics)
-        check_item_ids(self._items)
+        _check_item_ids(self._items)
         if not self._rubrics:
             raise errors.InvalidArgument.of_field("rubrics", "must hold at least one rubric")
-        sized = (
-            (place, (_characters(item, f"items[{place}]"), 1))
+        written = (
+            (place, write_at(f"items[{place}]", scores_pb2.AnswerItem, item))
             for place, item in enumerate(self._items)
         )
-        limits = (PART_CHARACTERS, max(1, PART_SCORES // len(self._rubrics)))
-        self._parts = packed(sized, limits)
-        self._asking = asking
-        self._purse = Purse(asking)  # of what failed messages may have spent
+        limits = (PART_BYTES, max(1, PART_SCORES // len(self._rubrics)))
+        self._parts = packed((((place, m), (m.ByteSize(), 1)) for place, m in written), limits)
+        self._purse = Purse(asking)
         self._progress = progress
-        self._include_replies = include_replies
-        # Of all tries: what is under way is not paid again.
-        self._request_id = request_id or str(uuid.uuid4())
+        # The id is that of all tries: what is under way is not paid again.
+        self._alike = pb.ScoreAnswersRequest(
+            include_replies=include_replies, request_id=request_id or str(uuid.uuid4())
+        )
         self._scores: dict[_Pair, AnswerScore] = {}
         self._failures: list[errors.JudgedError] = []
         self._lost: dict[_Pair, errors.JudgedError] = {}
-        self._usage, self._unsummed = Usage(), list[Usage]()
         self._judges: dict[str, JudgeIdentity] = {}
         self._asked: list[int] = []
         self._asked_rubrics: list[str] = []
-        self._done = 0
+        self.usage = Usage()
+        """What the scores took, those that were asked for again included."""
         self._go_on()
 
     def _go_on(self) -> None:
         """Turn to the next message."""
         part = next(self._parts, None)
         self.done = part is None
+        self._part = dict(part or ())
         self._pairs = {
             (self._items[place].item_id, rubric.id): place
-            for place in part or ()
+            for place in self._part
             for rubric in self._rubrics
         }
 
@@ -100,28 +101,20 @@ class Scoring(Stream[AnswerScore]):
     def _missing(self) -> list[_Pair]:
         return [pair for pair in self._pairs if pair not in self._scores]
 
-    @property
-    def usage(self) -> Usage:
-        """What it took: by the summaries that came, else by the scores themselves."""
-        return sum(self._unsummed, self._usage)
-
     def request(self) -> pb.ScoreAnswersRequest:
         """Return the message that asks for what is missing: all of it, the first time."""
-        self._usage, self._unsummed = self.usage, []
         missing = self._missing
         names = {rubric for _, rubric in missing}
         rubrics = [rubric for rubric in self._rubrics if rubric.id in names]
         self._asked = list(dict.fromkeys(self._pairs[pair] for pair in missing))
         self._asked_rubrics = [rubric.id for rubric in rubrics]
-        spent = self._purse.spent + (self.usage.cost or 0.0)
-        return write_fields(
+        message = write_fields(
             pb.ScoreAnswersRequest,
-            items=[self._items[place] for place in self._asked],
+            items=[self._part[place] for place in self._asked],
             rubrics=rubrics,
-            asking=Purse(self._asking, spent).rest(),
-            include_replies=self._include_replies,
-            request_id=self._request_id,
         )
+        message.MergeFrom(self._purse.onto(self._alike))
+        return message
 
     def requests(self) -> Iterator[pb.ScoreAnswersRequest]:
         """Yield all messages, for an estimate."""
@@ -132,17 +125,15 @@ class Scoring(Stream[AnswerScore]):
     def take(self, reply: pb.ScoreAnswersResponse) -> AnswerScore | None:
         """Take in a message of the stream; return the score if it brings a new one."""
         which = reply.WhichOneof("message")
-        if which == "summary":
-            if (usage := usage_of(reply.summary)) is not None:
-                self._usage, self._unsummed = self._usage + usage, []
-        elif which == "started":
+        if which == "started":
             for name, judge in zip(self._asked_rubrics, reply.started.judges, strict=False):
                 self._judges[name] = read_fields(JudgeIdentity, judge)
         if which != "score":
-            return None  # or of a later version of the contract
+            return None  # the summary, which scores of several messages need anew
         score = read_score(reply.score, self._judges.get(reply.score.rubric))
         pair = (score.item_id, score.rubric)
-        self._unsummed.append(score.usage)
+        self.usage += score.usage
+        self._purse.took(score.usage)
         if pair not in self._pairs:
             raise errors.InternalError("the server sent a score that nobody asked for")
         if pair in self._scores:
@@ -155,9 +146,8 @@ class Scoring(Stream[AnswerScore]):
         if score.error is not None:
             score = replace(score, error=self._purse.named(score.error))
         self._scores[pair] = score
-        self._done += 1
         if self._progress is not None:
-            self._progress(self._done, len(self._items) * len(self._rubrics))
+            self._progress(len(self._scores), len(self._items) * len(self._rubrics))
         return score
 
     def ended(self) -> None:
@@ -217,14 +207,13 @@ def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
     return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
 
 
-def check_item_ids(items: Sequence[AnswerItem]) -> None:
+def _check_item_ids(items: Sequence[AnswerItem]) -> None:
     """Raise InvalidArgument, as the server would, when there are no items or one is there twice."""
     if not items:
         raise errors.InvalidArgument.of_field("items", "must hold at least one item")
     places: dict[str, int] = {}
     for i, item in enumerate(items):
-        first = places.setdefault(item.item_id, i)
-        if first != i:
+        if (first := places.setdefault(item.item_id, i)) != i:
             rule = f"is that of items[{first}] again; give every item an id of its own"
             raise errors.InvalidArgument.of_field(f"items[{i}].item_id", rule)
 
@@ -241,17 +230,6 @@ def summarise(rubric: str, scores: Sequence[AnswerScore]) -> RubricSummary:
     )
 
 
-def _characters(item: AnswerItem, path: str) -> int:
-    """Return how long the texts of an item are. Raises InvalidArgument for what is no text."""
-    try:
-        own = len(item.item_id) + len(item.query) + len(item.answer) + len(item.other_answer)
-        lists = (item.references, item.contexts, item.sources_used)
-        return own + sum(sum(map(len, texts)) for texts in lists)
-    except TypeError:
-        write_at(path, scores_pb2.AnswerItem, item)
-        raise
-
-
 def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:
     """Return the score that `judge` gave. Raises InternalError for one that says nothing."""
     try:
@@ -259,7 +237,6 @@ def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> 
             AnswerScore,
             message,
             source=Source(message.source or Source.COMPUTED),
-            usage=read_fields(Usage, message.usage) if message.HasField("usage") else Usage(),
             error=read_error(message.error) if message.HasField("error") else None,
             judge=judge,
         )

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import TypeVar
 
-from judged._codec import write_at
+from google.protobuf.message import Message
+
+from judged._codec import write_at, write_fields
 from judged._inputs import need_kind
 from judged.errors import JudgedError
 from judged.v1 import groups_pb2
 from judged.values.judges import Asking, Judge, Usage
 from judged.values.verdicts import VerdictError
+
+Limited = TypeVar("Limited", bound=Message)
 
 LEAST = 1e-12
 """A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
@@ -36,6 +41,9 @@ def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
         return None
     need_kind(asking, "asking", Asking, "an Asking")
     return write_at("asking", groups_pb2.AskingOptions, asking)
+
+
+_LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
 
 
 class Purse:
@@ -63,6 +71,12 @@ class Purse:
         left = (limit - self.spent) * _BELOW / parts
         return replace(self._asking, max_cost=max(LEAST, left))
 
+    def onto(self, message: Limited) -> Limited:
+        """Return a copy of a message, which asks with what is left."""
+        limited = write_fields(type(message), asking=self.rest())
+        limited.MergeFrom(message)
+        return limited
+
     def took(self, usage: Usage | None) -> None:
         """Note what a message took."""
         self.spent += 0.0 if usage is None else usage.cost or 0.0
@@ -78,6 +92,3 @@ class Purse:
             return error
         limit = f"max_cost of {self._asking.max_cost:.6g}"
         return replace(error, message=_LIMIT.sub(limit, error.message, count=1))
-
-
-_LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from judged import errors
-from judged._codec import read_fields, write_at, write_fields
+from judged._codec import write_at, write_fields
 from judged._convert.trec import write_trec
-from judged._convert.verdicts import usage_of
 from judged._inputs import as_metrics, need_by_ids, need_kind
 from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2 as pb2
 from judged.v1 import verdicts_pb2
 from judged.values.groups import EmbeddedRankings
-from judged.values.metrics import Evaluation, MetricOptions
+from judged.values.metrics import MetricOptions
 from judged.values.rankings import (
     GainRankings,
     JudgedRanking,
@@ -136,8 +135,3 @@ def _write_ranking(ranking: JudgedRanking, place: int) -> pb2.JudgedRanking:
 def _write_values(values: PerQueryValues, path: str) -> pb2.PerQueryValues:
     columns = [pb2.ValueColumn(values=column) for column in values.columns]
     return write_at(path, pb2.PerQueryValues, values, columns=columns)
-
-
-def read_evaluation(message: pb.EvaluateResponse) -> Evaluation:
-    """Return an evaluation; verdicts, matches and values of queries came before it."""
-    return read_fields(Evaluation, message, verdicts=None, usage=usage_of(message))

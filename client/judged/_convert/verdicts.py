@@ -9,7 +9,6 @@ from typing import Any
 
 from judged._codec import read_fields
 from judged._transport.status import in_python, may_retry
-from judged._views import Booleans
 from judged.errors import JudgedError
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2, verdicts_pb2
@@ -46,9 +45,12 @@ def missing_for(error: JudgedError) -> VerdictError:
     return VerdictError(0, error.reason or error.code, error.message, may_retry(error))
 
 
-_Columns = tuple[Callable[..., Sequence[int]], Callable[..., Sequence[int]], Callable[..., Any]]
-_IN_LISTS: _Columns = (list, list, list)
-_IN_ARRAYS: _Columns = (partial(array, "B"), partial(array, "I"), partial(array, "d"))
+_IN_LISTS: Sequence[Callable[..., Any]] = (list, list, list)
+_IN_ARRAYS: Sequence[Callable[..., Any]] = (
+    partial(array, "B"),
+    partial(array, "I"),
+    partial(array, "d"),
+)
 """What makes columns of numbers below 256, of other whole numbers, of numbers with a fraction."""
 
 
@@ -67,7 +69,7 @@ def read_verdicts(
     total = len(message.relevant)
     small, whole, real = _IN_ARRAYS if in_arrays else _IN_LISTS
     return Verdicts(
-        relevant=Booleans(message.relevant) if in_arrays else list(message.relevant),
+        relevant=small(message.relevant),
         score=real(message.score),
         status=small(message.status or [int(Status.OK)] * total),
         source=small(message.source or [int(Source.COMPUTED)] * total),

@@ -54,13 +54,10 @@ class RatingTable(View):
         places[None] = -1
         raters = []
         for j, (name, said) in enumerate(ratings.items()):
-            if (
-                wrong := next((i for i, each in enumerate(said) if each not in places), None)
-            ) is not None:
-                raise InvalidArgument.of_field(
-                    f"ratings.raters[{j}].ratings[{wrong}]",
-                    "is none of the categories; add it to them, or give None for no rating",
-                )
+            for i, each in enumerate(said):
+                if each not in places:
+                    rule = "is none of the categories; add it to them, or give None for no rating"
+                    raise InvalidArgument.of_field(f"ratings.raters[{j}].ratings[{i}]", rule)
             raters.append(Rater(name, [places[each] for each in said]))
         return cls(categories, raters, level)
 

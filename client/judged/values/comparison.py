@@ -151,13 +151,10 @@ class ComparedRuns(View):
 
         Any spelling of the metric will do, as for a call: `rbp(p=0.8)@2` is `rbp@2`.
         """
+        table = self.tables.get(run)
+        name = table[metric].name if table is not None and metric in table else metric
         for made in self.comparisons:
-            if made.run == run and self._is(metric, made.metric, run):
+            if (made.metric, made.run) == (name, run):
                 return made
         known = ", ".join(f"{made.metric} of {made.run}" for made in self.comparisons)
         raise KeyError(f"{metric} of {run}; compared were {known}")
-
-    def _is(self, asked: str, metric: str, run: str) -> bool:
-        table = self.tables.get(run)
-        found = None if table is None or asked not in table else table[asked]
-        return asked == metric or (found is not None and found.name == metric)

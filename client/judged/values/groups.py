@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from itertools import chain
+from typing import Any
 
 from judged._inputs import (
     Given,
@@ -33,12 +35,11 @@ class Embeddings(View):
         cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
     ) -> Embeddings:
         """Return the embeddings of lists of vectors, all of one length."""
-        expected, retrieved = _rows(expected, "expected"), _rows(retrieved, "retrieved")
-        rows = [*expected, *retrieved]
-        dimensions = len(rows[0]) if rows else 0
-        if any(len(row) != dimensions for row in rows):
+        sides = [_rows(expected, "expected"), _rows(retrieved, "retrieved")]
+        dimensions = max((len(row) for rows in sides for row in rows), default=0)
+        if any(len(row) != dimensions for rows in sides for row in rows):
             raise ValueError("all vectors must have the same number of dimensions")
-        return cls(dimensions, _pack(expected), _pack(retrieved))
+        return cls(dimensions, *map(_packed, sides))
 
     @property
     def row_bytes(self) -> int:
@@ -62,21 +63,16 @@ class EmbeddedRankings(Given, View):
     min_score: float | None = None
 
 
-def _rows(rows: Iterable[Sequence[float]], field: str) -> list[Sequence[float]]:
+def _rows(rows: object, field: str) -> list[Sequence[Any]]:
     listed = need_list(rows, field, "vectors")
-    return [
-        cast("Sequence[float]", need_list(row, f"{field}[{i}]", "numbers"))
-        for i, row in enumerate(listed)
-    ]
+    return [need_list(row, f"{field}[{i}]", "numbers") for i, row in enumerate(listed)]
 
 
-def _pack(rows: Sequence[Sequence[float]]) -> bytes:
-    flat = array("f", (value for row in rows for value in row))
-    if flat.itemsize != 4:  # pragma: no cover - C float is four bytes wherever gRPC runs
-        raise ValueError("this platform has no 32-bit float")
-    if array("h", [1]).tobytes() != b"\x01\x00":  # pragma: no cover - big endian machines
-        flat.byteswap()
-    return flat.tobytes()
+def _packed(rows: Sequence[Sequence[float]]) -> bytes:
+    values = array("f", chain(*rows))
+    if sys.byteorder != "little":  # pragma: no cover - few machines
+        values.byteswap()
+    return values.tobytes()
 
 
 @dataclass(frozen=True, slots=True)

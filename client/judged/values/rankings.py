@@ -12,8 +12,6 @@ from judged._inputs import (
     kind_of,
     need_by_ids,
     need_grades,
-    need_id,
-    need_ids,
     refuse_set,
     set_fields,
 )
@@ -88,7 +86,7 @@ def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRanking:
+class JudgedRanking(Given):
     """The shape of one query's part of the verdicts.
 
     With `relevant_document_ids` or `grades`, as in QueryGroup, it has no verdicts: it is matched by
@@ -105,11 +103,7 @@ class JudgedRanking:
     open_ended: bool = False
 
     def __post_init__(self) -> None:
-        if type(self.query_id) is not str:
-            set_fields(self, query_id=need_id(self.query_id, "query_id"))
-        for name in ("document_ids", "relevant_document_ids"):
-            if getattr(self, name) != ():
-                set_fields(self, **{name: need_ids(getattr(self, name), name)})
+        Given.__post_init__(self)
         if self.grades:
             relevant, grades = need_grades(self.relevant_document_ids, self.grades)
             set_fields(self, relevant_document_ids=relevant, grades=grades)

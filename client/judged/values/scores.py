@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from judged._inputs import Given, as_id, set_fields
+from judged._inputs import Given, set_fields
 from judged._views import Listed, View, named_mean, row_of
 from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
@@ -61,30 +61,20 @@ class Rubric:
         weights: Mapping[str, float] | None = None,
         *,
         calibration: Calibrator | str | None = None,
-        model: str | None = None,
-        samples: int | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        max_context_tokens: int | None = None,
+        **named: Scalar | None,
     ) -> None:
-        """Raise TypeError for a parameter that is given both ways."""
-        named: dict[str, Scalar | None] = {
-            "model": model,
-            "samples": samples,
-            "temperature": temperature,
-            "max_tokens": max_tokens,
-            "max_context_tokens": max_context_tokens,
-        }
-        given = dict(parameters or {})
-        for name, value in named.items():
-            if value is None:
-                continue
-            if name in given:
-                raise TypeError(f"{name} stands in parameters too; give it once")
-            given[name] = value
-        weights = {} if weights is None else weights
-        set_fields(self, rubric=rubric, min_score=min_score, parameters=given)
-        set_fields(self, weights=weights, calibration=calibration)
+        """Take the `named` parameters too. Raises TypeError for one that is given both ways."""
+        named = {name: value for name, value in named.items() if value is not None}
+        if twice := named.keys() & (parameters or {}).keys():
+            raise TypeError(f"{', '.join(sorted(twice))} stands in parameters too; give it once")
+        set_fields(
+            self,
+            rubric=rubric,
+            min_score=min_score,
+            parameters={**(parameters or {}), **named},
+            weights=weights or {},
+            calibration=calibration,
+        )
 
     @property
     def id(self) -> str:
@@ -237,11 +227,6 @@ class ScoredAnswers(View, Listed[AnswerScore]):
     def summary(self, rubric: str) -> RubricSummary:
         """Return the summary of a rubric by its id. Raises KeyError."""
         return summary_of(self.rubrics, rubric)
-
-    def of_item(self, item_id: str) -> dict[str, AnswerScore]:
-        """Return the scores of an item by rubric; none for an id that is not there."""
-        wanted = as_id(item_id)
-        return {score.rubric: score for score in self.scores if score.item_id == wanted}
 
     @property
     def errors(self) -> dict[int, VerdictError]:

@@ -7,20 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from itertools import pairwise
 from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
-from judged._views import Booleans, Listed, View, plain, row_of
+from judged._views import Listed, View, plain, row_of
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import QueryGroup
 from judged.values.judges import JudgeIdentity, Usage
 
-Number = TypeVar("Number", int, float)
-
 _RARE = {"flagged_reserved_tokens", "flagged_fallback", "flagged_unknown_tokens"}
 _FLAGGED = "flagged_"
-_COLUMNS = ("relevant", "score", "status", "source", "flags")
-RARE_COLUMNS = ("agreement", "probability", "stage")
-"""The columns of verdicts, and those that are empty unless the judge fills them."""
+_RARE_COLUMNS: Mapping[str, float] = {"agreement": 0.0, "probability": 0.0, "stage": 0}
+"""The columns that are empty unless the judge fills them, and what then fills their gaps."""
+_COLUMNS: Mapping[str, float] = {
+    "relevant": False,
+    "score": 0.0,
+    "status": 0,
+    "source": 0,
+    "flags": 0,
+    **_RARE_COLUMNS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +101,21 @@ class Verdicts(View, Listed[Verdict]):
 
         There are probabilities only where every verdict that exists has one.
         """
-        calibrated = all(v.probability is not None for v in verdicts if v.status is Status.OK)
+        columns: dict[str, Any] = {}
+        for name, blank in _COLUMNS.items():
+            given = [getattr(verdict, name) for verdict in verdicts]
+            if name not in _RARE_COLUMNS or any(value is not None for value in given):
+                columns[name] = [type(blank)(value or blank) for value in given]
+        if any(v.probability is None for v in verdicts if v.status is Status.OK):
+            columns.pop("probability", None)
         return cls(
-            relevant=[bool(v.relevant) for v in verdicts],
-            score=[v.score or 0.0 for v in verdicts],
-            status=[int(v.status) for v in verdicts],
-            source=[int(v.source) for v in verdicts],
-            flags=[int(v.flags) for v in verdicts],
+            **columns,
             offsets=offsets,
             errors={i: v.error for i, v in enumerate(verdicts) if v.error is not None},
             judge=judge,
-            agreement=_column(v.agreement for v in verdicts),
             details={i: v.detail for i, v in enumerate(verdicts) if v.detail is not None},
             usage=usage,
             groups=groups,
-            probability=_column(v.probability for v in verdicts) if calibrated else (),
-            stage=_column(v.stage for v in verdicts),
         )
 
     def __len__(self) -> int:
@@ -121,10 +125,9 @@ class Verdicts(View, Listed[Verdict]):
         return map(self._item, range(len(self)))
 
     def __repr__(self) -> str:
-        relevant = sum(1 for relevant in self.relevant if relevant)
         return (
             f"Verdicts({len(self)} of {max(0, len(self.offsets) - 1)} groups, {self.n_ok} OK, "
-            f"{relevant} relevant, judge={self.judge.signature!r})"
+            f"{self.relevant.count(True)} relevant, judge={self.judge.signature!r})"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,10 +163,10 @@ class Verdicts(View, Listed[Verdict]):
 
     def _item(self, index: int) -> Verdict:
         status = Status(self.status[index])
-        ok = status is Status.OK
+        ok, top = status is Status.OK, self.judge.max_grade
         return Verdict(
             status,
-            self.relevant[index] if ok else None,
+            bool(self.relevant[index]) if ok else None,
             self.score[index] if ok else None,
             Source(self.source[index]),
             Flag(self.flags[index]),
@@ -172,16 +175,13 @@ class Verdicts(View, Listed[Verdict]):
             self.details.get(index),
             self.probability[index] if ok and self.probability else None,
             (self.stage[index] or None) if self.stage else None,
-            self._grade(index) if ok and self.judge.max_grade else None,
+            round(self.score[index] * top, 9) if ok and top else None,
         )
-
-    def _grade(self, index: int) -> float:
-        return round(self.score[index] * self.judge.max_grade, 9)
 
     @property
     def n_ok(self) -> int:
         """The number of verdicts that exist."""
-        return sum(1 for status in self.status if status == Status.OK)
+        return self.status.count(int(Status.OK))
 
     @property
     def coverage(self) -> float | None:
@@ -210,12 +210,9 @@ def join_verdicts(
     for part, continued in parts:
         if judge is None:
             judge = part.judge
-            columns = {name: _empty_like(getattr(part, name)) for name in _COLUMNS + RARE_COLUMNS}
-            columns["offsets"] = array("Q") if isinstance(part.offsets, array) else []
+            columns = {name: _empty_like(getattr(part, name)) for name in (*_COLUMNS, "offsets")}
             columns["offsets"].append(0)
         for name in _COLUMNS:
-            columns[name].extend(getattr(part, name))
-        for name in RARE_COLUMNS:
             if values := getattr(part, name):
                 _fill(columns[name], total)
                 columns[name].extend(values)
@@ -227,22 +224,14 @@ def join_verdicts(
         total += len(part)
     if judge is None:
         raise ValueError("there is no part")
-    for name in RARE_COLUMNS:
+    for name in _RARE_COLUMNS:
         if columns[name]:
             _fill(columns[name], total)
     return Verdicts(**columns, errors=errors, judge=judge, details=details, groups=groups)
 
 
-def _column(values: Iterable[Number | None]) -> Sequence[Number]:
-    """Return a column with zeros in its gaps; an empty one where there are gaps alone."""
-    column = list(values)
-    return [value or 0 for value in column] if any(v is not None for v in column) else ()
-
-
 def _empty_like(column: Any) -> Any:  # noqa: ANN401 - any kind of column
-    if isinstance(column, array):
-        return array(column.typecode)
-    return Booleans() if isinstance(column, Booleans) else []
+    return array(column.typecode) if isinstance(column, array) else []
 
 
 def _fill(column: Any, size: int) -> None:  # noqa: ANN401 - any kind of column
@@ -319,12 +308,11 @@ class VerdictCounts(View):
         """Return the counts of some verdicts, or of none."""
         if verdicts is None:
             return cls()
-        # A list counts an integer a thousand times faster than it counts members of an IntEnum.
-        statuses = list(verdicts.status)
-        counts = {each.name.lower(): statuses.count(int(each)) for each in Status}
+        # A column counts an integer a thousand times faster than members of an IntEnum.
+        counts = {each.name.lower(): verdicts.status.count(int(each)) for each in Status}
         for name in (part.name for part in fields(cls) if part.name.startswith(_FLAGGED)):
             counts[name] = verdicts.count(Flag[name.removeprefix(_FLAGGED).upper()])
-        return cls(**counts, relevant=list(verdicts.relevant).count(True))
+        return cls(**counts, relevant=verdicts.relevant.count(True))
 
     def __add__(self, other: VerdictCounts) -> VerdictCounts:
         """Return the counts of both."""

@@ -11,7 +11,7 @@ from judged._batching import chunks
 from judged._codec import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import write_judge
-from judged._convert.metrics import read_evaluation, write_options
+from judged._convert.metrics import write_options
 from judged._convert.verdicts import read_verdicts
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -41,7 +41,7 @@ def unary(
         include_verdicts=include_verdicts,
     )
     reply = stub.Evaluate(request, timeout=60)
-    found = read_evaluation(reply)
+    found = read_fields(Evaluation, reply, verdicts=None)
     verdicts = None
     if reply.HasField("verdicts"):
         verdicts = read_verdicts(reply.verdicts, found.judge)

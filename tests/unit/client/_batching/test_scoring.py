@@ -19,7 +19,6 @@ from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring, summarise
 from judged._transport.call import Attempts, Deadline, RetryBudget
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scores_pb2, verdicts_pb2
 from judged.values import AnswerScore
 
 from tests.fakes.score_service import score_of
@@ -57,7 +56,7 @@ class TestCut:
         rubrics = [f"r{i}" for i in range(n_rubrics)]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scoring_module, "PART_SCORES", most)
-            patch.setattr(scoring_module, "PART_CHARACTERS", 50)
+            patch.setattr(scoring_module, "PART_BYTES", 50)
             asked = list(of(items, rubrics).requests())
         assert [i.item_id for r in asked for i in r.items] == [i.item_id for i in items]
         for request in asked:
@@ -90,18 +89,6 @@ class TestPart:
             part.take(reply("7", "a"))
         with pytest.raises(InternalError):
             part.take(reply("0", "c"))
-
-    def test_usage_is_that_of_the_summary_and_of_scores_without_one(self):
-        part = scoring()
-        part.request()
-        part.take(reply("0", "a"))
-        part.take(reply("0", "b"))  # the stream breaks here: one call each
-        part.request()
-        part.take(reply("1", "a"))
-        assert part.usage.calls == 3
-        summary = scores_pb2.ScoreSummary(usage=verdicts_pb2.Usage(calls=9, cost=1.0))
-        part.take(pb.ScoreAnswersResponse(summary=summary))
-        assert (part.usage.calls, part.usage.cost) == (11, 2.0)
 
     @pytest.mark.parametrize("came", [[], ["2"]])
     def test_an_error_names_the_item_of_the_whole(self, came, monkeypatch):
