@@ -11,19 +11,25 @@ from typing import Any, cast
 from judged import errors
 from judged._batching.chunks import packed
 from judged._codec import write_at, write_fields
-from judged._convert.metrics import write_human, write_metadata, write_metrics
-from judged._convert.trec import Joined, joined
-from judged._inputs import as_metrics, need_by_ids, need_each
+from judged._convert.metrics import (
+    Rankings,
+    name_of,
+    write_each,
+    write_metadata,
+    write_options,
+    write_rankings,
+    write_relevance,
+    write_values,
+)
+from judged._convert.trec import Joined, joined, write_trec
+from judged._inputs import as_metrics, need_each
 from judged._transport.call import Attempts, Stream
 from judged._transport.status import rename_paths
-from judged.v1 import judge_service_pb2, statistics_service_pb2
-from judged.values.groups import EmbeddedRanking, EmbeddedRankings
+from judged.v1 import statistics_service_pb2
+from judged.v1.judge_service_pb2 import ComputeMetricsRequest as Request
 from judged.values.intervals import IntervalOptions
 from judged.values.metrics import MetricOptions, TextItem
 from judged.values.rankings import (
-    GainRanking,
-    GainRankings,
-    JudgedRanking,
     JudgedRankings,
     PerQueryValues,
     Relevance,
@@ -91,25 +97,25 @@ def metric_parts(
     options: MetricOptions,
     metadata: Metadata,
     human: PerQueryValues | None,
-) -> Iterator[judge_service_pb2.ComputeMetricsRequest]:
-    """Yield a request in parts, or the one that holds everything."""
-    pieces = split(relevance)
-    first = list(islice(pieces, 2))
+) -> Iterator[Request]:
+    """Yield a request in parts of about PART_BYTES or less, or the one that holds everything."""
+    given_as, names = name_of(relevance), as_metrics(metrics)
+    told = write_options(options, given_as)
+    parts = (
+        write_fields(Request, metrics=names, options=told, **{given_as: content})
+        for content in _contents(relevance)
+    )
+    first = list(islice(parts, 2))
+    known = write_metadata(metadata)
+    values = None if human is None else write_values(human, "human_values")
     if len(first) == 1:
-        yield write_metrics(metrics, relevance, options, metadata, human)
-        return
-    try:
-        for piece in chain(first, pieces):
-            yield write_metrics(metrics, piece, options)
-    except errors.InvalidArgument:
-        write_metrics(metrics, relevance, options)  # raises it with its place in the whole
-        raise
-    known = [*need_by_ids(metadata, "metadata").items()]
-    for place in range(0, len(known), _PART_QUERIES):
-        some = write_metadata(known[place : place + _PART_QUERIES], place)
-        yield judge_service_pb2.ComputeMetricsRequest(metadata=some)
-    if human is not None:
-        yield judge_service_pb2.ComputeMetricsRequest(human_values=write_human(human))
+        first[0].MergeFrom(Request(metadata=known, human_values=values))
+    yield from chain(first, parts)
+    if len(first) > 1:
+        for place in range(0, len(known), _PART_QUERIES):
+            yield Request(metadata=known[place : place + _PART_QUERIES])
+        if values is not None:
+            yield Request(human_values=values)
 
 
 def of_whole(relevance: Relevance) -> Callable[[errors.InvalidArgument], errors.InvalidArgument]:
@@ -126,53 +132,44 @@ def of_whole(relevance: Relevance) -> Callable[[errors.InvalidArgument], errors.
     return renamed
 
 
-def split(relevance: Relevance) -> Iterator[Relevance]:
-    """Yield the relevance in parts of about PART_BYTES or less, cut between queries."""
+def _contents(relevance: Relevance) -> Iterator[object]:
+    """Yield what the parts hold of the relevance, cut between queries."""
     if isinstance(relevance, TrecRankings):
-        return _split_trec(relevance)
-    if not isinstance(relevance, JudgedRankings | GainRankings | EmbeddedRankings):
-        return iter([relevance])
-    if not relevance.rankings:
-        return iter([relevance])
-    if not isinstance(relevance, JudgedRankings):
-        return _split_rankings(relevance, {})
-    sizes = [*map(_size, relevance.rankings)]
-    columns = {name: getattr(relevance, name) for name in _VERDICT_BYTES}
-    columns = {name: column for name, column in columns.items() if len(column)}
-    fit = min(sizes) >= 0 and all(len(column) == sum(sizes) for column in columns.values())
-    if relevance.human_labels is not None or not fit:
-        return iter([relevance])  # labels correct all of it; what does not fit is the server's
-    return _split_rankings(relevance, columns)
+        try:
+            yield from map(write_trec, split_trec(relevance))
+        except errors.InvalidArgument:
+            write_trec(relevance)  # raises it with its place in the whole
+            raise
+    elif isinstance(relevance, PerQueryValues):
+        yield write_relevance(relevance)
+    elif isinstance(relevance, JudgedRankings):
+        sizes = [one.expected * one.retrieved for one in relevance.rankings]
+        given = {name: getattr(relevance, name) for name in _VERDICT_BYTES}
+        columns = {name: column for name, column in given.items() if len(column)}
+        fit = all(len(column) == sum(sizes) for column in columns.values())
+        if relevance.human_labels is None and fit:
+            yield from _cut_rankings(relevance, columns)
+        else:  # labels correct all of it; what does not fit is the server's
+            yield write_relevance(relevance)
+    else:
+        yield from _cut_rankings(relevance, {})
 
 
-def _split_rankings(
-    whole: JudgedRankings | GainRankings | EmbeddedRankings,
-    columns: Mapping[str, Sequence[Any]],
-) -> Iterator[Relevance]:
+def _cut_rankings(whole: Rankings, columns: Mapping[str, Sequence[Any]]) -> Iterator[object]:
     """Yield some of the rankings each time, with their part of the columns of verdicts."""
-    each = sum(_VERDICT_BYTES[name] for name in columns)
-    rankings: Sequence[Any] = whole.rankings
+    of_verdict = sum(_VERDICT_BYTES[name] for name in columns)
+
+    def verdicts(ranking: Any) -> int:  # noqa: ANN401 - a message of any kind
+        return ranking.expected * ranking.retrieved if columns else 0
+
     first = 0
-    for pack in packed(((one, [_bytes(one, each)]) for one in rankings), [PART_BYTES]):
-        end = first + (sum(map(_size, pack)) if columns else 0)
+    sized = ((one, [one.ByteSize() + of_verdict * verdicts(one)]) for one in write_each(whole))
+    for pack in packed(sized, [PART_BYTES]) if whole.rankings else ([],):
+        end = first + sum(map(verdicts, pack))
         cut: dict[str, Any] = {name: column[first:end] for name, column in columns.items()}
-        cut["rankings"] = pack
-        yield replace(whole, **cut)
+        cut["rankings"] = ()
+        yield write_rankings(replace(whole, **cut), pack)
         first = end
-
-
-def _bytes(ranking: JudgedRanking | GainRanking | EmbeddedRanking, of_verdict: int) -> int:
-    size = len(ranking.query_id)
-    if isinstance(ranking, GainRanking):
-        return size + 8 * (len(ranking.gains) + len(ranking.relevant_gains))
-    if isinstance(ranking, EmbeddedRanking):
-        return size + len(ranking.embeddings.expected) + len(ranking.embeddings.retrieved)
-    ids = (ranking.document_ids, ranking.relevant_document_ids, ranking.grades)
-    return size + of_verdict * _size(ranking) + sum(len(name) for some in ids for name in some)
-
-
-def _size(ranking: JudgedRanking) -> int:
-    return ranking.expected * ranking.retrieved
 
 
 def _topics(whole: TrecRankings) -> Iterator[str]:
@@ -180,7 +177,9 @@ def _topics(whole: TrecRankings) -> Iterator[str]:
     return chain(whole.qrels, (query_id for query_id in whole.run if query_id not in whole.qrels))
 
 
-def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
+def split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
+    """Yield topics in parts of about PART_BYTES or less."""
+
     def sized() -> Iterator[tuple[tuple[str, Joined | None, Joined | None], Sequence[int]]]:
         for query_id in _topics(whole):
             judged = joined(whole.qrels[query_id]) if query_id in whole.qrels else None
@@ -188,9 +187,12 @@ def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
             size = sum(each.size for each in (judged, ranked) if each is not None)
             yield (query_id, judged, ranked), [size]
 
-    empty = True
-    for pack in packed(sized(), [PART_BYTES]):
-        empty = False
+    packs = packed(sized(), [PART_BYTES])
+    first = list(islice(packs, 2))
+    if len(first) < 2:  # noqa: PLR2004 - in the caller's order
+        yield whole
+        return
+    for pack in chain(first, packs):
         qrels = {query_id: judged for query_id, judged, _ in pack if judged is not None}
         run = {query_id: ranked for query_id, _, ranked in pack if ranked is not None}
         # Ids that are joined already are not joined again.
@@ -198,8 +200,6 @@ def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
             cast("Mapping[str, Mapping[str, int]]", qrels),
             cast("Mapping[str, RetrievedDocuments]", run),
         )
-    if empty:
-        yield whole
 
 
 def text_parts(

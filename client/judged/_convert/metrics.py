@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from google.protobuf.message import Message
 
 from judged import errors
-from judged._codec import write_at, write_fields
+from judged._codec import write_at
 from judged._convert.trec import write_trec
-from judged._inputs import as_metrics, need_by_ids, need_kind
+from judged._inputs import need_by_ids, need_kind
 from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2 as pb2
@@ -16,7 +19,6 @@ from judged.values.groups import EmbeddedRankings
 from judged.values.metrics import MetricOptions
 from judged.values.rankings import (
     GainRankings,
-    JudgedRanking,
     JudgedRankings,
     PerQueryValues,
     Relevance,
@@ -43,6 +45,13 @@ RELEVANCE: Mapping[type, str] = {
     PerQueryValues: "values",
 }
 """What a request calls what rankings are given as."""
+Rankings = JudgedRankings | GainRankings | EmbeddedRankings
+_MESSAGES: Mapping[type, tuple[type[Message], type[Message]]] = {
+    JudgedRankings: (pb2.JudgedRankings, pb2.JudgedRanking),
+    GainRankings: (pb2.GainRankings, pb2.GainRanking),
+    EmbeddedRankings: (pb.EmbeddedRankings, pb.EmbeddedRanking),
+}
+"""The messages of rankings, and of one of them."""
 _MOST = (1 << 31) - 1
 
 
@@ -71,67 +80,54 @@ def write_options(options: MetricOptions, given_as: str) -> pb2.MetricOptions:
     return message
 
 
-def write_metrics(
-    metrics: Sequence[str],
-    relevance: Relevance,
-    options: MetricOptions,
-    metadata: Mapping[str, Mapping[str, str]] | None = None,
-    human_values: PerQueryValues | None = None,
-) -> pb.ComputeMetricsRequest:
-    """Return a ComputeMetrics request; `metadata` is by query id."""
-    given_as = RELEVANCE.get(type(relevance))
-    if given_as is None:
+def name_of(relevance: Relevance) -> str:
+    """Return what a request calls what rankings are given as. Raises WrongType for none of it."""
+    if (name := RELEVANCE.get(type(relevance))) is None:
         rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
         given = f"PerQueryValues, not {type(relevance).__name__}"
         raise WrongType.of_field("relevance", f"{rule} {given}")
-    return write_fields(
-        pb.ComputeMetricsRequest,
-        metrics=as_metrics(metrics),
-        options=write_options(options, given_as),
-        metadata=write_metadata([*need_by_ids(metadata or {}, "metadata").items()]),
-        human_values=None if human_values is None else write_human(human_values),
-        **{given_as: write_relevance(relevance)},
-    )
+    return name
 
 
 def write_relevance(relevance: Relevance) -> object:
     """Return what a request has of rankings under the name of their kind."""
-    if isinstance(relevance, JudgedRankings):
-        rankings = [_write_ranking(each, i) for i, each in enumerate(relevance.rankings)]
-        verdicts = write_at("judged.verdicts", verdicts_pb2.VerdictColumns, relevance)
-        return write_at(
-            "judged", pb2.JudgedRankings, relevance, rankings=rankings, verdicts=verdicts
-        )
     if isinstance(relevance, TrecRankings):
         return write_trec(relevance)
     if isinstance(relevance, PerQueryValues):
-        return _write_values(relevance, "values")
-    return relevance
+        return write_values(relevance, "values")
+    return write_rankings(relevance, list(write_each(relevance)))
 
 
-def write_metadata(
-    metadata: Sequence[tuple[str, Mapping[str, str]]], first: int = 0
-) -> list[pb.QueryMetadata]:
-    """Return the metadata of some queries; errors count from the `first`."""
+def write_each(relevance: Rankings) -> Iterator[Any]:
+    """Yield the message of each ranking."""
+    path, (_, kind) = RELEVANCE[type(relevance)], _MESSAGES[type(relevance)]
+    for place, ranking in enumerate(relevance.rankings):
+        # Grades say which documents are relevant.
+        others = {"relevant_document_ids": ()} if getattr(ranking, "grades", None) else {}
+        yield write_at(f"{path}.rankings[{place}]", kind, ranking, **others)
+
+
+def write_rankings(relevance: Rankings, rankings: Sequence[object]) -> Message:
+    """Return the message of all rankings, given that of each."""
+    path, (kind, _) = RELEVANCE[type(relevance)], _MESSAGES[type(relevance)]
+    others: dict[str, object] = {"rankings": rankings}
+    if isinstance(relevance, JudgedRankings):
+        columns = verdicts_pb2.VerdictColumns
+        others["verdicts"] = write_at(f"{path}.verdicts", columns, relevance)
+    return write_at(path, kind, relevance, **others)
+
+
+def write_metadata(metadata: Mapping[str, Mapping[str, str]]) -> list[pb.QueryMetadata]:
+    """Return the metadata of some queries by their ids."""
+    known = need_by_ids(metadata, "metadata").items()
     return [
         write_at(f"metadata[{i}]", pb.QueryMetadata, query_id=query_id, metadata=of_query)
-        for i, (query_id, of_query) in enumerate(metadata, first)
+        for i, (query_id, of_query) in enumerate(known)
     ]
 
 
-def write_human(values: PerQueryValues) -> pb2.PerQueryValues:
-    """Return the values that people's labels make of some queries."""
-    need_kind(values, "human_values", PerQueryValues, "PerQueryValues")
-    return _write_values(values, "human_values")
-
-
-def _write_ranking(ranking: JudgedRanking, place: int) -> pb2.JudgedRanking:
-    path = f"judged.rankings[{place}]"
-    if ranking.grades:  # they say which documents are relevant
-        return write_at(path, pb2.JudgedRanking, ranking, relevant_document_ids=())
-    return write_at(path, pb2.JudgedRanking, ranking)
-
-
-def _write_values(values: PerQueryValues, path: str) -> pb2.PerQueryValues:
+def write_values(values: PerQueryValues, path: str) -> pb2.PerQueryValues:
+    """Return the values of some queries, which stand at the path."""
+    need_kind(values, path, PerQueryValues, "PerQueryValues")
     columns = [pb2.ValueColumn(values=column) for column in values.columns]
     return write_at(path, pb2.PerQueryValues, values, columns=columns)

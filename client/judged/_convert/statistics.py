@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from judged import errors
 from judged._codec import read_fields, write_at, write_fields
-from judged._convert.metrics import RELEVANCE, write_metrics, write_options, write_relevance
+from judged._convert.metrics import RELEVANCE, write_options, write_relevance
 from judged._convert.trec import write_trec
-from judged._inputs import need_each, need_kind
+from judged._inputs import as_metrics, need_each, need_kind
 from judged.errors import WrongType
 from judged.v1 import statistics_service_pb2 as pb
 from judged.values.calibration import CalibrateOptions, Calibration, LabelledScores
@@ -121,31 +121,30 @@ def write_compare(
     """Return the message of a comparison."""
     need_kind(runs, "runs", Mapping, "a mapping of names to runs")
     need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
-    judged = write_metrics(metrics, TrecRankings(qrels or {}, {}), options)
-    request = pb.CompareRunsRequest(
-        metrics=judged.metrics,
-        options=judged.options,
-        qrels=judged.trec.qrels,
-        comparison=write_at("comparison", pb.CompareOptions, comparison),
+    judged = write_trec(TrecRankings(qrels or {}, {}))
+    return write_fields(
+        pb.CompareRunsRequest,
+        metrics=as_metrics(metrics),
+        options=write_options(options, "trec"),
+        runs=[_write_run(name, relevance, options) for name, relevance in runs.items()],
+        qrels=judged.qrels,
+        qrels_columns=judged.qrels_columns if judged.HasField("qrels_columns") else None,
+        comparison=comparison,
     )
-    if judged.trec.HasField("qrels_columns"):
-        request.qrels_columns.CopyFrom(judged.trec.qrels_columns)
-    for name, relevance in runs.items():
-        kinds = (DocumentRankings, JudgedRankings, GainRankings, PerQueryValues)
-        what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
-        need_kind(relevance, f"runs[{name!r}]", kinds, what)
-        run = request.runs.add(name=name)
-        if not isinstance(relevance, DocumentRankings):
-            kind = RELEVANCE[type(relevance)]
-            write_options(options, kind)  # which refuses those that change nothing for it
-            run.MergeFrom(write_fields(pb.ComparedRun, **{kind: write_relevance(relevance)}))
-            continue
-        retrieved = write_trec(TrecRankings({}, relevance.topics))
-        run.documents.topics.extend(retrieved.run)
-        run.documents.SetInParent()  # a run that retrieved nothing is one of documents too
-        if retrieved.HasField("run_columns"):
-            run.documents.topic_columns.CopyFrom(retrieved.run_columns)
-    return request
+
+
+def _write_run(name: str, relevance: RunRelevance, options: MetricOptions) -> pb.ComparedRun:
+    if isinstance(relevance, DocumentRankings):
+        written = write_trec(TrecRankings({}, relevance.topics))
+        columns = written.run_columns if written.HasField("run_columns") else None
+        content = pb.DocumentRankings(topics=written.run, topic_columns=columns)
+        return pb.ComparedRun(name=name, documents=content)
+    kinds = (JudgedRankings, GainRankings, PerQueryValues)
+    what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
+    need_kind(relevance, f"runs[{name!r}]", kinds, what)
+    kind = RELEVANCE[type(relevance)]
+    write_options(options, kind)  # which refuses those that change nothing for it
+    return write_fields(pb.ComparedRun, name=name, **{kind: write_relevance(relevance)})
 
 
 def read_compare(message: pb.CompareRunsResponse, names: Sequence[str]) -> ComparedRuns:

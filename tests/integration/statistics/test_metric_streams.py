@@ -32,7 +32,7 @@ from judged import (
     Unjudged,
 )
 from judged._batching import parts
-from judged._batching.parts import metric_parts, split
+from judged._batching.parts import metric_parts, split_trec
 from judged._transport.status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, statistics_service_pb2
@@ -122,7 +122,7 @@ topics = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), max_size=5
 def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "PART_BYTES", size)
-        found: list[Any] = list(split(TrecRankings(qrels, run)))
+        found: list[Any] = list(split_trec(TrecRankings(qrels, run)))
     assert [q for part in found for q in part.qrels] == list(qrels)
     # A part holds what `joined` made of each topic, which is none of the types that callers give.
     sent: list[tuple[str, Any]] = [pair for part in found for pair in part.run.items()]
@@ -137,12 +137,12 @@ def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
         JudgedRankings([], []),
         replace(judged(0.0), status=[1]),
         replace(judged(0.0), human_labels=HumanLabels(["q1"], [True])),
-        JudgedRankings([JudgedRanking("a", -1, 3)], []),
     ],
 )
 def test_verdicts_that_can_not_be_cut_travel_in_one_piece(whole, monkeypatch):
     monkeypatch.setattr(parts, "PART_BYTES", 16)
-    assert list(split(whole)) == [whole]
+    (sent,) = metric_parts(METRICS, whole, MetricOptions(), {}, None)
+    assert list(sent.judged.verdicts.relevant) == whole.relevant
 
 
 def wrong_score(place: int) -> JudgedRankings:

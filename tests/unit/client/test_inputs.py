@@ -32,8 +32,8 @@ from judged import (
     TrecRankings,
 )
 from judged._batching.chunks import fold
+from judged._batching.parts import metric_parts
 from judged._convert.groups import write_group
-from judged._convert.metrics import write_metrics
 from judged._inputs import need_by_ids
 from judged.errors import WrongType
 from judged.evaluation import (
@@ -46,6 +46,12 @@ from judged.evaluation import (
     Retrieved,
     evaluate_answers,
 )
+
+
+def written(metrics, relevance, options, metadata=None, human_values=None):
+    """Return the one request for metrics."""
+    (request,) = metric_parts(metrics, relevance, options, metadata or {}, human_values)
+    return request
 
 
 @Integral.register
@@ -90,7 +96,7 @@ class TestIds:
         assert PerQueryValues([number], [[1.0]]).query_ids == ["3"]
         assert HumanLabels([number], [True]).query_ids == ["3"]
         assert LabelledScores([1.0], [True], [number]).clusters == ["3"]
-        request = write_metrics([], GainRankings([]), MetricOptions(), {number: {}})
+        request = written([], GainRankings([]), MetricOptions(), {number: {}})
         assert [one.query_id for one in request.metadata] == ["3"]
         assert list(DocumentRankings({number: ["a"]}).topics) == ["3"]
 
@@ -104,7 +110,7 @@ class TestIds:
     )
     def test_whole_numbers_of_runs_travel_as_texts_do(self, run):
         def write(qrels, run):
-            return write_metrics(["ap"], TrecRankings(qrels, run), MetricOptions())
+            return written(["ap"], TrecRankings(qrels, run), MetricOptions())
 
         told = write({"3": {"4": 1}}, {"3": {"4": 1.0, "5": 0.5}})
         assert write({3: {4: 1}}, run) == told
@@ -129,7 +135,7 @@ class TestIds:
         refused("groups[0].query_id", lambda: write_group(QueryGroup("x", query_id=wrong)))
         refused("query_ids[0]", lambda: PerQueryValues([wrong], []))
         run = TrecRankings({}, {"q": ["a", wrong]})
-        refused("trec.run[0].document_ids[1]", lambda: write_metrics([], run, MetricOptions()))
+        refused("trec.run[0].document_ids[1]", lambda: written([], run, MetricOptions()))
 
     def test_a_number_beside_its_text_is_refused(self):
         with pytest.raises(InvalidArgument, match="'3' twice"):
@@ -158,7 +164,7 @@ class TestOnce:
     def test_a_run_is_read_once(self):
         run = {"q": once("a", "b"), "r": ScoredDocuments(once("a"), map(float, "1"))}
         rankings = TrecRankings({}, run)
-        first, second = (write_metrics([], rankings, MetricOptions()) for _ in range(2))
+        first, second = (written([], rankings, MetricOptions()) for _ in range(2))
         assert first == second
         assert list(first.trec.run_columns.n_documents) == [2, 1]
 

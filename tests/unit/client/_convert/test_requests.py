@@ -25,14 +25,20 @@ from judged import (
     RatingLevel,
     RatingTable,
 )
+from judged._batching.parts import metric_parts
 from judged._codec import write_fields
 from judged._convert.judges import Purse, write_asking
-from judged._convert.metrics import write_metrics
 from judged._convert.statistics import write_calibrate, write_compare
 from judged.v1 import statistics_service_pb2
 from judged.values import Usage
 
 REQUEST = statistics_service_pb2.MeasureAgreementRequest
+
+
+def written(metrics, relevance, options, metadata=None, human_values=None):
+    """Return the one request for metrics."""
+    (request,) = metric_parts(metrics, relevance, options, metadata or {}, human_values)
+    return request
 
 
 def test_categories_travel_as_their_places_and_none_as_minus_one():
@@ -107,16 +113,16 @@ def test_no_labels_yet_still_ask_for_a_correction():
     relevance = JudgedRankings(
         [JudgedRanking("q1", 1, 1)], [True], human_labels=HumanLabels([], [])
     )
-    assert write_metrics(["ap"], relevance, MetricOptions()).judged.HasField("human_labels")
+    assert written(["ap"], relevance, MetricOptions()).judged.HasField("human_labels")
 
 
 def test_inclusion_probabilities_travel_with_labels_and_values():
     labels = HumanLabels(["q1"], [True], [0.25])
     relevance = JudgedRankings([JudgedRanking("q1", 1, 1)], [True], human_labels=labels)
-    request = write_metrics(["ap"], relevance, MetricOptions())
+    request = written(["ap"], relevance, MetricOptions())
     assert list(request.judged.human_labels.inclusion_probabilities) == [0.25]
     machine, human = PerQueryValues(["q1"], [[0.5]]), PerQueryValues(["q1"], [[1.0]], [0.5])
-    request = write_metrics(["ap"], machine, MetricOptions(), human_values=human)
+    request = written(["ap"], machine, MetricOptions(), human_values=human)
     assert list(request.human_values.inclusion_probabilities) == [0.5]
     assert not request.values.inclusion_probabilities
 

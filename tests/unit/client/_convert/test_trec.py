@@ -7,11 +7,18 @@ from array import array
 
 import pytest
 from judged import InvalidArgument, MetricOptions, ScoredDocuments, TrecRankings
-from judged._convert.metrics import write_metrics, write_options
+from judged._batching.parts import metric_parts
+from judged._convert.metrics import write_options
+
+
+def written(metrics, relevance, options, metadata=None, human_values=None):
+    """Return the one request for metrics."""
+    (request,) = metric_parts(metrics, relevance, options, metadata or {}, human_values)
+    return request
 
 
 def write(qrels, run):
-    return write_metrics(["ap"], TrecRankings(qrels, run), MetricOptions()).trec
+    return written(["ap"], TrecRankings(qrels, run), MetricOptions()).trec
 
 
 def doubles(*numbers):
