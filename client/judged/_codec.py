@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC
 from enum import Enum
@@ -89,25 +89,29 @@ def write_at(path: str, kind: type[Written], value: Any = None, **others: object
 
 
 def _unfit(kind: type[Message], written: Mapping[str, Any]) -> InvalidArgument:
-    """Return the error of the first field, or of the first item of one, that does not fit."""
+    """Return the error of the first item of a field that does not fit, else that of the field."""
     named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
-    for name, part in written.items():
-        if (problem := _problem(kind, name, part)) is None:
-            continue
-        item = _item_of_map(named[name])
-        if item is not None and isinstance(part, Mapping):
-            for key, each in part.items():
-                if (of_item := _problem(kind, name, {key: each})) is not None:
-                    wrong = key if isinstance(each, str) and not isinstance(key, str) else each
-                    return _refusal(item, f'{name}["{str(key)[:80]}"]', wrong, of_item)
-        if named[name].is_repeated and isinstance(part, Iterable):
-            for i, each in enumerate(part):
-                if (of_item := _problem(kind, name, [each])) is not None:
-                    return _refusal(named[name], f"{name}[{i}]", each, of_item)
-        if named[name].is_repeated:
-            return WrongType.of_field(name, f"must be a list, not {kind_of(part)}")
-        return _refusal(named[name], name, part, problem)
+    for name, whole in written.items():
+        if _problem(kind, name, whole) is not None:
+            for path, field, value, part in _items(named[name], whole):
+                if (problem := _problem(kind, name, part)) is not None:
+                    return _refusal(field, path, value, problem)
     return InvalidArgument.of_field("", "holds a value of the wrong type")
+
+
+_Items = Iterator[tuple[str, FieldDescriptor, object, object]]
+
+
+def _items(field: FieldDescriptor, whole: Any) -> _Items:  # noqa: ANN401 - of any type
+    """Yield path, field and value of each item, with what a message takes of it; the whole last."""
+    if (item := _item_of_map(field)) is not None:
+        for key, value in whole.items():
+            wrong = key if isinstance(value, str) and not isinstance(key, str) else value
+            yield f'{field.name}["{str(key)[:80]}"]', item, wrong, {key: value}
+    elif field.is_repeated:
+        for place, value in enumerate(whole):
+            yield f"{field.name}[{place}]", field, value, [value]
+    yield field.name, field, whole, whole
 
 
 def _problem(kind: type[Message], name: str, part: object) -> Exception | None:

@@ -11,12 +11,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum, Flag, StrEnum
 from html import escape
+from reprlib import Repr
 from typing import Any, TypeVar, overload
 
 Item = TypeVar("Item")
 Row = dict[str, Any]
 
-_SHOWN_ITEMS = 4
 _SHOWN_CHARACTERS = 60
 _SHOWN_ROWS = 20
 _LONGEST = 1000
@@ -54,36 +54,29 @@ def row_of(value: object, names: str, **others: object) -> Row:
     return named | others
 
 
+class _Short(Repr):
+    """Shows a few items of what has many, and says of bytes how many there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring, self.maxother = _SHOWN_CHARACTERS, _LONGEST
+
+    def repr_bytes(self, value: bytes, _: int) -> str:
+        return f"<{len(value)} bytes>"
+
+
+_SHORT = _Short()
+
+
 def short_repr(value: object) -> str:
-    """Return a dataclass in a line: what is long in it is counted instead of shown."""
+    """Return a dataclass in a line, with the beginning of what is long in it."""
     shown = ", ".join(
-        f"{part.name}={_short(getattr(value, part.name))}"
+        f"{part.name}={_SHORT.repr(getattr(value, part.name))}"
         for part in fields(value)  # type: ignore[arg-type]  # all results are dataclasses
         if part.repr
     )
     text = f"{type(value).__name__}({shown})"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…)"
-
-
-def _short(value: object) -> str:  # noqa: PLR0911 - a case each
-    if isinstance(value, str):
-        return repr(value if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]}…")
-    if isinstance(value, View):
-        return repr(value)
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    if isinstance(value, Mapping | Sequence | AbstractSet):
-        n = len(value)
-        if n > _SHOWN_ITEMS:
-            return f"<{n} items>"
-        if isinstance(value, Mapping):
-            return "{" + ", ".join(f"{_short(k)}: {_short(v)}" for k, v in value.items()) + "}"
-        return "[" + ", ".join(map(_short, value)) + "]"
-    if is_dataclass(value) and not isinstance(value, type):
-        return short_repr(value)
-    if hasattr(value, "__len__") and len(value) > _SHOWN_ITEMS:
-        return f"<{len(value)} items>"
-    return repr(value)
 
 
 def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a case each

@@ -189,8 +189,8 @@ def split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
 
     packs = packed(sized(), [PART_BYTES])
     first = list(islice(packs, 2))
-    if len(first) < 2:  # noqa: PLR2004 - in the caller's order
-        yield whole
+    if len(first) < 2:
+        yield whole  # in the caller's order
         return
     for pack in chain(first, packs):
         qrels = {query_id: judged for query_id, judged, _ in pack if judged is not None}
