@@ -97,11 +97,8 @@ def as_ids(values: Any) -> Any:  # noqa: ANN401 - see as_list
     values = as_list(values)
     if type(values) not in (list, tuple) or all_texts(values):
         return values
-    kinds = set(map(type, values))
-    if kinds == {int}:
+    if set(map(type, values)) == {int}:  # the usual ones, which this is faster for
         return list(map(str, values))
-    if all(issubclass(kind, str | Integral) and not issubclass(kind, bool) for kind in kinds):
-        return [value if isinstance(value, str) else str(int(value)) for value in values]
     return [as_id(value) for value in values]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
-from operator import attrgetter, itemgetter
+from operator import add, attrgetter, gt, itemgetter
 from typing import TypeVar
 
 from judged._convert.groups import checked_group
@@ -40,8 +40,8 @@ def packed(
     pack: list[Item] = []
     sums = [0] * len(limits)
     for item, sizes in items:
-        sums = [total + size for total, size in zip(sums, sizes, strict=True)]
-        if pack and any(total > limit for total, limit in zip(sums, limits, strict=True)):
+        sums = list(map(add, sums, sizes))
+        if pack and any(map(gt, sums, limits)):
             yield pack
             pack, sums = [], list(sizes)
         pack.append(item)

@@ -11,12 +11,15 @@ from judged._convert.metrics import RELEVANCE, write_options, write_relevance
 from judged._convert.trec import write_trec
 from judged._inputs import as_metrics, need_each, need_kind
 from judged.errors import WrongType
+from judged.v1 import groups_pb2
 from judged.v1 import statistics_service_pb2 as pb
 from judged.values.calibration import CalibrateOptions, Calibration, LabelledScores
+from judged.values.calibrators import Calibrator
 from judged.values.cascades import (
     CascadeFrontier,
     CascadeOptions,
     FrontierPoint,
+    FrontierStage,
     StagedLabels,
 )
 from judged.values.comparison import ComparedRuns, CompareOptions, DocumentRankings, RunRelevance
@@ -58,8 +61,8 @@ def _need_labels(labels: Sequence[object], known: tuple[object, ...], rule: str)
 
 def _numbers_of(names: Sequence[str]) -> list[int]:
     """Return a number for each name, the same for the same."""
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(name, len(numbers)) for name in names]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
 
 
 def read_calibration(message: pb.CalibrateResponse) -> Calibration:
@@ -102,13 +105,16 @@ def read_frontier(message: pb.CalibrateCascadeResponse) -> CascadeFrontier:
     """Return the reply of CalibrateCascade."""
     points = []
     for sent in message.frontier:
-        point = read_fields(FrontierPoint, sent)
         stages = [
-            replace(stage, calibrator=replace(stage.calibrator, made=message.signature))
-            for stage in point.stages
+            read_fields(FrontierStage, stage, calibrator=_made(stage.calibrator, message.signature))
+            for stage in sent.stages
         ]
-        points.append(replace(point, stages=tuple(stages)))
+        points.append(read_fields(FrontierPoint, sent, stages=tuple(stages)))
     return read_fields(CascadeFrontier, message, points=tuple(points))
+
+
+def _made(calibrator: groups_pb2.Calibrator, signature: str) -> Calibrator:
+    return read_fields(Calibrator, calibrator, made=signature)
 
 
 def write_compare(
@@ -158,16 +164,14 @@ def write_comparisons(
 ) -> pb.RankSystemsRequest:
     """Return the message; systems are numbered as they come."""
     given = need_each(comparisons, "comparisons", (PairedComparison,), "PairedComparison")
-    places: dict[str, int] = {}
-    for one in given:
-        for name in (one.first, one.second):
-            places.setdefault(name, len(places))
+    names = [name for one in given for name in (one.first, one.second)]
+    numbers = _numbers_of(names)
     return write_fields(
         pb.RankSystemsRequest,
-        systems=list(places),
+        systems=list(dict.fromkeys(names)),
         query_ids=[one.query_id for one in given],
-        first=[places[one.first] for one in given],
-        second=[places[one.second] for one in given],
+        first=numbers[::2],
+        second=numbers[1::2],
         preference=[one.preference for one in given],
         interval=interval,
     )

@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from struct import error as struct_error
 from struct import pack
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
 
 from judged._codec import write_at
 from judged._inputs import all_texts, join_ids, need_id, need_ids
 from judged.errors import InvalidArgument
 from judged.v1 import metrics_pb2
 from judged.values.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
-
-Topic = TypeVar("Topic", metrics_pb2.TopicQrels, metrics_pb2.TopicRun)
 
 _TEXT_BYTES = 3
 """What a string costs on the wire beside its characters."""
@@ -64,29 +64,27 @@ def write_trec(relevance: TrecRankings) -> metrics_pb2.TrecRankings:
 
     What a topic's columns have to be beyond that is up to the server.
     """
-    message = metrics_pb2.TrecRankings()
-    if relevance.qrels:
-        judged = list(map(joined, relevance.qrels.values()))
-        if not _write_columns(message.qrels_columns, relevance.qrels, judged, graded=True):
-            message.ClearField("qrels_columns")
-            path, kind = "trec.qrels", metrics_pb2.TopicQrels
-            message.qrels.extend(_topics(path, kind, "grades", relevance.qrels, judged))
-    if relevance.run:
-        retrieved = list(map(joined, relevance.run.values()))
-        if not _write_columns(message.run_columns, relevance.run, _all_scored(retrieved)):
-            message.ClearField("run_columns")
-            path, run = "trec.run", metrics_pb2.TopicRun
-            message.run.extend(_topics(path, run, "scores", relevance.run, retrieved))
-    return message
+    message: Any = metrics_pb2.TrecRankings()
+    for name, given, kind, column in (
+        ("qrels", relevance.qrels, metrics_pb2.TopicQrels, "grades"),
+        ("run", relevance.run, metrics_pb2.TopicRun, "scores"),
+    ):
+        topics, columns = list(map(joined, given.values())), f"{name}_columns"
+        if name == "run":
+            topics = _all_scored(topics)
+        if given and not _write_columns(getattr(message, columns), given, topics, column):
+            message.ClearField(columns)
+            getattr(message, name).extend(_topics(f"trec.{name}", kind, column, given, topics))
+    return message  # type: ignore[no-any-return]  # of any field
 
 
 def _topics(
     path: str,
-    kind: type[Topic],
+    kind: type[Message],
     column: str,
     query_ids: Iterable[object],
     topics: Sequence[Joined],
-) -> Iterator[Topic]:
+) -> Iterator[Message]:
     """Yield messages of topics one by one; what none can hold is named by its place."""
     for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         topic = f"{path}[{i}]"
@@ -99,10 +97,9 @@ def _topics(
         yield write_at(topic, kind, **ids, **{column: documents.scores})
 
 
-def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
+def _all_scored(run: list[Joined]) -> list[Joined]:
     """Return topics that all have scores, or none: the places where only some had any."""
-    scored = sum(1 for topic in run if len(topic.scores))
-    if scored in (0, len(run)):
+    if not any(len(topic.scores) for topic in run):
         return run
     return [
         topic
@@ -116,21 +113,17 @@ def _write_columns(
     message: metrics_pb2.TopicColumns,
     query_ids: Collection[str],
     topics: Sequence[Joined],
-    *,
-    graded: bool = False,
+    column: str,
 ) -> bool:
     """Fill in topics; return whether that could be done. What is in the message if not is void.
 
-    Those that are `graded` can't go without values.
+    Judgements can't go without grades, as a run may without scores.
     """
     counts = [len(topic.document_ids) for topic in topics]
     texts = [topic.text for topic in topics]
     n_scores = [len(topic.scores) for topic in topics]
-    if (
-        None in texts
-        or not all_texts(query_ids)
-        or (n_scores != counts and (graded or any(n_scores)))
-    ):
+    scored = any(n_scores) or column == "grades"
+    if None in texts or not all_texts(query_ids) or (scored and n_scores != counts):
         return False
     with_ids = compress(texts, counts)
     text = "\n".join(with_ids)  # type: ignore[arg-type]  # none of them is None
@@ -141,7 +134,7 @@ def _write_columns(
         message.query_ids.extend(query_ids)
         message.n_documents.extend(counts)
         message.document_ids = text
-        if any(n_scores):
+        if scored:
             scores = chain.from_iterable(topic.scores for topic in topics)
             message.values = pack(f"{_LITTLE_ENDIAN}{n}d", *scores)
     except (TypeError, ValueError, struct_error, OverflowError):

@@ -8,6 +8,7 @@ import os
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -29,15 +30,14 @@ class Authorization:
 
     def __init__(self, token: Token | None) -> None:
         self._file = None if token is None or token.file is None else Path(token.file)
-        self._read: tuple[int, int] | None = None
+        self._read: tuple[int, ...] | None = None
         self._metadata = _metadata(token.value) if token is not None and token.value else ()
 
     def metadata(self) -> Metadata:
         """Return the metadata; () without a token. Raises InvalidArgument for a bad file."""
         if self._file is not None:
             try:
-                found = self._file.stat()
-                state = (found.st_mtime_ns, found.st_ino)
+                state = _state(self._file)
                 if state != self._read:
                     self._metadata = _metadata(self._token(self._file))
                     self._read = state
@@ -62,17 +62,21 @@ def _channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(_pem(tls.ca), _pem(tls.key), _pem(tls.certificate))
 
 
-def tls_state(tls: Tls) -> tuple[object, ...]:
+def _state(file: File) -> tuple[int, ...]:
+    """Return what differs once a file was written anew. Raises OSError."""
+    found = Path(file).stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def tls_state(tls: Tls) -> Sequence[object]:
     """Return what differs once a file of the credentials was written anew."""
     state: list[object] = []
     for file in (tls.ca, tls.certificate, tls.key):
         try:
-            found = None if file is None else Path(file).stat()
+            state.append(file and _state(file))
         except OSError as error:
             state.append(error.errno)
-        else:
-            state.append(found and (found.st_mtime_ns, found.st_size, found.st_ino))
-    return tuple(state)
+    return state
 
 
 def refuse_unsafe(target: str, credentials: Credentials | None) -> None:

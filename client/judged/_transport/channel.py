@@ -58,7 +58,11 @@ def fault(target: str) -> str | None:
         rest = scheme[2].rstrip("/")
         return f"write HOST:PORT without {scheme[1]}://, as in {rest or DEFAULT_TARGET}"
     if (path := socket_path(target)) is not None:
-        return _fault_of_path(path)
+        length = len(os.fsencode(path))
+        if not 0 < length <= LONGEST_SOCKET_PATH:
+            most = f"a socket's path of 1 to {LONGEST_SOCKET_PATH} bytes"
+            return f"needs {most}, as in unix:/run/judged.sock, and has {length}"
+        return None
     if _OF_GRPC.match(target):
         return None
     if parts := _HOST_PORT.fullmatch(target):
@@ -68,17 +72,6 @@ def fault(target: str) -> str | None:
     if ":" not in target or target.endswith("]"):
         return f"has no port; write HOST:PORT, as in {target}:8470, or unix:PATH"
     return f"write HOST:PORT, as in {DEFAULT_TARGET}, or unix:PATH"
-
-
-def _fault_of_path(path: str) -> str | None:
-    if not path:
-        return "needs a path, as in unix:/run/judged.sock"
-    if (length := len(os.fsencode(path))) > LONGEST_SOCKET_PATH:
-        return (
-            f"the socket's path has {length} bytes, and {LONGEST_SOCKET_PATH} are the most; "
-            "use a shorter one"
-        )
-    return None
 
 
 def socket_path(target: str) -> str | None:

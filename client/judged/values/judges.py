@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 from judged._inputs import as_list, set_fields
@@ -97,20 +97,15 @@ class JudgeIdentity:
         """
         digest = hashlib.sha256()
         head = [("kind", kind), ("profile", profile), ("version", str(version))]
-        for name, value in [*head, *parts, *secret_parts]:
-            for text in (name, value):
-                raw = text.encode()
-                digest.update(len(raw).to_bytes(8, "big"))
-                digest.update(raw)
+        for text in chain.from_iterable([*head, *parts, *secret_parts]):
+            raw = text.encode()
+            digest.update(len(raw).to_bytes(8, "big") + raw)
         scoring_key = digest.hexdigest()
-        threshold = format(min_score, ".12g")
         fingerprint = hashlib.sha256(f"{scoring_key}|{min_score!r}".encode()).hexdigest()
-        printed = [kind]
-        if profile:
-            printed.append(f"profile:{profile}")
-        printed += [f"{name}:{value}" for name, value in parts]
-        printed += [f"min_score:{threshold}", f"v{version}"]
-        return cls(kind, profile, min_score, "|".join(printed), scoring_key, fingerprint)
+        shown = [("profile", profile)] if profile else []
+        shown += [*parts, ("min_score", format(min_score, ".12g"))]
+        printed = "|".join([kind, *map(":".join, shown), f"v{version}"])
+        return cls(kind, profile, min_score, printed, scoring_key, fingerprint)
 
     def calibrated(self, calibrator: Calibrator) -> JudgeIdentity:
         """Return the identity of the judge with a calibration: its scores are the same."""

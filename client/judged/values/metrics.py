@@ -180,8 +180,8 @@ class MetricTable(_Metrics[MetricResult]):
     def query_values(self) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield each query's id and its values by metric; none without MetricOptions(per_query)."""
         names = [metric.name for metric in self.metrics]
-        rows = zip(*(metric.per_query for metric in self.metrics), strict=False)
-        for query_id, row in zip(self.query_ids, rows, strict=False):
+        columns = (metric.per_query for metric in self.metrics)
+        for query_id, *row in zip(self.query_ids, *columns, strict=False):
             yield query_id, {n: v for n, v in zip(names, row, strict=True) if not math.isnan(v)}
 
     def per_query_values(self) -> PerQueryValues:

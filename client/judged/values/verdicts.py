@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from operator import add
 from typing import Any
 
@@ -258,23 +258,19 @@ def _places(
 ) -> Iterator[dict[str, Any]]:
     """Yield what each verdict is about: its group and, where that is known, query and rank."""
     ends = pairwise(offsets) if len(offsets) > 1 else [(0, total)]
-    known = iter(groups)
-    for number, (start, end) in enumerate(ends):
-        group = next(known, None)
-        width = 0 if group is None else group.n_expected or 1
-        if group is not None and width * group.n_retrieved != end - start:
-            group = None  # these are not the groups as they were judged
+    known = chain(groups, repeat(QueryGroup()))
+    for number, ((start, end), group) in enumerate(zip(ends, known, strict=False)):
+        width = group.n_expected or 1
+        # Others are not the groups as they were judged.
+        fits = width * group.n_retrieved == end - start
+        about = ("query_id", "query", "rank", "document_id", "expected")
         for offset in range(end - start):
-            rank, expected = divmod(offset, width) if group is not None else (None, None)
-            ids = () if group is None else group.document_ids
-            yield {
-                "group": number,
-                "query_id": None if group is None else group.query_id,
-                "query": None if group is None else group.query,
-                "rank": None if rank is None else rank + 1,
-                "document_id": ids[rank] if ids and rank is not None else None,
-                "expected": expected,
-            }
+            place: dict[str, Any] = {"group": number, **dict.fromkeys(about)}
+            if fits:
+                rank, place["expected"] = divmod(offset, width)
+                place |= {"query_id": group.query_id, "query": group.query, "rank": rank + 1}
+                place["document_id"] = group.document_ids[rank] if group.document_ids else None
+            yield place
 
 
 @dataclass(frozen=True, slots=True, repr=False)
