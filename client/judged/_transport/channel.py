@@ -59,10 +59,8 @@ def fault(target: str) -> str | None:
         return f"write HOST:PORT without {scheme[1]}://, as in {rest or DEFAULT_TARGET}"
     if (path := socket_path(target)) is not None:
         length = len(os.fsencode(path))
-        if not 0 < length <= LONGEST_SOCKET_PATH:
-            most = f"a socket's path of 1 to {LONGEST_SOCKET_PATH} bytes"
-            return f"needs {most}, as in unix:/run/judged.sock, and has {length}"
-        return None
+        most = f"needs a path of 1 to {LONGEST_SOCKET_PATH} bytes, as in unix:/run/judged.sock"
+        return None if 0 < length <= LONGEST_SOCKET_PATH else f"{most}; this one has {length}"
     if _OF_GRPC.match(target):
         return None
     if parts := _HOST_PORT.fullmatch(target):
