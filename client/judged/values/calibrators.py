@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
 
@@ -161,40 +162,34 @@ def find_shift(guarantee: ErrorGuarantee, counts: Sequence[int]) -> Shift:
     # The variances are of all labels, of which those that tested the cascade are one half.
     scaled = 2 * guarantee.n_labels / max(1, sum(map(sum, rows)) / len(data))
     limit = _quantile(1 - _RISK / 2 / width, len(filled) - 1)
-    unlike, first = [], 0
-    for part in data:
-        last = first + len(part.shares)
-        columns = [row[first:last] for row in filled]
-        first = last
-        if _distance(part.shares, part.variances, columns, scaled) > limit:
-            unlike.append(part.name)
+    columns = iter(zip(*filled, strict=True))
+    unlike = [
+        part.name
+        for part in data
+        if _distance(part, list(islice(columns, len(part.shares))), scaled) > limit
+    ]
     return Shift(tuple(unlike))
 
 
-def _distance(
-    shares: Sequence[float],
-    variances: Sequence[float],
-    rows: Sequence[Sequence[int]],
-    scaled: float,
-) -> float:
+def _distance(labels: ItemShares, columns: Sequence[Sequence[int]], scaled: float) -> float:
     """Return the largest distance of a share from that of the labels, in standard errors.
 
     A share of few items may show no variance of its own, so that it has that of the labels at
     least, `scaled` to the number of items.
     """
-    sizes = [sum(row) for row in rows]
-    total = sum(sizes)
+    sizes = [sum(row) for row in zip(*columns, strict=True)]
+    n, total = len(sizes), sum(sizes)
     if not total:
         return 0.0
-    largest, n = 0.0, len(rows)
-    for place, (share, variance) in enumerate(zip(shares, variances, strict=True)):
-        seen = sum(row[place] for row in rows) / total
-        off = (row[place] - size * seen for row, size in zip(rows, sizes, strict=True))
+    distances = [0.0]
+    for share, variance, column in zip(labels.shares, labels.variances, columns, strict=True):
+        seen = sum(column) / total
+        off = (each - size * seen for each, size in zip(column, sizes, strict=True))
         own = n / (n - 1) * sum(each * each for each in off) / total**2
         error = math.sqrt(variance + max(own, variance * scaled))
         if seen != share:
-            largest = max(largest, abs(seen - share) / error if error else math.inf)
-    return largest
+            distances.append(abs(seen - share) / error if error else math.inf)
+    return max(distances)
 
 
 def _quantile(p: float, degrees: int) -> float:

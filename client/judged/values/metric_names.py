@@ -21,39 +21,30 @@ _Name = tuple[tuple[str, str], Mapping[str, float | str]]
 def may_be(name: str, other: str) -> bool:
     """Return whether two names mean one metric, if what one leaves out is the default."""
     one, two = _read(name), _read(other)
-    return name == other or (one is not None and two is not None and _share(one, two))
+    if one is None or two is None:
+        return name == other
+    (metric, given), (of, known) = one, two
+    return metric == of and all(given[key] == known[key] for key in given.keys() & known.keys())
 
 
 def is_metric(asked: str, name: str, signature: str) -> bool:
     """Return whether a name that somebody asks by means the metric of a name and a signature."""
-    if asked == name:
-        return True
     one, two = _read(asked), _read(name)
-    if one is None or two is None or not _share(one, two):
-        return False
-    every, (_, given) = _of_signature(signature), one
-    return two[1].keys() <= given.keys() and all(every.get(key) == given[key] for key in given)
-
-
-def _share(one: _Name, two: _Name) -> bool:
-    """Return whether both are of one metric, and no parameter of both differs."""
-    (metric, given), (other, known) = one, two
-    return metric == other and all(
-        given[name] == known[name] for name in given.keys() & known.keys()
-    )
+    if asked == name or one is None or two is None:
+        return asked == name
+    (metric, given), (of, shown), every = one, two, _of_signature(signature)
+    return metric == of and shown.keys() <= given.keys() and given.items() <= every.items()
 
 
 def _read(name: str) -> _Name | None:
     parts = _NAME.fullmatch(name)
     if parts is None:
         return None
-    parameters: dict[str, float | str] = {}
     written = parts["parameters"]
-    for part in [] if written is None else written.split(","):
-        key, equals, value = part.partition("=")
-        if not equals or key in parameters:
-            return None
-        parameters[key] = _value(value)
+    pairs = [] if written is None else [part.partition("=") for part in written.split(",")]
+    parameters = {key: _value(value) for key, equals, value in pairs if equals}
+    if len(parameters) < len(pairs):
+        return None
     return (parts["metric"], parts["k"] or ""), parameters
 
 
