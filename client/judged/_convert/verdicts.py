@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from judged._codec import read_fields
 from judged._transport.status import in_python, may_retry
 from judged.errors import JudgedError
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scores_pb2, verdicts_pb2
+from judged.v1 import verdicts_pb2
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.values.choices import Source, Status
 from judged.values.groups import QueryGroup
@@ -45,13 +44,11 @@ def missing_for(error: JudgedError) -> VerdictError:
     return VerdictError(0, error.reason or error.code, error.message, may_retry(error))
 
 
-_IN_LISTS: Sequence[Callable[..., Any]] = (list, list, list)
-_IN_ARRAYS: Sequence[Callable[..., Any]] = (
-    partial(array, "B"),
-    partial(array, "I"),
-    partial(array, "d"),
-)
-"""What makes columns of numbers below 256, of other whole numbers, of numbers with a fraction."""
+_TYPES = {"relevant": "B", "score": "d", "status": "B", "source": "B", "flags": "I"}
+_RARE_TYPES = {"agreement": "d", "probability": "d", "stage": "B"}
+"""The columns of verdicts, with the types of arrays that hold them."""
+_LEFT_OUT = {"status": int(Status.OK), "source": int(Source.COMPUTED), "flags": 0}
+"""What all verdicts of a column have that is left empty."""
 
 
 def read_verdicts(
@@ -66,33 +63,28 @@ def read_verdicts(
 
     With `in_arrays` columns take a few bytes a verdict, where those of lists take some 60.
     """
-    total = len(message.relevant)
-    small, whole, real = _IN_ARRAYS if in_arrays else _IN_LISTS
+
+    def column(kind: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - of either kind
+        return array(kind, values) if in_arrays else list(values)
+
+    columns: dict[str, Any] = {}
+    for name, kind in (_TYPES | _RARE_TYPES).items():
+        values = getattr(message, name)
+        if not values and name in _LEFT_OUT:
+            values = [_LEFT_OUT[name]] * len(message.relevant)
+        columns[name] = column(kind, values)
     return Verdicts(
-        relevant=small(message.relevant),
-        score=real(message.score),
-        status=small(message.status or [int(Status.OK)] * total),
-        source=small(message.source or [int(Source.COMPUTED)] * total),
-        flags=whole(message.flags or [0] * total),
-        offsets=whole(message.group_offsets),
+        **columns,
+        offsets=column("I", message.group_offsets),
         errors={error.index: read_error(error) for error in message.errors},
         judge=judge,
-        agreement=real(message.agreement),
         details={detail.index: read_detail(detail) for detail in message.details},
         usage=usage,
         groups=groups,
-        probability=real(message.probability),
-        stage=small(message.stage),
     )
 
 
-def usage_of(
-    message: pb.BatchJudgeResponse
-    | pb.JudgedChunk
-    | pb.EvaluatedChunk
-    | pb.EvaluateResponse
-    | scores_pb2.ScoreSummary,
-) -> Usage | None:
+def usage_of(message: pb.BatchJudgeResponse | pb.JudgedChunk) -> Usage | None:
     """Return what a reply took of language models, None when none was asked."""
     return read_fields(Usage, message.usage) if message.HasField("usage") else None
 
