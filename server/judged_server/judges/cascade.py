@@ -22,7 +22,6 @@ from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 
 from judged_server.domain import (
     BoolArray,
-    ByteArray,
     FloatArray,
     IntArray,
     JudgeSpec,
@@ -185,15 +184,17 @@ class _Run:
         self.left = Left.of(groups)
         n = len(self.left.places)
         self._cascade = cascade
+        self._found = ScoreColumns(
+            np.zeros(n),
+            np.full(n, Status.ABSTAINED, np.uint8),
+            np.zeros(n, np.uint8),
+            majorities=np.ones(n, np.bool_),
+            sources=np.full(n, Source.COMPUTED, np.uint8),
+            probabilities=np.zeros(n),
+            stages=np.zeros(n, np.uint8),
+        )
         self._settled: BoolArray = np.zeros(n, np.bool_)
-        self._scores: FloatArray = np.zeros(n)
-        self._majorities: BoolArray = np.ones(n, np.bool_)
-        self._probabilities: FloatArray = np.zeros(n)
         self._calibrated = True
-        self._statuses: ByteArray = np.full(n, Status.ABSTAINED, np.uint8)
-        self._flags: ByteArray = np.zeros(n, np.uint8)
-        self._sources: ByteArray = np.full(n, Source.COMPUTED, np.uint8)
-        self._stages: ByteArray = np.zeros(n, np.uint8)
         self._faults: dict[int, VerdictFault] = {}
         self._details: dict[int, VerdictDetail] = {}
         self._took = [StageUsage(stage.judge.identity.signature) for stage in cascade.stages]
@@ -208,33 +209,31 @@ class _Run:
         that of an earlier one is not lost. Under a limit on money the rest goes on by its doubt, so
         that what can't be paid is what is least in doubt.
         """
-        stage, left = self._cascade.stages[place], self.left
+        stage, left, found = self._cascade.stages[place], self.left, self._found
         ok, places, items = columns.ok, left.places, left.items
-        at = places[ok]
-        scores, probabilities = columns.scores, columns.probabilities
-        if probabilities is None:
-            self._calibrated = False
-        else:
-            self._probabilities[at] = probabilities[ok]
-            scores = scores if stage.calibrator is None else probabilities
         best = left.best_scores(columns, last=stage.last)
-        order = stage.by_doubt(best)
-        done = stage.settled(best)
-        self._scores[at] = scores[ok]
-        self._majorities[at] = columns.filled("majorities")[ok]
-        self._flags[at] = columns.filled("flags")[ok]
-        self._sources[places] = columns.filled("sources")
-        self._stages[at] = place + 1
+        order, done = stage.by_doubt(best), stage.settled(best)
+        given = {name: columns.filled(name) for name in ("scores", "majorities", "flags")}
+        given["stages"] = np.full(len(places), place + 1, np.uint8)
+        self._calibrated &= columns.probabilities is not None
+        if columns.probabilities is not None:
+            given["probabilities"] = columns.probabilities
+            if stage.calibrator is not None:
+                given["scores"] = columns.probabilities
+        for name, column in given.items():
+            found.filled(name)[places[ok]] = column[ok]
+        found.filled("sources")[places] = columns.filled("sources")
+        statuses = found.filled("statuses")
+        statuses[places[done[items] & ok]] = Status.OK
+        statuses[places[~ok]] = columns.filled("statuses")[~ok]
         self._settled[places] = done[items]
-        self._statuses[places[done[items] & ok]] = Status.OK
-        self._statuses[places[~ok]] = columns.filled("statuses")[~ok]
         for fault in columns.faults:
             index = int(places[fault.index])
             self._faults[index] = replace(fault, index=index)
-        unpaid = {items[fault.index] for fault in columns.faults if fault.reason == Reason.BUDGET}
         for detail in columns.details:
             index = int(places[detail.index])
             self._details[index] = replace(detail, index=index)
+        unpaid = {items[fault.index] for fault in columns.faults if fault.reason == Reason.BUDGET}
         usage = columns.usage or Usage()
         signature, n_asked = stage.judge.identity.signature, len(done) - len(unpaid)
         self._took[place] += StageUsage(signature, n_asked, int(done.sum()), usage.cost)
@@ -251,27 +250,26 @@ class _Run:
 
     def columns(self) -> ScoreColumns:
         """Return the verdicts; what nothing settled abstains, or is that of an earlier stage."""
-        for place in np.flatnonzero(~self._settled & (self._stages > 0)).tolist():
+        found = self._found
+        statuses, stages = found.filled("statuses"), found.filled("stages")
+        for place in np.flatnonzero(~self._settled & (stages > 0)).tolist():
             if self._cascade.unsettled == EARLIER:
-                self._statuses[place] = Status.OK
-                self._flags[place] |= Flag.UNSETTLED
+                statuses[place] = Status.OK
+                found.filled("flags")[place] |= Flag.UNSETTLED
                 continue
-            self._statuses[place] = Status.ABSTAINED
+            statuses[place] = Status.ABSTAINED
             self._faults.setdefault(place, VerdictFault(place, "UNSETTLED", _UNSETTLED))
-        ok = self._statuses == Status.OK
+        ok = found.ok
+        for name in ("scores", "probabilities", "stages"):
+            found.filled(name)[~ok] = 0
         avoided = None if self._avoided_cost is None else to_amount(self._avoided_cost)
         did = CascadeUsage(tuple(self._took), avoided, self._cascade.guarantee, self._counts)
-        return ScoreColumns(
-            np.where(ok, self._scores, 0.0),
-            self._statuses,
-            self._flags,
-            tuple(self._faults[place] for place in sorted(self._faults) if not ok[place]),
-            majorities=self._majorities,
+        return replace(
+            found,
+            faults=tuple(self._faults[place] for place in sorted(self._faults) if not ok[place]),
             details=tuple(self._details[place] for place in sorted(self._details)),
             usage=replace(self._usage, cascade=did),
-            sources=self._sources,
-            probabilities=np.where(ok, self._probabilities, 0.0) if self._calibrated else None,
-            stages=np.where(ok, self._stages, 0).astype(np.uint8),
+            probabilities=found.probabilities if self._calibrated else None,
         ).compact()
 
 

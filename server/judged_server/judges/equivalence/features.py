@@ -35,26 +35,32 @@ _QUESTION = re.compile(
     r"\b(who|whom|whose|when|where|which|what|why|how many|how much|how long|how old|how|"
     r"year|date|name)\b"
 )
+_ASKING = """
+    who whom whose
+    when year date
+    where
+    which
+    what name
+    why how
+    how_many how_much how_long how_old
+"""
 _KINDS = {
-    **dict.fromkeys(("who", "whom", "whose"), 0),
-    **dict.fromkeys(("when", "year", "date"), 1),
-    "where": 2,
-    "which": 3,
-    **dict.fromkeys(("what", "name"), 4),
-    **dict.fromkeys(("why", "how"), 5),
-    **dict.fromkeys(("how many", "how much", "how long", "how old"), 6),
+    words.replace("_", " "): kind
+    for kind, line in enumerate(_ASKING.strip().splitlines())
+    for words in line.split()
 }
 _NO_KIND = 7
-_MOST = (
-    *("equal", "contained", "reverse_contained", "compact_contained", "acronym", "recall"),
-    *("fresh_recall", "letter_recall", "soft_recall", "best_alike", "precision", "harmonic"),
-    *("last_hit", "first_hit"),
-)
-_BEST = (
-    *("recall", "fresh_recall", "soft_recall", "precision", "last_hit", "words", "fresh", "missed"),
-    *("capital_missed", "begins", "begins_share", "spread", "distance", "num", "num_missing"),
-    *("year", "month", "negations", "num_conflict", "year_conflict", "month_conflict", "contained"),
-)
+_MOST_OF = """
+    equal contained reverse_contained compact_contained acronym recall fresh_recall letter_recall
+    soft_recall best_alike precision harmonic last_hit first_hit
+"""
+_MOST = _MOST_OF.split()
+_BEST_OF = """
+    recall fresh_recall soft_recall precision last_hit words fresh missed capital_missed begins
+    begins_share spread distance num num_missing year month negations num_conflict year_conflict
+    month_conflict contained
+"""
+_BEST = _BEST_OF.split()
 _LEAST = ("num_conflict", "distance", "begins")
 _MEAN = ("recall", "contained", "words")
 

@@ -29,48 +29,62 @@ _GLUED = re.compile(r"([^\W\d_]{2,})(\d{1,4})")
 _GLUED_YEAR = re.compile(r"(1[5-9]\d\d|20[0-2]\d)\d{1,2}")
 _LEADING_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
+_NUMBERS = """
+    zero
+    one first once
+    two second twice
+    three third
+    four fourth
+    five fifth
+    six sixth
+    seven seventh
+    eight eighth
+    nine ninth
+    ten tenth
+    eleven eleventh
+    twelve twelfth
+    thirteen thirteenth
+    fourteen fourteenth
+    fifteen fifteenth
+    sixteen sixteenth
+    seventeen seventeenth
+    eighteen eighteenth
+    nineteen nineteenth
+    twenty twentieth
+"""
+_TENS = "thirty forty fifty sixty seventy eighty ninety"
 _NUMBER_WORDS = {
     word: value
-    for value, words in enumerate(
-        (
-            *("zero", "one first once", "two second twice", "three third", "four fourth"),
-            *("five fifth", "six sixth", "seven seventh", "eight eighth", "nine ninth"),
-            *("ten tenth", "eleven eleventh", "twelve twelfth", "thirteen thirteenth"),
-            *("fourteen fourteenth", "fifteen fifteenth", "sixteen sixteenth"),
-            *("seventeen seventeenth", "eighteen eighteenth", "nineteen nineteenth"),
-            "twenty twentieth",
-        )
-    )
+    for value, words in enumerate(_NUMBERS.strip().splitlines())
     for word in words.split()
-} | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+} | dict(zip(_TENS.split(), range(30, 100, 10), strict=True))
 _ROMAN_WORDS = "ii iii iv vi vii viii ix xi xii xiii xiv xv xvi xvii xviii xix xx"
 _ROMAN_VALUES = (2, 3, 4, 6, 7, 8, 9, *range(11, 21))
 _ROMAN = dict(zip(_ROMAN_WORDS.split(), _ROMAN_VALUES, strict=True))
+_MONTH_NAMES = """
+    january jan
+    february feb
+    march
+    april apr
+    may
+    june jun
+    july jul
+    august aug
+    september sept sep
+    october oct
+    november nov
+    december dec
+"""
 _MONTHS = {
     word: number
-    for number, words in enumerate(
-        (
-            *("january jan", "february feb", "march", "april apr", "may", "june jun", "july jul"),
-            *("august aug", "september sept sep", "october oct", "november nov", "december dec"),
-        ),
-        start=1,
-    )
+    for number, words in enumerate(_MONTH_NAMES.strip().splitlines(), start=1)
     for word in words.split()
 }
-_SPELLINGS = {
-    "usa": "us",
-    "america": "us",
-    "uk": "britain",
-    "saint": "st",
-    "mount": "mt",
-    "doctor": "dr",
-    "mister": "mr",
-    "centre": "center",
-    "theatre": "theater",
-    "colour": "color",
-    "percent": "%",
-    "television": "tv",
-}
+_SPELLED = """
+    usa:us america:us uk:britain saint:st mount:mt doctor:dr mister:mr centre:center
+    theatre:theater colour:color percent:% television:tv
+"""
+_SPELLINGS = dict(pair.split(":") for pair in _SPELLED.split())
 NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot", "nor", "neither"))
 _HEDGING = """
     may might could possibly perhaps probably likely approximately about around roughly estimated

@@ -6,7 +6,7 @@ Below it, what a rubric shows of an answer: its texts by the names that rubrics 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,7 +136,7 @@ class AnswerScorer:
 
     def texts_of(self, item: AnswerItem) -> tuple[FieldValue, ...]:
         """Return all of the item that can change its score: what the rubric shows of it, whole."""
-        return tuple(_VALUES[name](item) for name in self.asked.rubric.fields)
+        return tuple(value_of(name, item) for name in self.asked.rubric.fields)
 
     def planned_calls(self, item: AnswerItem) -> Iterator[PlannedCall]:
         """Yield all that `score` may ask of the item.
@@ -270,7 +270,7 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
     ":" as right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
     dimensions does without contexts, if it has one that needs none.
     """
-    fields = {name: _VALUES[name](item) for name in rubric.fields}
+    fields = {name: value_of(name, item) for name in rubric.fields}
     if "answer" in fields and not any(map(_says_something, item.answer)):
         what = "nothing but punctuation" if item.answer.strip() else "no text"
         raise MissingInput(Reason.EMPTY_ANSWER, f"the answer holds {what}")
@@ -342,13 +342,11 @@ _CALLED = {
 }
 
 
-_VALUES: Mapping[str, Callable[[AnswerItem], FieldValue]] = {
-    "query": lambda item: item.query,
-    "answer": lambda item: item.answer,
-    "other_answer": lambda item: item.other_answer,
-    "reference": lambda item: item.references[0] if item.references else "",
-    "references": lambda item: tuple(item.references),
-    "contexts": lambda item: tuple(item.contexts),
-    "sources_used": lambda item: tuple(item.sources_used),
-    "confidence": lambda item: "" if item.confidence is None else f"{item.confidence:g}",
-}
+def value_of(name: str, item: AnswerItem) -> FieldValue:
+    """Return what an item has under a name that rubrics use."""
+    if name == "reference":
+        return item.references[0] if item.references else ""
+    if name == "confidence":
+        return "" if item.confidence is None else f"{item.confidence:g}"
+    value: FieldValue = getattr(item, name)
+    return value if isinstance(value, str) else tuple(value)
