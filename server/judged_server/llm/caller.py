@@ -111,6 +111,28 @@ class Answer(NamedTuple):
     unwritten: bool = False
 
 
+class _Asked(NamedTuple):
+    """A question on its way, and the key by which those of the caller's domain alone find it."""
+
+    key: bytes
+    model: ChatModel
+    question: Question
+    call_options: CallOptions
+
+    @property
+    def left_s(self) -> float:
+        """The seconds until its answer must be there."""
+        return self.call_options.ends_at - asyncio.get_running_loop().time()
+
+    def parsed(self, reply: ChatReply) -> ParsedReply:
+        """Return what a reply says, whether it came just now or was kept."""
+        if reply.unreadable:
+            return failed(Reason.PROVIDER_ERROR, reply.unreadable)
+        question = self.question
+        parsed = read(reply, question.rubric, structured=self.model.card.structured)
+        return weighed(parsed, reply) if question.logprobs else parsed
+
+
 class ModelCaller:
     """Asks the models of a server. One instance serves all calls of a process."""
 
@@ -126,9 +148,9 @@ class ModelCaller:
 
         Cancelling it closes the connection of the call under way.
         """
-        key = _own_key(model.card, question)
+        asked = _Asked(_own_key(model.card, question), model, question, call_options)
         if call_options.cache is not CacheMode.REFRESH:
-            kept = await self._kept(key, model.card, question)
+            kept = await self._kept(asked)
             if kept is not None:
                 return kept
         if call_options.cache is CacheMode.ONLY:
@@ -136,152 +158,136 @@ class ModelCaller:
             if (keyless := missing_key_fault(model)) is not None:
                 missing = missing._replace(message=f"{missing.message}; {keyless.message}")
             return Answer(missing, None, Usage())
-        return await self._ask_or_join(key, model, question, call_options)
+        return await self._ask_or_join(asked)
 
     async def knows(self, planned: PlannedCall) -> bool:
         """Return whether the cache would answer a question."""
-        card, question = planned.model.card, planned.question
+        model, question = planned.model, planned.question
         if self._cache is None or not planned.settled:
             return False
-        key = _own_key(card, question)
-        return await self._kept(key, card, question) is not None
+        asked = _Asked(_own_key(model.card, question), model, question, CallOptions(0.0))
+        return await self._kept(asked) is not None
 
-    async def _kept(self, key: bytes, card: ChatModelCard, question: Question) -> Answer | None:
+    async def _kept(self, asked: _Asked) -> Answer | None:
         """Return the answer that the cache has."""
         if self._cache is None:
             return None
-        reply = self._cache.held(key)
+        reply = self._cache.held(asked.key)
         if reply is None:
             began = asyncio.get_running_loop().time()
-            reply = await self._cache.stored(key)
+            reply = await self._cache.stored(asked.key)
             took = asyncio.get_running_loop().time() - began
             recorder.note("stage_seconds", took, "store")
             if tracing.active is not None:
                 tracing.active.stages([tracing.StageRun("store", time.time_ns(), took)])
         recorder.note_lookups("replies", int(reply is not None), int(reply is None))
-        if reply is None:
-            return None
-        parsed = _parsed_reply(reply, question, card)
-        if parsed.status is not Status.OK:
+        parsed = None if reply is None else asked.parsed(reply)
+        if parsed is None or parsed.status is not Status.OK:
             return None
         return Answer(parsed, reply, Usage(cached=1), Source.CACHE)
 
-    async def _ask_or_join(
-        self, key: bytes, model: ChatModel, question: Question, call_options: CallOptions
-    ) -> Answer:
+    async def _ask_or_join(self, asked: _Asked) -> Answer:
         """Ask, or take part in the same question of another caller."""
-        now = asyncio.get_running_loop().time
-        while (entry := self._inflight.find(key)) is not None or key in self._owed:
-            if entry is None:
-                return await self._when_written(key, question, model.card, call_options.ends_at)
-            answer = await self._inflight.wait(entry, max(0.0, call_options.ends_at - now()))
+        while True:
+            flight, ends_at = self._inflight.find(asked.key), asked.call_options.ends_at
+            if flight is None and asked.key in self._owed:
+                return await self._when_written(asked)
+            joins, left_s = flight is not None, max(0.0, asked.left_s)
+            if flight is None:
+                flight = self._inflight.begin(asked.key, ends_at, lambda: self._ask_and_keep(asked))
+            answer = await self._inflight.wait(flight, left_s if joins else None)
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
+            if not joins:
+                return answer
             parsed = answer.parsed
             if parsed.status is Status.OK and answer.reply is not None:
                 # The own threshold decides, which is no part of the key.
-                parsed = _parsed_reply(answer.reply, question, model.card)
+                parsed = asked.parsed(answer.reply)
             # A failure that is the leader's alone: this caller may do better.
-            too_early = parsed.reason is Reason.TIMEOUT and call_options.ends_at > entry.about
+            too_early = parsed.reason is Reason.TIMEOUT and ends_at > flight.about
             if not too_early and parsed.reason is not Reason.BUDGET:
                 return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
-        entry = self._inflight.begin(
-            key,
-            call_options.ends_at,
-            lambda: self._ask_and_keep(key, model, question, call_options),
-        )
-        own = await self._inflight.wait(entry)
-        if own is None:
-            raise RuntimeError("a question without a time limit ended without an answer")
-        return own
 
-    async def _ask_and_keep(
-        self, key: bytes, model: ChatModel, question: Question, call_options: CallOptions
-    ) -> Answer:
+    async def _ask_and_keep(self, asked: _Asked) -> Answer:
         """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
-        answer = await self._ask_model(model, question, call_options)
+        answer = await self._ask_model(asked)
         if answer.unwritten:
-            self._owed[key] = answer
+            self._owed[asked.key] = answer
             if len(self._owed) > _MOST_OWED:
                 del self._owed[next(iter(self._owed))]
             return answer._replace(parsed=_UNWRITTEN)
-        await self._keep(key, question, model.card, answer, call_options.ends_at)
+        await self._keep(asked, answer)
         return answer
 
-    async def _keep(
-        self, key: bytes, question: Question, card: ChatModelCard, answer: Answer, ends_at: float
-    ) -> None:
+    async def _keep(self, asked: _Asked, answer: Answer) -> None:
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
-            left_s = ends_at - asyncio.get_running_loop().time()
-            await self._cache.keep(key, question.rubric, card, answer.reply, left_s)
+            rubric, card = asked.question.rubric, asked.model.card
+            await self._cache.keep(asked.key, rubric, card, answer.reply, asked.left_s)
 
-    async def _when_written(
-        self, key: bytes, question: Question, card: ChatModelCard, ends_at: float
-    ) -> Answer:
+    async def _when_written(self, asked: _Asked) -> Answer:
         """Return an answer that was paid for before, once that is written down."""
-        owed = self._owed[key]
-        if owed.reply is None or not await self._budgets.written(ends_at):
+        owed = self._owed[asked.key]
+        if owed.reply is None or not await self._budgets.written(asked.call_options.ends_at):
             return Answer(_UNWRITTEN, None, Usage())
-        parsed = _parsed_reply(owed.reply, question, card)
-        found = Answer(parsed, owed.reply, Usage(cached=1), Source.CACHE, owed.fallback)
-        if self._owed.pop(key, None) is not None:
-            await self._keep(key, question, card, found, ends_at)
+        parsed, usage = asked.parsed(owed.reply), Usage(cached=1)
+        found = Answer(parsed, owed.reply, usage, Source.CACHE, owed.fallback)
+        if self._owed.pop(asked.key, None) is not None:
+            await self._keep(asked, found)
         return found
 
-    async def _ask_model(
-        self, model: ChatModel, question: Question, call_options: CallOptions
-    ) -> Answer:
+    async def _ask_model(self, asked: _Asked) -> Answer:
         """Ask the provider; again when its reply is not in the form that it was asked for."""
+        _, model, question, call_options = asked
         card = model.card
-        usage = nothing(card.prices)
-        now = asyncio.get_running_loop().time
-        reply: ChatReply | None = None
-        parsed = _NO_TIME
-        fallback = ""
-        unwritten = False
+        answer = Answer(_NO_TIME, None, nothing(card.prices))
         for attempt in range(_TRIES):
-            left_s = call_options.ends_at - now()
-            if left_s <= 0:
+            if asked.left_s <= 0:
                 break
+            parsed, reply, usage, *_ = answer
             nonce = new_nonce()
             repair = _repair(parsed) if reply is not None and not reply.unreadable else ""
             request = request_for(
                 question, nonce, structured=card.structured, attempt=attempt, repair=repair
             )
-            began = now()
+            began = asyncio.get_running_loop().time()
             try:
                 done = await self._budgets.complete(
                     model,
                     request,
-                    left_s,
+                    asked.left_s,
                     call_options.cost_tracker,
                     question.rubric.id,
                     call_options.judge,
                 )
             except ModelFault as fault:
-                _trace(card, question, request, now() - began, fault)
+                took = asyncio.get_running_loop().time() - began
+                _trace(card, question, request, took, fault)
                 if reply is None:  # else what is wrong with the reply says more
-                    parsed = failed(
-                        fault.reason,
-                        fault.message,
-                        retryable=fault.retryable,
-                    )
-                usage += _without_reply(fault, card.prices, now() - began)
+                    parsed = failed(fault.reason, fault.message, retryable=fault.retryable)
+                usage += _without_reply(fault, card.prices, took)
+                answer = answer._replace(parsed=parsed, usage=usage)
                 break
             _trace(card, question, request, done.latency_s, done)
-            reply, unwritten = done.reply, done.unwritten
-            fallback = "" if done.answered_by is None else done.answered_by.name
-            parsed = _parsed_reply(reply, question, card)
+            reply, by = done.reply, done.answered_by
+            parsed = asked.parsed(reply)
             if nonce in reply.text or nonce in parsed.reasoning:
                 parsed = _MARKER_REPEATED
             # What a fallback answered is paid by its own prices.
-            usage += _usage(done, done.answered_by or card)
+            usage += _usage(done, by or card)
+            answer = Answer(
+                parsed,
+                reply,
+                usage,
+                fallback="" if by is None else by.name,
+                unwritten=done.unwritten,
+            )
             if not reply.unreadable and parsed.reason not in _REPAIRS:
                 break
-        if usage.calls or usage.cost:
-            _report(card, usage, call_options)
-        return Answer(parsed, reply, usage, fallback=fallback, unwritten=unwritten)
+        if answer.usage.calls or answer.usage.cost:
+            _report(card, answer.usage, call_options)
+        return answer
 
 
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
@@ -370,14 +376,6 @@ _NO_TIME = failed(
     "the call's time was used up before the model could be asked; allow more, or send less",
     retryable=True,
 )
-
-
-def _parsed_reply(reply: ChatReply, question: Question, card: ChatModelCard) -> ParsedReply:
-    """Return what a reply says, whether it came just now or was kept."""
-    if reply.unreadable:
-        return failed(Reason.PROVIDER_ERROR, reply.unreadable)
-    parsed = read(reply, question.rubric, structured=card.structured)
-    return weighed(parsed, reply) if question.logprobs else parsed
 
 
 def _usage(done: Completed, card: ChatModelCard) -> Usage:

@@ -187,7 +187,7 @@ class Capabilities:
     structured: tuple[Structured, ...]
     auth: tuple[str, ...]
     refused: tuple[str, ...] = ()
-    defaults: Mapping[str, bool] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 FAKE = "fake"
@@ -289,8 +289,14 @@ def _provider(
             raise ValueError(f'replies is for dialect = "{FAKE}" only')
     elif provider.replies is None:
         raise ValueError("replies is missing; it must be the path of a file of replies")
-    files = {key: _in(folder, getattr(provider, key)) for key in ("key_file", "ca_file", "replies")}
-    return replace(provider, auth=auth, base_url=provider.base_url.rstrip("/"), **files)
+    return replace(
+        provider,
+        auth=auth,
+        base_url=provider.base_url.rstrip("/"),
+        key_file=_in(folder, provider.key_file),
+        ca_file=_in(folder, provider.ca_file),
+        replies=_in(folder, provider.replies),
+    )
 
 
 def _model(
