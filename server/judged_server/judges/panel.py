@@ -240,36 +240,37 @@ def describe(
     The rationale is that of the first member that has one and agrees with the verdict.
     """
     statuses, decided = _stacked(verdicts, "statuses"), columns.ok
+    nothing = VerdictDetail(0, "", (), Usage(), "", "")
     told = [{detail.index: detail for detail in one.columns.details} for one in verdicts]
     reasons = [{fault.index: fault.reason for fault in one.columns.faults} for one in verdicts]
 
     def detail(index: int) -> VerdictDetail:
-        found = [seen.get(index) for seen in told]
+        found = [of_member.get(index, nothing) for of_member in told]
         samples = tuple(
             VerdictSample(
                 Status(int(statuses[place, index])),
                 bool(one.relevant[index]),
                 float(one.columns.scores[index]),
                 reasons[place].get(index, ""),
-                own.rationale if own else "",
+                found[place].rationale,
                 "",
                 signatures[place],
             )
-            for place, (one, own) in enumerate(zip(verdicts, found, strict=True))
+            for place, one in enumerate(verdicts)
         )
         agreeing = (
             sample.reasoning
             for sample in samples
-            if sample.status is Status.OK
+            if decided[index]
+            and sample.status is Status.OK
             and sample.relevant == bool(relevant[index])
-            and sample.reasoning
         )
         return VerdictDetail(
             index,
-            next(agreeing, "") if decided[index] else "",
+            next(filter(None, agreeing), ""),
             samples,
-            sum((own.usage for own in found if own is not None), Usage()),
-            next((own.model for own in found if own and own.model), ""),
+            sum((own.usage for own in found), Usage()),
+            next((own.model for own in found if own.model), ""),
             "",
         )
 

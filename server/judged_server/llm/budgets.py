@@ -15,10 +15,10 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from dataclasses import astuple
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,10 +101,10 @@ class BudgetAccount:
 
     def renewed_at(self) -> datetime:
         """Return when the next day or month begins, in UTC."""
-        now = self._clock.date()
+        day = self._clock.date().replace(hour=0, minute=0, second=0, microsecond=0)
         if self.period is Period.DAY:
-            return datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
-        return datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
+            return day + timedelta(days=1)
+        return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
 
     @property
     def held(self) -> int:
@@ -588,7 +588,6 @@ MESSAGE_TOKENS = 16
 """What a chat template sets around each of the two messages, and before the reply."""
 
 _MERGE = string.ascii_letters.encode()
-_PER_MILLION = Decimal(10) ** -6
 
 
 def tokens_at_most(text: str) -> int:
@@ -612,17 +611,8 @@ def request_tokens(request: ChatRequest) -> int:
 
 def cost_of(prices: Prices, input_tokens: int, output_tokens: int) -> int:
     """Return what so many tokens cost, in nano-units, rounded up."""
-    input_price, output_price = _exact(prices)
-    return nano_covering(input_price * input_tokens + output_price * output_tokens)
-
-
-@lru_cache(maxsize=256)
-def _exact(prices: Prices) -> tuple[Decimal, Decimal]:
-    """Return the prices of a token, exactly as they were written."""
-    return (
-        Decimal(repr(prices.input_per_million)) * _PER_MILLION,
-        Decimal(repr(prices.output_per_million)) * _PER_MILLION,
-    )
+    input_price, output_price = (Decimal(repr(price)) for price in astuple(prices))
+    return nano_covering((input_price * input_tokens + output_price * output_tokens) / 10**6)
 
 
 def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:
