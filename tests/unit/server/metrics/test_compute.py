@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from judged.values.choices import Matching, NoGold
@@ -13,7 +11,6 @@ from judged_server.metrics.compute import (
     compute_merged,
 )
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.formulas import METRICS
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions
 
@@ -148,11 +145,3 @@ class TestMissingVerdicts:
         assert (
             family.lower == compute_judged(bound("recall_exact"), self.other, ANY).columns[0].lower
         )
-
-
-def test_the_signature_tells_the_judge_once_there_is_one():
-    measure = parse_metrics(["precision_exact@5"])[0].judged_by("exact|min_score:0.8|v1")
-    assert measure.metric == replace(METRICS["precision_exact"], family="")
-    assert measure.signature([("matching", "any")]) == (
-        "precision_exact@5|judge:exact min_score:0.8 v1|matching:any|v1"
-    )

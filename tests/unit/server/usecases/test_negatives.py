@@ -69,13 +69,3 @@ class TestWhichJudgeRuns:
         assert done.table.columns[0].values.tolist() == [2 / 3]
         assert (judged.verdicts, done.identity) == (None, None)
         assert done.counts.total == 6
-
-    async def test_both_side_by_side(self, catalog):
-        done, _ = await run(catalog, GROUPS, ["precision", "precision_exact", "recall_exact"])
-        assert [column.mean for column in done.table.columns] == [1 / 3, 2 / 3, 0.5]
-        assert done.counts.total == 12
-        assert done.identity.signature == "exact|profile:verbatim|min_score:0.5|v1"
-        assert done.table.columns[1].signature == (
-            "precision_exact|judge:exact profile:verbatim min_score:0.8 v1|matching:any"
-            "|no_gold:skip|v1"
-        )
