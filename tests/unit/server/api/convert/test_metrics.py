@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
+from judged.v1 import groups_pb2, metrics_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Matching, NoGold
 from judged_server.api.convert.metrics import Rankings, compute, read_qrels, read_topics
@@ -18,7 +18,6 @@ from judged_server.metrics.table import MetricOptions
 from tests.fakes.limits import limits
 
 LIMITS = limits(max_contexts=100, max_text_bytes=100, max_embedding_dimensions=16)
-METRICS = ["precision@2", "ndcg"]
 NAN, INFINITY = float("nan"), float("inf")
 
 
@@ -67,57 +66,36 @@ def run(request):
     return compute(request, LIMITS).table
 
 
-def judged(n=300, labelled=range(250), *, scores=True, **options):
-    """A request of n queries with 3 results by 1 expected text, and people's view of some."""
-    rng = np.random.Generator(np.random.PCG64(9))
-    truth = rng.random((n, 3)) < 0.4
-    score = np.clip(np.where(truth, 0.65, 0.4) + rng.normal(0, 0.12, (n, 3)), 0, 1)
-    rankings = [
-        metrics_pb2.JudgedRanking(query_id=f"q{i}", expected=1, retrieved=3) for i in range(n)
-    ]
-    verdicts = verdicts_pb2.VerdictColumns(relevant=(score >= 0.5).ravel().tolist())
-    if scores:
-        verdicts.score.extend(score.ravel().tolist())
-    labels = metrics_pb2.HumanLabels(
-        query_ids=[f"q{i}" for i in labelled],
-        relevant=truth[list(labelled)].ravel().tolist(),
-    )
-    return pb.ComputeMetricsRequest(
-        metrics=METRICS,
-        options=metrics_pb2.MetricOptions(**options),
-        judged=metrics_pb2.JudgedRankings(
-            rankings=rankings, verdicts=verdicts, human_labels=labels
-        ),
-    )
+def per_query(ids, values):
+    column = metrics_pb2.ValueColumn(values=values)
+    return metrics_pb2.PerQueryValues(query_ids=ids, columns=[column])
 
 
-@pytest.mark.parametrize("kind", ["values", "gains", "trec"])
+HITS = {f"q{i}": i % 3 > 0 for i in range(50)}
+RELEVANCE = {
+    "values": per_query(HITS, HITS.values()),
+    "gains": metrics_pb2.GainRankings(
+        rankings=[
+            {"query_id": query_id, "gains": [hit, not hit], "relevant_gains": [1]}
+            for query_id, hit in HITS.items()
+        ]
+    ),
+    "trec": metrics_pb2.TrecRankings(
+        qrels=[{"query_id": each, "document_ids": ["a"], "grades": [1]} for each in HITS],
+        run=[
+            {"query_id": query_id, "document_ids": ["a" if hit else "b"]}
+            for query_id, hit in HITS.items()
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RELEVANCE)
 def test_human_values_correct_any_relevance(kind):
+    human = per_query(list(HITS)[:40], [float(i % 2) for i in range(40)])
+    options = metrics_pb2.MetricOptions(per_query=True)
     request = pb.ComputeMetricsRequest(
-        metrics=["ap"], options=metrics_pb2.MetricOptions(per_query=True)
-    )
-    ids = [f"q{i}" for i in range(50)]
-    for i, query_id in enumerate(ids):
-        hit = i % 3 > 0
-        if kind == "gains":
-            request.gains.rankings.add(
-                query_id=query_id, gains=[hit, not hit], relevant_gains=[1.0]
-            )
-        elif kind == "trec":
-            request.trec.qrels.add(query_id=query_id, document_ids=["a"], grades=[1])
-            request.trec.run.add(query_id=query_id, document_ids=["a" if hit else "b"])
-    if kind == "values":
-        values = [float(i % 3 > 0) for i in range(50)]
-        request.values.MergeFrom(
-            metrics_pb2.PerQueryValues(
-                query_ids=ids, columns=[metrics_pb2.ValueColumn(values=values)]
-            )
-        )
-    human = [float(i % 2) for i in range(40)]
-    request.human_values.MergeFrom(
-        metrics_pb2.PerQueryValues(
-            query_ids=ids[:40], columns=[metrics_pb2.ValueColumn(values=human)]
-        )
+        metrics=["ap"], options=options, human_values=human, **{kind: RELEVANCE[kind]}
     )
     (metric,) = run(request).metrics
     assert (metric.corrected.n_labelled, metric.corrected.n) == (40, 50)
@@ -125,15 +103,27 @@ def test_human_values_correct_any_relevance(kind):
     assert len(metric.per_query_upper) == 50
 
 
-def test_equal_probabilities_are_none_and_unequal_ones_weigh():
-    plain, equal, unequal = (
-        judged(labelled=range(60)),
-        judged(labelled=range(60)),
-        judged(labelled=range(60)),
+def corrected(probabilities=()):
+    """The correction of 300 queries with 3 results by labels of the first 60."""
+    rng = np.random.Generator(np.random.PCG64(9))
+    truth = rng.random((300, 3)) < 0.4
+    score = np.clip(np.where(truth, 0.65, 0.4) + rng.normal(0, 0.12, (300, 3)), 0, 1)
+    ids = [f"q{i}" for i in range(300)]
+    of_judged = metrics_pb2.JudgedRankings(
+        rankings=[{"query_id": query_id, "expected": 1, "retrieved": 3} for query_id in ids],
+        verdicts={"relevant": (score >= 0.5).ravel().tolist(), "score": score.ravel().tolist()},
+        human_labels={
+            "query_ids": ids[:60],
+            "relevant": truth[:60].ravel().tolist(),
+            "inclusion_probabilities": probabilities,
+        },
     )
-    equal.judged.human_labels.inclusion_probabilities.extend([0.25] * 60)
-    unequal.judged.human_labels.inclusion_probabilities.extend([0.2, 0.8] * 30)
-    before, same, other = (run(each).metrics[0].corrected for each in (plain, equal, unequal))
+    request = pb.ComputeMetricsRequest(metrics=["precision@2"], judged=of_judged)
+    return run(request).metrics[0].corrected
+
+
+def test_equal_probabilities_are_none_and_unequal_ones_weigh():
+    before, same, other = corrected(), corrected([0.25] * 60), corrected([0.2, 0.8] * 30)
     assert same.corrected.value == pytest.approx(before.corrected.value, abs=1e-12)
     assert other.labels_only.value != pytest.approx(before.labels_only.value, abs=1e-6)
     assert "|weights:hajek|" in other.corrected.interval.signature
