@@ -15,74 +15,40 @@ documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+_IRREGULAR_FORMS = """
+sky: sky skies, die: dying, lie: lying, tie: tying, news: news, inning: inning innings,
+outing: outing outings, canning: canning cannings, howe: howe, proceed: proceed,
+exceed: exceed, succeed: succeed
+"""
 _IRREGULAR = {
-    form: stem
-    for stem, forms in (
-        ("sky", "sky skies"),
-        ("die", "dying"),
-        ("lie", "lying"),
-        ("tie", "tying"),
-        ("news", "news"),
-        ("inning", "inning innings"),
-        ("outing", "outing outings"),
-        ("canning", "canning cannings"),
-        ("howe", "howe"),
-        ("proceed", "proceed"),
-        ("exceed", "exceed"),
-        ("succeed", "succeed"),
-    )
+    form: stem.strip()
+    for stem, _, forms in (entry.partition(":") for entry in _IRREGULAR_FORMS.split(","))
     for form in forms.split()
 }
 
-_STEP_2 = (
-    ("ational", "ate"),
-    ("tional", "tion"),
-    ("enci", "ence"),
-    ("anci", "ance"),
-    ("izer", "ize"),
-    ("bli", "ble"),
-    ("entli", "ent"),
-    ("eli", "e"),
-    ("ousli", "ous"),
-    ("ization", "ize"),
-    ("ation", "ate"),
-    ("ator", "ate"),
-    ("alism", "al"),
-    ("iveness", "ive"),
-    ("fulness", "ful"),
-    ("ousness", "ous"),
-    ("aliti", "al"),
-    ("iviti", "ive"),
-    ("biliti", "ble"),
-    ("fulli", "ful"),
-)
-_STEP_3 = (
-    ("icate", "ic"),
-    ("ative", ""),
-    ("alize", "al"),
-    ("iciti", "ic"),
-    ("ical", "ic"),
-    ("ful", ""),
-    ("ness", ""),
-)
-_STEP_4 = dict.fromkeys(
-    (
-        *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion"),
-        *("ou", "ism", "ate", "iti", "ous", "ive", "ize"),
-    ),
-    "",
-).items()
+
+def _rules(table: str) -> list[tuple[str, str]]:
+    """Return suffixes with what takes their place, of a table like "izer ize, ful -"."""
+    pairs = (rule.split() for rule in table.split(","))
+    return [(suffix, replacement.strip("-")) for suffix, replacement in pairs]
+
+
+_STEP_2 = _rules("""
+ational ate, tional tion, enci ence, anci ance, izer ize, bli ble, entli ent, eli e, ousli ous,
+ization ize, ation ate, ator ate, alism al, iveness ive, fulness ful, ousness ous, aliti al,
+iviti ive, biliti ble, fulli ful
+""")
+_STEP_3 = _rules("icate ic, ative -, alize al, iciti ic, ical ic, ful -, ness -")
+_STEP_4 = _rules("""
+al -, ance -, ence -, er -, ic -, able -, ible -, ant -, ement -, ment -, ent -, ion -, ou -,
+ism -, ate -, iti -, ous -, ive -, ize -
+""")
 
 
 def stem(word: str) -> str:
     """Return the stem of a word in lower case; digits and foreign letters count as consonants."""
-    irregular = _IRREGULAR.get(word)
-    if irregular is not None:
-        return irregular
-    if len(word) <= 2:
-        return word
+    if len(word) <= 2 or word in _IRREGULAR:
+        return _IRREGULAR.get(word, word)
     word = _past_and_progressive(_plural(word))
     if word[-1:] == "y" and len(word) > 2 and _shape(word[:-1])[-1] == "c":
         word = word[:-1] + "i"  # step 1c
@@ -120,13 +86,11 @@ def _takes_e(letters: str) -> bool:
 
 def _plural(word: str) -> str:
     """Step 1a."""
-    if word.endswith("sses"):
-        return word[:-2]
-    if word.endswith("ies"):
-        return word[:-1] if len(word) == 4 else word[:-2]
-    if word.endswith("s") and not word.endswith("ss"):
+    if word.endswith("ies") and len(word) == 4:
         return word[:-1]
-    return word
+    if word.endswith(("sses", "ies")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 def _past_and_progressive(word: str) -> str:
@@ -135,11 +99,8 @@ def _past_and_progressive(word: str) -> str:
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):
         return word[:-1] if _measure(word[:-3]) > 0 else word
-    for suffix in ("ed", "ing"):
-        if word.endswith(suffix):
-            letters = word.removesuffix(suffix)
-            return _mended(letters) if "v" in _shape(letters) else word
-    return word
+    letters = word[:-2] if word.endswith("ed") else word.removesuffix("ing")
+    return _mended(letters) if letters != word and "v" in _shape(letters) else word
 
 
 def _mended(letters: str) -> str:
@@ -162,7 +123,7 @@ def _double_suffix(word: str) -> str:
     return _replace(word, _STEP_2)
 
 
-def _replace(word: str, rules: Iterable[tuple[str, str]], least: int = 0) -> str:
+def _replace(word: str, rules: list[tuple[str, str]], least: int = 0) -> str:
     """Apply the first rule whose suffix the word has, if more than `least` measures come before."""
     for suffix, replacement in rules:
         if word.endswith(suffix):

@@ -53,19 +53,29 @@ _JACKKNIFE = 20
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of a judge: its scores, so that the surest are highest, and what is wrong there."""
+    """One side of a judge, by its distinct scores, so that the surest come first.
+
+    `share` is the share of the labels up to each score that is wrong, `counted` how many
+    independent labels those are taken for.
+    """
 
     scores: FloatArray
-    wrong: BoolArray
-    clusters: IntArray | None
-    correlation: float
+    share: FloatArray
+    counted: FloatArray
 
-    @property
-    def counted(self) -> float:
-        """How many independent labels all of them are taken for."""
-        if self.clusters is None:
-            return float(len(self.scores))
-        return float(_effective(_added_squares(self.clusters), self.correlation)[-1])
+    @classmethod
+    def of(
+        cls, scores: FloatArray, wrong: BoolArray, clusters: IntArray, verdicts: BoolArray
+    ) -> _Side:
+        """Return the side; the errors of its `verdicts` show how clusters go together."""
+        order = np.argsort(-scores, kind="stable")
+        falling = scores[order]
+        ends = np.flatnonzero(np.diff(falling, append=-np.inf) < 0)
+        if len(ends) > MAX_STEPS:
+            ends = ends[np.linspace(0, len(ends) - 1, MAX_STEPS).astype(np.int64)]
+        correlation = _error_correlation(clusters[verdicts], wrong[verdicts])
+        counted = _effective(clusters[order], correlation)[ends]
+        return cls(falling[ends], np.cumsum(wrong[order])[ends] / (ends + 1), counted)
 
 
 def settled_by(scores: FloatArray, accept: float | None, reject: float | None) -> BoolArray:
@@ -93,14 +103,13 @@ def cascade_bounds(
     """
     risk = 1 - confidence
     yes = items.relevant(min_score)
-    sides = []
-    for sign, wrong, side in ((1, ~items.labels, yes), (-1, items.labels, ~yes)):
-        correlation = 0.0
-        if items.clusters is not None:
-            correlation = _error_correlation(items.clusters[side], wrong[side])
-        sides.append(_Side(sign * items.scores, wrong, items.clusters, correlation))
-    accepting = _walk(sides[0], max_error, risk)
-    rejecting = -_walk(sides[1], max_error, risk)
+    clusters = np.arange(len(items.labels)) if items.clusters is None else items.clusters
+    sides = (
+        _Side.of(items.scores, ~items.labels, clusters, yes),
+        _Side.of(-items.scores, items.labels, clusters, ~yes),
+    )
+    safe = [each.scores[_walk(each, max_error, risk)] for each in sides]
+    accepting, rejecting = safe[0], -safe[1]
     accept, reject = _apart(items, accepting, rejecting)
     escalated = 1.0
     if accept is not None or reject is not None:
@@ -108,10 +117,10 @@ def cascade_bounds(
     warnings = [
         f"no score is safe to {name} at an error of {max_error:g}: the labels there are too few "
         f"(at least {labels_needed(max_error, risk)} without an error) or the judge errs too often"
-        for name, safe in (("accept", accepting), ("reject", rejecting))
-        if not len(safe)
+        for name, some in (("accept", accepting), ("reject", rejecting))
+        if not len(some)
     ]
-    counted = min(side.counted for side in sides)
+    counted = float(min(side.counted[-1] for side in sides))
     if warnings and items.clusters is not None:
         warnings.append(_count_as(items.clusters, counted, labels_needed(max_error, risk)))
     open_accept, open_reject = (_uncertified(side, max_error) for side in sides)
@@ -141,9 +150,8 @@ def _count_as(clusters: IntArray, counted: float, needed: int) -> str:
 
 def _uncertified(side: _Side, max_error: float) -> float | None:
     """Return the lowest score at or above which at most max_error of the labels are wrong."""
-    falling, ends, share = _shares(side)
-    fine = np.flatnonzero(share <= max_error)
-    return float(falling[ends[fine[-1]]]) if len(fine) else None
+    fine = side.scores[side.share <= max_error]
+    return float(fine[-1]) if len(fine) else None
 
 
 def _error_correlation(clusters: IntArray, wrong: BoolArray) -> float:
@@ -153,7 +161,7 @@ def _error_correlation(clusters: IntArray, wrong: BoolArray) -> float:
         return 1.0
     names, cluster = np.unique(clusters, return_inverse=True)
     groups = min(_JACKKNIFE, len(names))
-    if groups < 2:
+    if groups < 2 or len(names) == len(clusters):
         return 1.0
     group = (np.arange(len(names)) % groups)[cluster]
     found = _intraclass(errors, cluster)
@@ -180,8 +188,7 @@ def _intraclass(values: FloatArray, clusters: IntArray) -> float:
 
 def count_labels(clusters: IntArray, wrong: BoolArray) -> float:
     """Return as how many independent labels those count that say which verdicts are wrong."""
-    correlation = _error_correlation(clusters, wrong)
-    return float(_effective(_added_squares(clusters), correlation)[-1])
+    return float(_effective(clusters, _error_correlation(clusters, wrong))[-1])
 
 
 def upper_bound(error: float, counted: float, risk: float) -> float:
@@ -192,44 +199,29 @@ def upper_bound(error: float, counted: float, risk: float) -> float:
     return float(special().betaincinv(errors + 1, rest, 1 - risk))
 
 
-def _effective(added_squares: FloatArray, correlation: float) -> FloatArray:
-    """Return, for each number of items from the first, how many independent ones they count as."""
-    n = np.arange(1, len(added_squares) + 1, dtype=np.float64)
-    mean_size = np.cumsum(added_squares) / n
-    effective: FloatArray = n / (1 + (mean_size - 1) * correlation)
-    return effective
+def reached(
+    errors: FloatArray, counted: FloatArray, begins: Sequence[int], max_error: float, risk: float
+) -> BoolArray:
+    """Return the steps that walks from some of them reach: each stops at the first that fails.
 
-
-def _shares(side: _Side) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return the scores, falling, the last place of each distinct one, the share wrong up to it."""
-    order = np.argsort(-side.scores, kind="stable")
-    falling = side.scores[order]
-    ends: IntArray = np.flatnonzero(np.diff(falling, append=-np.inf) < 0)
-    if len(ends) > MAX_STEPS:
-        ends = ends[np.linspace(0, len(ends) - 1, MAX_STEPS).astype(np.int64)]
-    return falling, ends, np.cumsum(side.wrong[order])[ends] / (ends + 1)
-
-
-def _walk(side: _Side, max_error: float, risk: float) -> FloatArray:
-    """Return the scores, falling, at or above which the error is bounded by max_error."""
-    falling, ends, share = _shares(side)
-    n = (ends + 1).astype(np.float64)
-    if side.clusters is not None:
-        order = np.argsort(-side.scores, kind="stable")
-        n = _effective(_added_squares(side.clusters[order]), side.correlation)[ends]
-    passed = np.zeros(len(ends), np.bool_)
-    begins, walk_risk = walks_begin(n, max_error, risk)
+    A step fails where the upper bound of its error, seen on `counted` labels, is above max_error.
+    The bound is a beta quantile; this asks on which side of it max_error lies without finding it.
+    """
+    passed = np.zeros(len(errors), np.bool_)
     for begin in begins:
-        for step in range(begin, len(ends)):
+        for step in range(begin, len(errors)):
             checkpoint()
-            # The upper bound of Clopper and Pearson is a beta quantile; this asks whether it is
-            # at most max_error without finding it.
-            errors = float(share[step] * n[step])
-            rest = float(n[step]) - errors
-            if rest <= 0 or special().betainc(errors + 1, rest, max_error) < 1 - walk_risk:
+            wrong = errors[step] * counted[step]
+            rest = counted[step] - wrong
+            if not (rest > 0 and special().betainc(wrong + 1, rest, max_error) >= 1 - risk):
                 break
             passed[step] = True
-    return falling[ends[passed]]
+    return passed
+
+
+def _walk(side: _Side, max_error: float, risk: float) -> BoolArray:
+    begins, walk_risk = walks_begin(side.counted, max_error, risk)
+    return reached(side.share, side.counted, begins, max_error, walk_risk)
 
 
 def walks_begin(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], float]:
@@ -249,14 +241,17 @@ def labels_needed(max_error: float, risk: float) -> int:
     return math.ceil(needed) if needed < _MOST_LABELS else _MOST_LABELS
 
 
-def _added_squares(clusters: IntArray) -> FloatArray:
-    """Return what each item adds to the sum of squared cluster sizes when it joins its cluster."""
+def _effective(clusters: IntArray, correlation: float) -> FloatArray:
+    """Return, for each number of items from the first, how many independent ones they count as."""
     order = np.argsort(clusters, kind="stable")
     sizes = np.unique(clusters, return_counts=True)[1]
-    places = np.arange(len(clusters)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    added = np.empty(len(clusters))
-    added[order] = 2.0 * places + 1
-    return added
+    earlier = np.empty(len(clusters))  # those of its cluster before each item
+    earlier[order] = np.arange(len(clusters)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    n = np.arange(1, len(clusters) + 1, dtype=np.float64)
+    # An item that joins a cluster adds 2 * earlier + 1 to the sum of squared sizes.
+    mean_size = np.cumsum(2 * earlier + 1) / n
+    effective: FloatArray = n / (1 + (mean_size - 1) * correlation)
+    return effective
 
 
 def _apart(
