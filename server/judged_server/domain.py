@@ -7,7 +7,7 @@ call makes, are not frozen: a frozen one takes six times as long to make.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
@@ -35,6 +35,17 @@ def need(given: bool, field: str, rule: str) -> None:
     """Raise InvalidField where something is not given."""
     if not given:
         raise InvalidField(field, rule)
+
+
+def need_all(good: BoolArray, field: str, rule: str) -> None:
+    """Raise InvalidField at the first entry of a column that is not good."""
+    if not good.all():
+        raise InvalidField(f"{field}[{int(good.argmin())}]", rule)
+
+
+def need_length(column: Sized, n: int, field: str, things: str) -> None:
+    """Raise InvalidField for a column that has not one entry for each of n things."""
+    need(len(column) == n, field, f"has {len(column)} entries for {n} {things}")
 
 
 def check_unique(names: Sequence[str], field: str) -> None:

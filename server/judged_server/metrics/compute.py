@@ -19,7 +19,7 @@ from judged.values.choices import Matching, NoGold, Unjudged
 from judged.values.metrics import MetricCounts
 from judged.values.rankings import IdFit
 
-from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.domain import BoolArray, FloatArray, IntArray, need, need_all, need_length
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.input.id_fit import add_fits
 from judged_server.metrics.input.rankings import Rankings, rank_gains
@@ -91,16 +91,14 @@ def check_open_ended(measures: Sequence[Measure], max_grade: int) -> None:
     Where no text was expected, nobody knows; ndcg can be had from a judge that grades, for it holds
     the order against the best one of the same results.
     """
-    for i, measure in enumerate(measures):
-        name = measure.metric.name
-        known = name in _WITHOUT_TOTAL or (name == "ndcg" and max_grade > 0)
-        if not known and not measure.metric.family:
-            raise InvalidField(
-                f"metrics[{i}]",
-                f"{name} needs to know how much there is to find, and a query has no expected "
-                "text; ask for precision, hit_rate, mrr, or ndcg by a judge that grades, or give "
-                "each query what is expected",
-            )
+    for i, metric in enumerate(measure.metric for measure in measures):
+        known = metric.name in _WITHOUT_TOTAL or (metric.name == "ndcg" and max_grade > 0)
+        rule = (
+            f"{metric.name} needs to know how much there is to find, and a query has no expected "
+            "text; ask for precision, hit_rate, mrr, or ndcg by a judge that grades, or give "
+            "each query what is expected"
+        )
+        need(known or metric.family != "", f"metrics[{i}]", rule)
 
 
 def compute_judged(
@@ -270,18 +268,13 @@ def merge_values(
     `field.columns[i].values` for a wrong length, `field.columns[i].values[j]` for a value that is
     not finite, or beyond +-MAX_VALUE.
     """
-    if len(columns) != len(measures):
-        rule = f"has {len(columns)} entries for {len(measures)} metrics"
-        raise InvalidField(f"{field}.columns", rule)
+    need_length(columns, len(measures), f"{field}.columns", "metrics")
     merged = []
     for i, (measure, column) in enumerate(zip(measures, columns, strict=True)):
         path = f"{field}.columns[{i}].values"
-        if len(column) != n_queries:
-            raise InvalidField(path, f"has {len(column)} entries for {n_queries} query_ids")
+        need_length(column, n_queries, path, "query_ids")
         values = np.array(column, np.float64)
-        good = np.abs(values) <= MAX_VALUE
-        if not good.all():
-            raise InvalidField(f"{path}[{int(good.argmin())}]", "must be finite, within +-1e100")
+        need_all(np.abs(values) <= MAX_VALUE, path, "must be finite, within +-1e100")
         merged.append(_column(measure, values, [("source", "values")]))
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
     return MetricTable(tuple(merged), np.arange(n_queries), counts, id_fit=add_fits(id_fits))
@@ -328,11 +321,8 @@ def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
     if policy is NoGold.ZERO:
         return np.ones_like(has_gold)
     if policy is NoGold.ERROR and not has_gold.all():
-        first = int(has_gold.argmin())
-        raise InvalidField(
-            field.format(first),
-            f"must not be empty when no_gold is {full_name(policy, 'NoGoldPolicy')}",
-        )
+        rule = f"must not be empty when no_gold is {full_name(policy, 'NoGoldPolicy')}"
+        raise InvalidField(field.format(int(has_gold.argmin())), rule)
     return has_gold
 
 

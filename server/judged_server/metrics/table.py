@@ -14,8 +14,7 @@ from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions
 from judged.values.metrics import MetricCounts
 from judged.values.rankings import IdFit
 
-from judged_server.domain import FloatArray, IntArray
-from judged_server.errors import InvalidField
+from judged_server.domain import FloatArray, IntArray, check_unique, need
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals
 
@@ -129,12 +128,9 @@ MAX_SLICES = 1000
 def check_keys(keys: Sequence[str], field: str = "options.slice_by") -> None:
     """Raise InvalidField at `field[i]` for a key that is empty, repeats, or is one too many."""
     for i, key in enumerate(keys):
-        if i >= MAX_KEYS:
-            raise InvalidField(f"{field}[{i}]", f"is one key above {MAX_KEYS}; use several calls")
-        if not key:
-            raise InvalidField(f"{field}[{i}]", "must name a key of the metadata")
-        if key in keys[:i]:
-            raise InvalidField(f"{field}[{i}]", f"is {field}[{keys.index(key)}] again")
+        need(i < MAX_KEYS, f"{field}[{i}]", f"is one key above {MAX_KEYS}; use several calls")
+        need(key != "", f"{field}[{i}]", "must name a key of the metadata")
+    check_unique(keys, f"{field}[{{}}]")
 
 
 def with_intervals_and_slices(
@@ -159,9 +155,8 @@ def with_intervals_and_slices(
         rows_of: dict[str, list[int]] = {}
         for row in table.all_rows.tolist():  # so that no slice is empty
             rows_of.setdefault(metadata[row].get(key, "") if metadata else "", []).append(row)
-        if len(slices) + len(rows_of) > MAX_SLICES:
-            rule = f"makes more than {MAX_SLICES} slices; slice by keys with fewer values"
-            raise InvalidField(f"{field}.slice_by[{i}]", rule)
+        rule = f"makes more than {MAX_SLICES} slices; slice by keys with fewer values"
+        need(len(slices) + len(rows_of) <= MAX_SLICES, f"{field}.slice_by[{i}]", rule)
         for value, rows in sorted(rows_of.items()):
             checkpoint()
             places, open_places = (

@@ -30,8 +30,15 @@ from judged.values.agreement import (
 from judged.values.intervals import Estimate, IntervalOptions
 from numpy.typing import NDArray
 
-from judged_server.domain import FloatArray, IntArray, check_names
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.domain import (
+    FloatArray,
+    IntArray,
+    check_names,
+    need,
+    need_all,
+    need_length,
+)
+from judged_server.errors import LimitExceeded
 from judged_server.statistics.intervals import (
     FEW_QUERIES,
     MAX_UNITS,
@@ -108,20 +115,16 @@ def _read(table: RatingTable) -> Codes:
     names = [rater.name for rater in table.raters]
     check_names(names, "raters", MAX_RATERS, "ratings.raters", ".name")
     n = len(columns[0])
-    if n == 0:
-        raise InvalidField("ratings.raters[0].ratings", "must hold at least one item")
+    need(n > 0, "ratings.raters[0].ratings", "must hold at least one item")
     if n > MAX_ITEMS:
         raise LimitExceeded("ratings.raters[0].ratings", "items", MAX_ITEMS, n)
     codes = np.empty((n, len(columns)), np.int8)
     for j, column in enumerate(columns):
         path = f"ratings.raters[{j}].ratings"
-        if len(column) != n:
-            raise InvalidField(path, f"has {len(column)} entries where raters[0] has {n}")
+        need_length(column, n, path, "ratings of raters[0]")
         places = np.fromiter(column, np.int64, n)
-        wrong = np.flatnonzero((places < -1) | (places >= k))
-        if len(wrong):
-            rule = f"must be -1 for no rating, or the place of one of {k} categories, counted"
-            raise InvalidField(f"{path}[{wrong[0]}]", f"{rule} from 0")
+        rule = f"must be -1 for no rating, or the place of one of {k} categories, counted from 0"
+        need_all((places >= -1) & (places < k), path, rule)
         codes[:, j] = places
     return codes
 
@@ -361,10 +364,7 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
 
 
 def _scores(scores: Sequence[float], n: int, name: str) -> FloatArray:
-    if len(scores) != n:
-        raise InvalidField(f"systems.{name}", f"has {len(scores)} entries for {n} systems")
+    need_length(scores, n, f"systems.{name}", "systems")
     values = np.fromiter(scores, np.float64, n)
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
-        raise InvalidField(f"systems.{name}[{wrong[0]}]", "must be a finite number")
+    need_all(np.isfinite(values), f"systems.{name}", "must be a finite number")
     return values

@@ -36,7 +36,7 @@ from judged.values.comparison import (
 )
 from judged.values.intervals import Estimate, Interval, IntervalOptions
 
-from judged_server.domain import TIE_TOLERANCE, FloatArray, IntArray
+from judged_server.domain import TIE_TOLERANCE, FloatArray, IntArray, need
 from judged_server.errors import InvalidField
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals, special
@@ -86,11 +86,10 @@ def pair_up(baseline: RunValues, run: RunValues, places: dict[str, int], field: 
     """
     theirs = {query_id: place for place, query_id in enumerate(run.query_ids)}
     common = [query_id for query_id in baseline.query_ids if query_id in theirs]
-    if len(common) < FEWEST:
-        first = f"{field.partition('[')[0]}[0]"
-        what = f"shares {len(common)} evaluated queries with the baseline, {first}"
-        rule = f"{what}; a comparison needs at least {FEWEST}: compare runs on the same queries"
-        raise InvalidField(field, rule)
+    first = f"{field.partition('[')[0]}[0]"
+    what = f"shares {len(common)} evaluated queries with the baseline, {first}"
+    rule = f"{what}; a comparison needs at least {FEWEST}: compare runs on the same queries"
+    need(len(common) >= FEWEST, field, rule)
     ours = np.array([places[query_id] for query_id in common])
     before = baseline.values[:, ours]
     after = run.values[:, [theirs[query_id] for query_id in common]]
@@ -118,8 +117,9 @@ def compare(
     or has a value beyond LARGEST_VALUE, and what `check_flips` and `check_work` raise.
     """
     for i, run in enumerate(runs):
-        if run.values.size and float(np.abs(run.values).max()) > LARGEST_VALUE:
-            raise InvalidField(f"{field}[{i}]", "has a value beyond +-1e100; rescale the values")
+        largest = float(np.abs(run.values).max(initial=0.0))
+        rule = "has a value beyond +-1e100; rescale the values"
+        need(largest <= LARGEST_VALUE, f"{field}[{i}]", rule)
     baseline = runs[0]
     places = {query_id: place for place, query_id in enumerate(baseline.query_ids)}
     pairs = [

@@ -17,8 +17,7 @@ import numpy as np
 from judged.values.intervals import Estimate, Interval, IntervalOptions
 from judged.values.preferences import PositionBias, RankedSystem, SystemRanking
 
-from judged_server.domain import FloatArray, IntArray
-from judged_server.errors import InvalidField
+from judged_server.domain import FloatArray, IntArray, need
 from judged_server.statistics.intervals import resample_counts
 
 PRIOR_SD = 3.0
@@ -58,13 +57,12 @@ class Comparisons:
 def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
     """Raise InvalidField where the intervals would take too long, or the counts too much room."""
     pairs = data.n_systems * (data.n_systems - 1) // 2
-    if data.n_queries * pairs > MAX_CELLS:
-        rule = f"has {data.n_queries} queries of {data.n_systems} systems; compare fewer at once"
-        raise InvalidField("query_ids", rule)
+    rule = f"has {data.n_queries} queries of {data.n_systems} systems; compare fewer at once"
+    need(data.n_queries * pairs <= MAX_CELLS, "query_ids", rule)
     work = 3 * pairs * data.n_queries + _USUAL_STEPS * pairs * data.n_systems**2
     most = int(MAX_WORK // work)
-    if options.resamples > most:
-        raise InvalidField(field, f"is too much work for one call; ask for at most {most}")
+    rule = f"is too much work for one call; ask for at most {most}"
+    need(options.resamples <= most, field, rule)
 
 
 def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:

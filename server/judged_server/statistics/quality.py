@@ -139,15 +139,18 @@ def _wins(items: LabelledScores, unit_of: IntArray, n_units: int) -> FloatArray:
     this is the area under the ROC curve (Hanley and McNeil 1982); the sums by unit make it that
     of a resample with every unit as often as it was drawn.
     """
-    order = np.lexsort((items.scores, unit_of))
-    won, lost = order[items.labels[order]], order[~items.labels[order]]
-    won = won[np.argsort(items.scores[won])]  # neighbours are looked up faster
+    won, lost = np.flatnonzero(items.labels), np.flatnonzero(~items.labels)
+    won = won[np.argsort(items.scores[won])]
+    lost = lost[np.argsort(unit_of[lost], kind="stable")]
+    ascending, winners = items.scores[won], unit_of[won]
     bounds = np.searchsorted(unit_of[lost], np.arange(1, n_units))
     wins = np.empty((n_units, n_units))
     for unit, scores in enumerate(np.split(items.scores[lost], bounds)):
         checkpoint()
-        sides = [scores.searchsorted(items.scores[won], side) for side in ("left", "right")]
-        wins[:, unit] = np.bincount(unit_of[won], sides[0] + sides[1], n_units) / 2
+        # Half of each pair is won from the first equal score on, half from the first higher one.
+        begins = [ascending.searchsorted(scores, side) for side in ("left", "right")]
+        halves = np.bincount(np.concatenate(begins), minlength=len(won) + 1)[:-1].cumsum()
+        wins[:, unit] = np.bincount(winners, halves, n_units) / 2
     return wins
 
 

@@ -44,6 +44,7 @@ from judged_server.domain import (
     check_unique,
     counts_of,
     need,
+    need_all,
 )
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.table import MetricOptions
@@ -179,12 +180,6 @@ def need_within(column: FloatArray, bounds: str, field: str) -> None:
     """Raise InvalidField at the first entry of a column that is not in an interval."""
     holds, rule = interval(bounds)
     need_all(holds(column, None), field, rule)
-
-
-def need_all(good: BoolArray, field: str, rule: str) -> None:
-    """Raise InvalidField at the first entry of a column that is not good."""
-    if not good.all():
-        need(False, f"{field}[{int(good.argmin())}]", rule)
 
 
 def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 - a dataclass

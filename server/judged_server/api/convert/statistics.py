@@ -14,7 +14,7 @@ from judged.values.comparison import CompareOptions
 from judged.values.intervals import Interval, IntervalMethod, IntervalOptions
 from judged.values.metrics import TextItem
 
-from judged_server.api.convert.judging import check_texts, need_all, read, read_inclusion
+from judged_server.api.convert.judging import check_texts, read, read_inclusion
 from judged_server.api.convert.metrics import (
     Rankings,
     read_options,
@@ -22,7 +22,7 @@ from judged_server.api.convert.metrics import (
     refuse_unused,
     write_table,
 )
-from judged_server.domain import check_names, need
+from judged_server.domain import check_names, need, need_all
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.measures.names import parse_metrics

@@ -6,7 +6,7 @@ are looked at, so that those of a large run never fill the memory all at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -15,8 +15,14 @@ import numpy as np
 from judged.values.metrics import MetricCounts
 from judged.values.rankings import IdFit
 
-from judged_server.domain import Float32Array, FloatArray, IntArray
-from judged_server.errors import InvalidField
+from judged_server.domain import (
+    Float32Array,
+    FloatArray,
+    IntArray,
+    check_unique,
+    need,
+    need_length,
+)
 from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.rankings import (
     Rankings,
@@ -67,9 +73,8 @@ class Topics:
             n, ranked = len(names), column == "scores" and not len(numbers)
             if ranked:
                 check_unscored(n, f"{field}[{i}]")
-            elif len(numbers) != n:
-                rule = f"has {len(numbers)} entries for {n} documents"
-                raise InvalidField(f"{field}[{i}].{column}", rule)
+            else:
+                need_length(numbers, n, f"{field}[{i}].{column}", "documents")
             values.append(range(0, -n, -1) if ranked else numbers)
         offsets, flat = flatten(values)
         query_ids = [name for name, _, _ in rows]
@@ -93,22 +98,18 @@ class Topics:
         InvalidField below the latter for columns that do not fit together.
         """
         field, path = paths
-        if len(counts) != len(query_ids):
-            rule = f"has {len(counts)} entries for {len(query_ids)} topics"
-            raise InvalidField(f"{path}.n_documents", rule)
+        need_length(counts, len(query_ids), f"{path}.n_documents", "topics")
         offsets, n = offsets_of(counts), int(counts.sum())
         text = f"{document_ids}\n".encode() if n or document_ids else b""
         line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
-        if len(line_feeds) != n:
-            rule = f"must have the {n} ids that n_documents add up to, a line feed between two"
-            raise InvalidField(f"{path}.document_ids", rule)
+        rule = f"must have the {n} ids that n_documents add up to, a line feed between two"
+        need(len(line_feeds) == n, f"{path}.document_ids", rule)
         if values is None:
             if n:
                 longest = int(counts.argmax())
                 check_unscored(int(counts[longest]), f"{field}[{longest}]")
             values = np.subtract(0.0, positions_in_groups(counts))
-        if len(values) != n:
-            raise InvalidField(f"{path}.values", f"has {len(values)} entries for {n} documents")
+        need_length(values, n, f"{path}.values", "documents")
         bounds = np.append(0, line_feeds + 1)[offsets].tolist()
 
         def names(topic: int) -> list[str]:
@@ -127,37 +128,20 @@ class Topics:
 
     def check(self) -> None:
         """Refuse a query id that is there before, and a value not finite in single precision."""
-        if again := _first_repeat(self.query_ids):
-            place, first = again
-            rule = f"is that of {self.field}[{first}] again"
-            raise InvalidField(f"{self.field}[{place}].query_id", rule)
+        check_unique(self.query_ids, f"{self.field}[{{}}].query_id")
         beyond = ~(np.abs(self.values) <= LARGEST_SINGLE)
         rule = "must be a finite number within single precision, +-3.4e38"
         refuse_first(beyond, self.offsets, self.field, self.column, rule)
 
     def check_distinct(self, topic: int) -> None:
         """Refuse a document that the topic has before."""
-        if again := _first_repeat(self.names(topic)):
-            place, first = again
-            path = f"{self.field}[{topic}].document_ids[{place}]"
-            raise InvalidField(path, f"has the id of entry {first}")
-
-
-def _first_repeat(names: Iterable[str]) -> tuple[int, int] | None:
-    """Return the first place of a name that came before, and where that was; None without one."""
-    first_of: dict[str, int] = {}
-    for place, name in enumerate(names):
-        first = first_of.setdefault(name, place)
-        if first != place:
-            return place, first
-    return None
+        check_unique(self.names(topic), f"{self.field}[{topic}].document_ids[{{}}]")
 
 
 def check_unscored(n: int, path: str) -> None:
     """Refuse a topic of n documents without scores, if that is more than can be told apart."""
-    if n > MAX_UNSCORED:
-        rule = f"holds {n} documents without scores; give scores, or {MAX_UNSCORED} at most"
-        raise InvalidField(f"{path}.document_ids", rule)
+    rule = f"holds {n} documents without scores; give scores, or {MAX_UNSCORED} at most"
+    need(n <= MAX_UNSCORED, f"{path}.document_ids", rule)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from judged_server.domain import FloatArray, ParameterScalar
+from judged_server.domain import FloatArray, ParameterScalar, need
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.measures.formulas import METRICS, Metric, Parameters
@@ -132,8 +132,7 @@ def parse_metrics(
     Raises InvalidField at `field` when there is none, at `field[i]` when name i breaks a rule or
     names a measure again; LimitExceeded at `field` when there are more than MAX_METRICS.
     """
-    if not names:
-        raise InvalidField(field, "must name at least one metric, for example ndcg@10")
+    need(len(names) > 0, field, "must name at least one metric, for example ndcg@10")
     if len(names) > MAX_METRICS:
         raise LimitExceeded(field, "metrics", MAX_METRICS, len(names))
     first_seen: dict[str, int] = {}

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from judged.values.metrics import TextItem
 
-from judged_server.domain import FloatArray
+from judged_server.domain import FloatArray, need, need_all, need_length
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.text.formulas import (
     Score,
@@ -137,8 +137,7 @@ def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Te
     Raises InvalidField at `field` when there is none, at `field[i]` when name i is unknown or there
     again; LimitExceeded at `field` when there are more than MAX_TEXT_METRICS.
     """
-    if not names:
-        raise InvalidField(field, "must name at least one text metric, for example rougeL")
+    need(len(names) > 0, field, "must name at least one text metric, for example rougeL")
     if len(names) > MAX_TEXT_METRICS:
         raise LimitExceeded(field, "metrics", MAX_TEXT_METRICS, len(names))
     metrics: dict[str, TextMetric] = {}
@@ -262,20 +261,14 @@ def merge_text_values(
     Raises InvalidField at `field` for a wrong number of columns, `field[i].values` for a length
     that differs or is 0, `field[i].values[j]` for a value outside [0, 1]; NaN is no value.
     """
-    if len(columns) != len(metrics):
-        raise InvalidField(field, f"has {len(columns)} columns for {len(metrics)} metrics")
+    need_length(columns, len(metrics), field, "metrics")
     merged = []
     for i, (metric, column) in enumerate(zip(metrics, columns, strict=True)):
         path = f"{field}[{i}].values"
-        if not len(column):
-            raise InvalidField(path, "must hold at least one value")
-        if len(column) != len(columns[0]):
-            rule = f"has {len(column)} entries, the first column {len(columns[0])}"
-            raise InvalidField(path, rule)
+        need(len(column) > 0, path, "must hold at least one value")
+        need_length(column, len(columns[0]), path, "values of the first column")
         values = np.array(column, np.float64)
-        good = ((values >= 0) & (values <= 1)) | np.isnan(values)
-        if not good.all():
-            raise InvalidField(f"{path}[{int(good.argmin())}]", "must lie in [0, 1]")
+        need_all(~((values < 0) | (values > 1)), path, "must lie in [0, 1]")
         signature = f"{metric.name}|source:values|v{metric.version}"
         merged.append(TextColumn(metric, values[:, None], signature))
     return tuple(merged)

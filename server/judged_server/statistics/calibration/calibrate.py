@@ -9,8 +9,16 @@ import numpy as np
 from judged.values.calibration import Calibration, CascadeBounds, ThresholdCriterion
 from judged.values.intervals import CorrectedEstimate, IntervalOptions
 
-from judged_server.domain import BoolArray, FloatArray, IntArray, min_passing_score
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.domain import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    min_passing_score,
+    need,
+    need_all,
+    need_length,
+)
+from judged_server.errors import LimitExceeded
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.reliability import (
     Platt,
@@ -52,21 +60,15 @@ class ScoredItems:
         MAX_ITEMS.
         """
         n = len(scores)
-        if n == 0:
-            raise InvalidField("scores", "must hold at least one score")
+        need(n > 0, "scores", "must hold at least one score")
         if n > MAX_ITEMS:
             raise LimitExceeded("scores", "items", MAX_ITEMS, n)
         values = np.fromiter(scores, np.float64, n)
-        wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))  # NaN is in no range
-        if len(wrong):
-            raise InvalidField(f"scores[{wrong[0]}]", "must lie in 0 to 1")
-        if len(labels) != len(labelled):
-            rule = f"has {len(labels)} entries for {len(labelled)} entries of labelled"
-            raise InvalidField("labels", rule)
-        if len(labelled) == 0:
-            raise InvalidField("labelled", "must name at least one item that has a label")
-        if clusters and len(clusters) != n:
-            raise InvalidField("clusters", f"has {len(clusters)} entries for {n} scores")
+        # NaN is in no range.
+        need_all((values >= 0) & (values <= 1), "scores", "must lie in 0 to 1")
+        need_length(labels, len(labelled), "labels", "entries of labelled")
+        need(len(labelled) > 0, "labelled", "must name at least one item that has a label")
+        need_length(clusters or scores, n, "clusters", "scores")
         return cls(
             values,
             _places(labelled, n),
@@ -89,14 +91,9 @@ def number_clusters(clusters: Sequence[int]) -> IntArray:
 
 def _places(labelled: Sequence[int], n: int) -> IntArray:
     places = np.fromiter(labelled, np.uint64, len(labelled))
-    beyond = np.flatnonzero(places >= n)
-    if len(beyond):
-        raise InvalidField(f"labelled[{beyond[0]}]", f"must be below {n}, the number of scores")
-    falls = np.flatnonzero(places[1:] <= places[:-1])
-    if len(falls):
-        raise InvalidField(
-            f"labelled[{falls[0] + 1}]", "must be above the entry before it; sort, each once"
-        )
+    need_all(places < n, "labelled", f"must be below {n}, the number of scores")
+    rises = np.append(True, places[1:] > places[:-1])
+    need_all(rises, "labelled", "must be above the entry before it; sort, each once")
     return places.astype(np.int64)
 
 

@@ -199,7 +199,7 @@ def upper_bound(error: float, counted: float, risk: float) -> float:
     return float(special().betaincinv(errors + 1, rest, 1 - risk))
 
 
-def reached(
+def steps_reached(
     errors: FloatArray, counted: FloatArray, begins: Sequence[int], max_error: float, risk: float
 ) -> BoolArray:
     """Return the steps that walks from some of them reach: each stops at the first that fails.
@@ -221,7 +221,7 @@ def reached(
 
 def _walk(side: _Side, max_error: float, risk: float) -> BoolArray:
     begins, walk_risk = walks_begin(side.counted, max_error, risk)
-    return reached(side.share, side.counted, begins, max_error, walk_risk)
+    return steps_reached(side.share, side.counted, begins, max_error, walk_risk)
 
 
 def walks_begin(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], float]:

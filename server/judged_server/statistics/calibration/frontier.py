@@ -24,8 +24,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from judged.values.calibrators import ItemShares
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.domain import (
+    TIE_TOLERANCE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    need,
+    need_all,
+    need_length,
+)
+from judged_server.errors import LimitExceeded
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.calibration.calibrate import number_clusters
 from judged_server.statistics.calibration.cascade import (
@@ -34,6 +42,7 @@ from judged_server.statistics.calibration.cascade import (
     describe,
     labels_needed,
     settled_by,
+    steps_reached,
     upper_bound,
     walks_begin,
 )
@@ -84,24 +93,19 @@ class StagedItems:
         a price that is none, and columns of other lengths; LimitExceeded above MAX_LABELS.
         """
         n = len(labels)
-        if n == 0:
-            raise InvalidField("labels", "must hold at least one label")
+        need(n > 0, "labels", "must hold at least one label")
         if n > MAX_LABELS:
             raise LimitExceeded("labels", "labels", MAX_LABELS, n)
-        if not 1 <= len(stages) <= MAX_STAGES:
-            raise InvalidField("stages", f"{len(stages)} judges; give 1 to {MAX_STAGES}")
-        given = {f"stages[{place}].scores": stage.scores for place, stage in enumerate(stages)}
-        optional = {"clusters": clusters, "lengths": lengths}
-        for field, column in (optional | given).items():
-            if len(column) != n and (field in given or len(column)):
-                raise InvalidField(field, f"has {len(column)} entries for {n} labels")
-        for field, scores in given.items():
-            wrong = np.flatnonzero((scores < 0) | (scores > 1))
-            if len(wrong):
-                raise InvalidField(f"{field}[{wrong[0]}]", "must lie in 0 to 1")
+        rule = f"{len(stages)} judges; give 1 to {MAX_STAGES}"
+        need(1 <= len(stages) <= MAX_STAGES, "stages", rule)
+        for field, column in (("clusters", clusters), ("lengths", lengths)):
+            need_length(column or labels, n, field, "labels")
         for place, stage in enumerate(stages):
-            if not (math.isfinite(stage.cost) and stage.cost >= 0):
-                raise InvalidField(f"stages[{place}].cost", "must be a number, 0 or more")
+            path, scores = f"stages[{place}]", stage.scores
+            need_length(scores, n, f"{path}.scores", "labels")
+            need_all(~((scores < 0) | (scores > 1)), f"{path}.scores", "must lie in 0 to 1")
+            priced = math.isfinite(stage.cost) and stage.cost >= 0
+            need(priced, f"{path}.cost", "must be a number, 0 or more")
         groups = number_clusters(clusters) if clusters else np.arange(n)
         known = np.array(lengths, np.float64) if lengths else None
         return cls(tuple(stages), np.fromiter(labels, np.bool_, n), groups, known)
@@ -135,36 +139,59 @@ Stages = tuple[FrontierStage, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A cascade with what the labels that made it say: price and error, both flattered."""
+class Outcome:
+    """What a cascade makes of some rows: which are settled, which of them wrongly, what it costs.
+
+    `reached` is the share of the rows that gets to each stage.
+    """
 
     stages: Stages
+    settled: BoolArray
+    wrong: BoolArray
     cost: float
-    error: float
-    dearest_share: float
+    reached: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """The share of what is settled that is wrong; NaN of nothing."""
+        return float(self.wrong.sum() / self.settled.sum()) if self.settled.any() else math.nan
 
 
-def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> list[Proposal]:
+def run(items: StagedItems, stages: Stages, rows: IntArray) -> Outcome:
+    """Return what a cascade makes of some items, as the judge `cascade` would."""
+    left = np.arange(len(rows))
+    settled, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    cost, reached = 0.0, []
+    for stage in stages:
+        judge = items.stages[stage.place]
+        reached.append(len(left) / len(rows))
+        cost += judge.cost * len(left)
+        scores = judge.scores[rows[left]]
+        by_it = settled_by(scores, stage.accept, stage.reject)
+        places = left[by_it]
+        said = stage.platt.probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
+        settled[places] = True
+        wrong[places] = said != items.labels[rows[places]]
+        left = left[~by_it]
+    return Outcome(stages, settled, wrong, cost / len(rows), tuple(reached))
+
+
+def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> list[Outcome]:
     """Return the cascades that no other beats on these rows, the cheapest first.
 
-    Where stages may abstain, what is not settled counts before what is paid.
+    Where stages may abstain, what is not settled counts before what is paid. Price and error are
+    flattered: these rows have made the cascades.
     """
-    dearest = max(judge.cost for judge in items.stages)
-    found = []
-    for stages in _cascades(items, rows, may_abstain=may_abstain):
-        outcome = run(items, stages, rows)
-        n_settled = int(outcome.settled.sum())
-        if n_settled:
-            error = float(outcome.wrong.sum()) / n_settled
-            price = (1 - n_settled / len(rows), outcome.cost)
-            shares = [s.share for s in stages if items.stages[s.place].cost == dearest]
-            proposal = Proposal(stages, outcome.cost, error, max(shares, default=0.0))
-            found.append((price if may_abstain else price[::-1], error, len(stages), proposal))
-    found.sort(key=lambda each: each[:3])
-    kept: list[Proposal] = []
-    for *_, proposal in found:
-        if not kept or proposal.error < kept[-1].error:
-            kept.append(proposal)
+
+    def order(one: Outcome) -> tuple[float, ...]:
+        price = (1 - float(one.settled.mean()), one.cost)
+        return (*(price if may_abstain else price[::-1]), one.error, len(one.stages))
+
+    made = (run(items, stages, rows) for stages in _cascades(items, rows, may_abstain=may_abstain))
+    kept: list[Outcome] = []
+    for one in sorted((one for one in made if one.settled.any()), key=order):
+        if not kept or one.error < kept[-1].error:
+            kept.append(one)
     return kept
 
 
@@ -188,7 +215,7 @@ def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Itera
             checkpoint()
             own = left[~np.isnan(judge.scores[left])]
             platt, fitted = _calibration(items, place, own) or usual[place]
-            stage = FrontierStage(place, platt, fitted, share=len(left) / len(rows))
+            stage = FrontierStage(place, platt, fitted)
             if not may_abstain:
                 yield (*prefix, stage)
             for share in SHARES if len(own) and (may_abstain or not is_last) else ():
@@ -215,35 +242,6 @@ def _calibration(items: StagedItems, place: int, rows: IntArray) -> tuple[Platt,
     )
     found = fit(items.stages[place].scores[rows], labels) if enough else None
     return None if found is None else (found, True)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a cascade says of some rows: which are settled, which of them wrongly, what it costs."""
-
-    settled: BoolArray
-    wrong: BoolArray
-    cost: float
-    reached: tuple[float, ...]
-
-
-def run(items: StagedItems, stages: Sequence[FrontierStage], rows: IntArray) -> Outcome:
-    """Return what a cascade makes of some items, as the judge `cascade` would."""
-    left = np.arange(len(rows))
-    settled, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    cost, reached = 0.0, []
-    for stage in stages:
-        judge = items.stages[stage.place]
-        reached.append(len(left) / len(rows))
-        cost += judge.cost * len(left)
-        scores = judge.scores[rows[left]]
-        by_it = settled_by(scores, stage.accept, stage.reject)
-        places = left[by_it]
-        said = stage.platt.probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
-        settled[places] = True
-        wrong[places] = said != items.labels[rows[places]]
-        left = left[~by_it]
-    return Outcome(settled, wrong, cost / len(rows), tuple(reached))
 
 
 MAX_POINTS = 20
@@ -284,7 +282,8 @@ class FrontierPoint:
 
     `error` is the share of what is `settled` that the labels contradict, None where nothing is;
     `upper` bounds it. `data` says how all items are spread, and `labels_needed` how many labels of
-    others would bound it as well. `certified` says that the walk reached it.
+    others would bound it as well. Without an error the labels would count as
+    `counted_without_error`. `certified` says that the walk reached it.
     """
 
     stages: Stages
@@ -298,6 +297,7 @@ class FrontierPoint:
     labels_counted: float
     data: tuple[ItemShares, ...] = ()
     labels_needed: int = 0
+    counted_without_error: float = 0.0
     certified: bool = False
 
 
@@ -323,23 +323,26 @@ def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
     labelled = LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters)
     half, halves = cluster_folds(labelled, 2, options.seed)
     n_clusters = len(np.unique(items.clusters))
-    if halves < 2 or n_clusters < 2 * _MIN_HALF:
-        raise InvalidField(
-            "clusters", f"are {n_clusters}; label items of {2 * _MIN_HALF} queries at least"
-        )
+    rule = f"are {n_clusters}; label items of {2 * _MIN_HALF} queries at least"
+    need(halves == 2 and n_clusters >= 2 * _MIN_HALF, "clusters", rule)
     proposing, certifying = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
     made = best_cascades(items, proposing, may_abstain=options.may_abstain)
+    dearest = max(judge.cost for judge in items.stages)
     keep = [
         place
         for place, one in enumerate(made)
-        if (options.max_share is None or one.dearest_share <= options.max_share)
-        and (options.max_cost is None or one.cost <= options.max_cost)
+        if (options.max_cost is None or one.cost <= options.max_cost)
+        and all(
+            options.max_share is None or share <= options.max_share
+            for stage, share in zip(one.stages, one.reached, strict=True)
+            if items.stages[stage.place].cost == dearest
+        )
     ]
     wanted = min(keep, key=lambda place: made[place].error, default=None)
     evenly = np.linspace(0, len(made) - 1, min(len(made), MAX_POINTS)).round()
     places = sorted({*evenly.astype(int).tolist(), *([] if wanted is None else [wanted])})
     points = [_tested(items, certifying, made[place].stages, options) for place in places]
-    points = _certified(points, items, certifying, options)
+    points = _certified(points, options)
     proposed = None if wanted is None else places.index(wanted)
     if options.max_share is None and options.max_cost is None:
         proposed = next((place for place, point in enumerate(points) if point.certified), None)
@@ -372,9 +375,10 @@ def _tested(
     wrong = outcome.wrong[outcome.settled]
     n, n_wrong = len(wrong), int(wrong.sum())
     clusters = items.clusters[certifying][outcome.settled]
-    counted, upper, needed = 0.0, 1.0, 0
+    counted, without_error, upper, needed = 0.0, 0.0, 1.0, 0
     if n:
         counted = count_labels(clusters, wrong)
+        without_error = count_labels(clusters, np.zeros(n, np.bool_))
         upper = upper_bound(n_wrong / n, counted, 1 - options.confidence)
         needed = _labels_needed(n_wrong, n, counted, upper, options)
     first = items.stages[stages[0].place]
@@ -392,6 +396,7 @@ def _tested(
         counted,
         describe(items.clusters, first.scores, flags, items.lengths),
         needed,
+        without_error,
     )
 
 
@@ -407,35 +412,21 @@ def _labels_needed(
     return math.ceil(2 * min(enough, counted) * n / counted)
 
 
-def _certified(
-    points: Sequence[FrontierPoint],
-    items: StagedItems,
-    certifying: IntArray,
-    options: FrontierOptions,
-) -> list[FrontierPoint]:
+def _certified(points: Sequence[FrontierPoint], options: FrontierOptions) -> list[FrontierPoint]:
     """Return the points, marked as far as the walks from the dearest ones reach.
 
     Where walks begin hangs on how many labels there are, and not on what they say.
     """
-    risk, begins = 1 - options.confidence, [0]
+    risk, begins, dearest = 1 - options.confidence, [0], points[::-1]
     if options.may_abstain and points:
-        counts = []
-        for point in points[::-1]:
-            settled = run(items, point.stages, certifying).settled
-            clusters = items.clusters[certifying][settled]
-            none_wrong = np.zeros(len(clusters), np.bool_)
-            counts.append(count_labels(clusters, none_wrong) if len(clusters) else 0.0)
-        begins, _ = walks_begin(np.array(counts), options.max_error, risk)
-    marked = list(points)[::-1]
-    for begin in begins:
-        for place, point in enumerate(marked[begin:], begin):
-            if point.error is None or (
-                upper_bound(point.error, point.labels_counted, risk / len(begins))
-                > options.max_error
-            ):
-                break
-            marked[place] = replace(point, certified=True)
-    return marked[::-1]
+        counts = np.array([point.counted_without_error for point in dearest])
+        begins, _ = walks_begin(counts, options.max_error, risk)
+        risk /= max(1, len(begins))
+    errors = np.array([np.nan if point.error is None else point.error for point in dearest])
+    counted = np.array([point.labels_counted for point in dearest])
+    passed = steps_reached(errors, counted, begins, options.max_error, risk)[::-1]
+    marks = zip(points, passed.tolist(), strict=True)
+    return [replace(point, certified=certified) for point, certified in marks]
 
 
 def _warnings(
