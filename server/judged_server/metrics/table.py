@@ -81,6 +81,11 @@ class MetricColumn:
         """What that mean is at most."""
         return None if self.bounds is None else mean(self.bounds[1])
 
+    @property
+    def range(self) -> FloatArray:
+        """The bounds; where nothing was left open the values are their own."""
+        return np.tile(self.values, (2, 1)) if self.bounds is None else self.bounds
+
     def over(self, places: IntArray, open_places: IntArray) -> MetricColumn:
         """Return the column over some of its rows, as it is without labels."""
         bounds = None if self.bounds is None else self.bounds[:, open_places]

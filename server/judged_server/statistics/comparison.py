@@ -184,10 +184,9 @@ def holm(p_values: FloatArray) -> FloatArray:
     Rejecting where these are below alpha keeps the chance of even one false claim below alpha
     (Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure").
     """
-    m = len(p_values)
     order = np.argsort(p_values, kind="stable")
-    steps = np.maximum.accumulate(p_values[order] * np.arange(m, 0, -1))
-    return _back_in_place(steps, order)
+    steps = p_values[order] * np.arange(len(order), 0, -1)
+    return _back_in_place(np.maximum.accumulate(steps), order)
 
 
 def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
@@ -196,9 +195,8 @@ def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
     Rejecting where these are below alpha keeps the expected share of false ones among the claims
     below alpha (Benjamini & Hochberg 1995, "Controlling the False Discovery Rate").
     """
-    m = len(p_values)
     order = np.argsort(p_values, kind="stable")
-    steps = p_values[order] * m / np.arange(1, m + 1)
+    steps = p_values[order] * len(order) / np.arange(1, len(order) + 1)
     return _back_in_place(np.minimum.accumulate(steps[::-1])[::-1], order)
 
 
@@ -273,6 +271,10 @@ NO_EVIDENCE = PairedTest(None, 1.0)
 """What a test says of data that it can't be made on."""
 
 
+def _two_sided(statistic: float, tail: float) -> PairedTest:
+    return PairedTest(float(statistic), min(1.0, 2 * float(tail)))
+
+
 def varies(differences: FloatArray) -> bool:
     """Return whether differences differ by more than rounding."""
     spread = float(differences.max() - differences.min())
@@ -289,7 +291,7 @@ def t_test(differences: FloatArray) -> PairedTest:
         return NO_EVIDENCE
     error = float(differences.std(ddof=1)) / math.sqrt(n)
     statistic = float(differences.mean()) / error
-    return PairedTest(statistic, min(1.0, 2 * float(special().stdtr(n - 1, -abs(statistic)))))
+    return _two_sided(statistic, special().stdtr(n - 1, -abs(statistic)))
 
 
 def wilcoxon(differences: FloatArray) -> PairedTest:
@@ -308,13 +310,10 @@ def wilcoxon(differences: FloatArray) -> PairedTest:
     statistic = min(positive, n * (n + 1) / 2 - positive)
     if n <= LARGEST_EXACT and not len(tied):
         counts = _signed_rank_counts(n)
-        tail = float(counts[: int(statistic) + 1].sum()) / 2.0**n
-        return PairedTest(statistic, min(1.0, 2 * tail))
+        return _two_sided(statistic, float(counts[: int(statistic) + 1].sum()) / 2.0**n)
     variance = n * (n + 1) * (2 * n + 1) / 24 - float(np.sum(tied**3 - tied)) / 48
     distance = abs(positive - n * (n + 1) / 4) - 0.5
-    return PairedTest(
-        statistic, min(1.0, 2 * float(special().ndtr(-distance / math.sqrt(variance))))
-    )
+    return _two_sided(statistic, special().ndtr(-distance / math.sqrt(variance)))
 
 
 def mcnemar(differences: FloatArray) -> PairedTest:
@@ -327,9 +326,7 @@ def mcnemar(differences: FloatArray) -> PairedTest:
     if not n:
         return NO_EVIDENCE
     # The lower tail of the binomial: P(X <= s) = I_{1/2}(n - s, s + 1).
-    return PairedTest(
-        float(smaller), min(1.0, 2 * float(special().betainc(n - smaller, smaller + 1, 0.5)))
-    )
+    return _two_sided(smaller, special().betainc(n - smaller, smaller + 1, 0.5))
 
 
 def _ranks(sizes: FloatArray) -> tuple[FloatArray, FloatArray]:

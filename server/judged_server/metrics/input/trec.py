@@ -29,6 +29,7 @@ from judged_server.metrics.input.rankings import (
     flatten,
     ideal_of,
     offsets_of,
+    owners,
     positions_in_groups,
     refuse_first,
 )
@@ -177,7 +178,7 @@ class Qrels:
     @cached_property
     def topic_of(self) -> IntArray:
         """int64[documents]: the topic that each judged document is of."""
-        return np.repeat(np.arange(len(self)), self.topics.counts)
+        return owners(self.topics.offsets)
 
     @cached_property
     def ideal(self) -> tuple[IntArray, FloatArray]:

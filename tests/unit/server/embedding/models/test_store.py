@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from judged_server.embedding.models import default_model
 from judged_server.embedding.models.adding import WritableStore
-from judged_server.embedding.models.default_model import PinnedWheel
 from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
     GRAPH_FILE,
@@ -44,7 +43,7 @@ def tiny_wheel(tmp_path, monkeypatch) -> Path:
         for name, raw in members.items():
             archive.writestr(name, raw)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(default_model, "WHEEL", PinnedWheel("thing==1", sha256))
+    monkeypatch.setattr(default_model, "WHEEL_SHA256", sha256)
     monkeypatch.setattr(default_model, "DIMENSIONS", tiny_model.HIDDEN)
     return path
 
