@@ -187,7 +187,7 @@ class WorkQueue:
                 return
             call.sender = self._admission.sender(call.sender, call.cost)
             for victim in self._admission.admit(call, time.monotonic()):
-                self._refuse(victim)
+                self._end(victim, self._admission.overloaded(victim))
             self._calls.add(call)
             self._waiting_tokens += call.cost
             self._ready.put(call, call.sender)
@@ -197,7 +197,7 @@ class WorkQueue:
         """Take a call out: what does not run yet is dropped."""
         with self._lock:
             call.gone = True
-            self._leave(call)
+            self._end(call, None)
 
     def take_batch(self, timeout_s: float | None = None, *, express: bool = False) -> Batch | None:
         """Return the next batch; without windows after `timeout_s` in vain, None when closed."""
@@ -244,9 +244,8 @@ class WorkQueue:
                     else:
                         call.faults[text.key] = text.fault
                     call.left -= 1
-                    if not call.left and call in self._calls:
-                        self._forget(call)
-                        settle(call.waiter, None, None)
+                    if not call.left:
+                        self._end(call, None)
 
     def measured(self, batch: Batch, seconds: float, workers: int) -> None:
         """Learn how fast one of the workers is."""
@@ -275,7 +274,7 @@ class WorkQueue:
         batch: list[Window] = []
         while (call := senders.first()) is not None:
             if not batch and self._admission.is_late(call, time.monotonic()):
-                self._refuse(call)
+                self._end(call, self._admission.overloaded(call))
             tokens = call.fill(batch, budget)
             self._waiting_tokens -= tokens
             if tokens and not call.begun:
@@ -293,50 +292,40 @@ class WorkQueue:
             self._windows_come.notify_all()  # for the express worker
         return Batch(batch, is_batch_work, is_full=bool(senders))
 
-    def _leave(self, call: Call) -> None:
+    def _end(self, call: Call, error: BaseException | None) -> None:
+        """Take a call out with what of it does not run yet, and tell its sender."""
         if call in self._calls:
-            self._forget(call)
+            self._calls.discard(call)
+            self._admission.left(call)
             self._waiting_tokens -= sum(window.length for window in call.windows)
             call.windows.clear()
-
-    def _refuse(self, call: Call) -> None:
-        """Take a call out that has not begun, and tell its sender."""
-        if call in self._calls:
-            self._leave(call)
-            settle(call.waiter, None, self._admission.overloaded(call))
-
-    def _forget(self, call: Call) -> None:
-        self._calls.discard(call)
-        self._admission.left(call)
+            settle(call.waiter, None, error)
 
 
+@dataclass(eq=False)
 class Workers:
-    """Threads that run a queue's batches until it is closed; one of them is the express one."""
+    """Threads that run a queue's batches until it is closed; one of them is the express one.
 
-    def __init__(
-        self,
-        name: str,
-        queue: WorkQueue,
-        tokenizer: WindowTokenizer,
-        session: Session,
-        keep: Callable[[Mapping[bytes, TextVectors]], None],
-        report_unhealthy: ReportUnhealthy,
-    ) -> None:
+    They are started as it is made.
+    """
+
+    name: str
+    queue: WorkQueue
+    tokenizer: WindowTokenizer
+    session: Session
+    keep: Callable[[Mapping[bytes, TextVectors]], None]
+    report_unhealthy: ReportUnhealthy
+    _failures: int = 0
+    _unhealthy: bool = False
+    _judging: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
         """Start the threads."""
-        self._queue = queue
-        self._tokenizer = tokenizer
-        self._session = session
-        self._keep = keep
-        self._report_unhealthy = report_unhealthy
-        self._count = session.facts.workers
-        self._failures = 0
-        self._unhealthy = False
-        self._judging = threading.Lock()
         self._threads = [
             threading.Thread(
-                target=self._work, args=[not number], name=f"embed-{name}", daemon=True
+                target=self._work, args=[not number], name=f"embed-{self.name}", daemon=True
             )
-            for number in range(self._count + 1)
+            for number in range(self.session.facts.workers + 1)
         ]
         for thread in self._threads:
             thread.start()
@@ -351,7 +340,7 @@ class Workers:
             step_back()
         while True:
             patience = PROBE_S if self._unhealthy and not express else None
-            batch = self._queue.take_batch(patience, express=express)
+            batch = self.queue.take_batch(patience, express=express)
             if batch is None:
                 return
             if batch.windows:
@@ -368,21 +357,21 @@ class Workers:
             took = time.monotonic() - begun
             note("infer", took, {window.call for window in windows})
             if not any(isinstance(result, tuple) for result in results):
-                self._queue.measured(batch, took, self._count)
+                self.queue.measured(batch, took, self.session.facts.workers)
             if _failed(results[0]) and len(windows) > 1:
                 # One text may be to blame, or memory may be short: two halves, then give up.
                 middle = -(-len(windows) // 2)
                 results = self._run(windows[:middle]) + self._run(windows[middle:])
         finally:
             results = results or [_RUN_FAILED] * len(windows)
-            self._queue.finish(batch, results, self._keep)
+            self.queue.finish(batch, results, self.keep)
             self._count_failures(failed=all(map(_failed, results)))
 
     def _run(self, windows: Sequence[Window]) -> list[Float32Array | Fault]:
         """Return a vector or a fault for each window; all have the same fault if none could run."""
-        token_ids, mask = pad([window.token_ids for window in windows], self._tokenizer.pad_id)
+        token_ids, mask = pad([window.token_ids for window in windows], self.tokenizer.pad_id)
         try:
-            vectors = self._session.run(token_ids, mask)
+            vectors = self.session.run(token_ids, mask)
         except BaseException as error:  # whatever a runtime throws, the thread must live
             logger.exception("a batch of shape %s failed", token_ids.shape)
             return [_NO_MEMORY if is_memory(error) else _RUN_FAILED] * len(windows)
@@ -408,12 +397,12 @@ class Workers:
                 logger.error("the model does not run any more; it is tried every %g s", PROBE_S)
             else:
                 logger.warning("the model runs again")
-            self._report_unhealthy(unhealthy)
+            self.report_unhealthy(unhealthy)
 
     def _runs(self) -> bool:
         try:
-            (text,) = self._tokenizer.encode(["a"], TRUNCATE)
-            vectors = self._session.run(*pad(text.windows, self._tokenizer.pad_id))
+            (text,) = self.tokenizer.encode(["a"], TRUNCATE)
+            vectors = self.session.run(*pad(text.windows, self.tokenizer.pad_id))
         except BaseException:  # noqa: BLE001 - any failure is the answer
             return False
         return bool(finite_rows(vectors).all() and np.any(vectors))

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 
 from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.embedding.batching import ReportUnhealthy
@@ -30,31 +31,24 @@ Health = Callable[[bool], None]
 _REFERENCE = RuntimeConfig()
 
 
+@dataclass(eq=False)
 class StoredEmbedders:
-    """Embedders of the models in a store; implements base.Embedders."""
+    """Embedders of the models in a store; implements base.Embedders.
 
-    def __init__(
-        self,
-        store: ModelStore,
-        default: str = DEFAULT_MODEL,
-        running: RuntimeConfig = _REFERENCE,
-        load: Load = load_embedder,
-        memory_bytes: int = 0,
-        file: KeptRows | None = None,
-        health: Health = lambda _: None,
-    ) -> None:
-        """Keep vectors in `memory_bytes` a model, and in a file that is closed with the models."""
-        self._store = store
-        self.default = default
-        self._running = running
-        self._load = load
-        self._memory_bytes = memory_bytes
-        self._file = file
-        self._health = health
-        self._unhealthy: set[str] = set()
-        self._lock = threading.Lock()
-        self._models: dict[str, LazyEmbedder] = {}
-        self._only: Collection[str] | None = None
+    They keep vectors in `memory_bytes` a model, and in a file that is closed with the models.
+    """
+
+    store: ModelStore
+    default: str = DEFAULT_MODEL
+    running: RuntimeConfig = _REFERENCE
+    load: Load = load_embedder
+    memory_bytes: int = 0
+    file: KeptRows | None = None
+    health: Health = lambda _: None
+    _unhealthy: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _models: dict[str, LazyEmbedder] = field(default_factory=dict)
+    _only: Collection[str] | None = None
 
     def only(self, names: Collection[str]) -> StoredEmbedders:
         """Return the same with some of the models alone, loaded once for both."""
@@ -75,9 +69,9 @@ class StoredEmbedders:
         if self._only is not None and name not in self._only:
             raise not_installed(name)
         if name not in self._models:
-            manifest = self._store.manifest(name)
+            manifest = self.store.manifest(name)
             self._models[name] = LazyEmbedder(
-                self._running.backend.card(manifest), lambda: self._load_now(name)
+                self.running.backend.card(manifest), lambda: self._load_now(name)
             )
         return self._models[name]
 
@@ -87,12 +81,12 @@ class StoredEmbedders:
         Those are the stored models with a good manifest, loaded or not; their other files are
         checked when they are loaded. Reads every manifest.
         """
-        stored = [each for each in self._store.list().values() if isinstance(each, Manifest)]
+        stored = [each for each in self.store.list().values() if isinstance(each, Manifest)]
         stored.sort(key=lambda manifest: (manifest.name != self.default, manifest.name))
         loaded = {name: model.card for name, model in self._models.items() if model.loaded}
         if self._only is not None:
             stored = [manifest for manifest in stored if manifest.name in self._only]
-        card = self._running.backend.card
+        card = self.running.backend.card
         return tuple(loaded.get(manifest.name) or card(manifest) for manifest in stored)
 
     def queued_tokens(self) -> dict[str, float]:
@@ -104,34 +98,36 @@ class StoredEmbedders:
         """Close every model. Later work on them raises RuntimeError."""
         for model in self._models.values():
             model.close()
-        if self._file is not None:
-            self._file.close()
+        if self.file is not None:
+            self.file.close()
 
     def _load_now(self, name: str) -> ModelEmbedder:
-        files = self._store.load(name)
-        cache = VectorCache(files.manifest.dimensions, self._memory_bytes, self._file)
+        files = self.store.load(name)
+        cache = VectorCache(files.manifest.dimensions, self.memory_bytes, self.file)
 
         def report_unhealthy(unhealthy: bool) -> None:
             with self._lock:
                 before = bool(self._unhealthy)
                 (self._unhealthy.add if unhealthy else self._unhealthy.discard)(name)
                 if before != bool(self._unhealthy):
-                    self._health(not self._unhealthy)
+                    self.health(not self._unhealthy)
 
-        return self._load(files, self._running, cache, report_unhealthy)
+        return self.load(files, self.running, cache, report_unhealthy)
 
 
+@dataclass(eq=False)
 class LazyEmbedder:
-    """A stored model that is checked and loaded by its first use; implements base.Embedder."""
+    """A stored model that is checked and loaded by its first use; implements base.Embedder.
 
-    def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
-        """Take the card of the model as it will run; `load` must give a model with just that."""
-        self.card = card
-        self._load = load
-        self.loaded: ModelEmbedder | None = None
-        """The model, once it is in memory."""
-        self._closed = False
-        self._lock = threading.Lock()
+    `card` is that of the model as it will run, and `make` must give a model with just that.
+    `loaded` is the model, once it is in memory.
+    """
+
+    card: ModelCard
+    make: Callable[[], ModelEmbedder]
+    loaded: ModelEmbedder | None = None
+    _closed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> ModelEmbedder:
         """Return the model, loaded once; blocks. After a failure the next use tries again."""
@@ -139,7 +135,7 @@ class LazyEmbedder:
             if self._closed:
                 raise RuntimeError(f"model {self.card.name} is closed")
             if self.loaded is None:
-                loaded = self._load()
+                loaded = self.make()
                 if loaded.card != self.card:
                     # Verdicts were promised under the card's keys; those of another model, which
                     # was put in its place since, must not bear them.

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -51,22 +52,17 @@ ENGINE_VERSION = 4
 """Raised when a release makes other vectors, or flags, of the same text, model and runtime."""
 
 
+_OF_CARD = attrgetter(
+    *("model_sha256", "tokenizer_sha256", "pooling", "normalize", "max_tokens", "prefix"),
+    *("precision", "execution_provider"),
+)
+
+
 class VectorKeys:
     """Keys for one model as one runtime runs it."""
 
     def __init__(self, card: ModelCard, runtime: str) -> None:
-        self._parts = (
-            card.model_sha256,
-            card.tokenizer_sha256,
-            card.pooling,
-            str(card.normalize),
-            str(card.max_tokens),
-            card.prefix,
-            card.precision,
-            card.execution_provider,
-            runtime,
-            str(ENGINE_VERSION),
-        )
+        self._parts = [*map(str, _OF_CARD(card)), runtime, str(ENGINE_VERSION)]
 
     def of(self, texts: Sequence[str], long_text: str) -> list[bytes]:
         """Return the key of each text under a policy: SHA-256, 32 bytes.

@@ -179,7 +179,7 @@ def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it 
 def need_within(column: FloatArray, bounds: str, field: str) -> None:
     """Raise InvalidField at the first entry of a column that is not in an interval."""
     holds, rule = interval(bounds)
-    need_all(holds(column, None), field, rule)
+    need_all(np.asarray(holds(column, None)), field, rule)
 
 
 def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 - a dataclass
