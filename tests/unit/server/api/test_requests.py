@@ -62,6 +62,15 @@ async def received(raw: bytes, by: Receiver | None = None, call: Call | None = N
     return await (by or receiver()).first(read, READER, call or a_call())
 
 
+@pytest.mark.parametrize("characters", [10, 2 * INLINE_BYTES])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+async def test_a_message_is_read_whatever_its_size_and_compressed_or_not(characters, compress):
+    sent = request(characters)
+    call = a_call()
+    assert await received(compress(sent.SerializeToString()), call=call) == sent
+    assert call.size == sent.ByteSize()
+
+
 async def test_the_memory_of_a_message_is_held_until_its_call_ends():
     admission, call = Admission(MOST), a_call()
     await received(request().SerializeToString(), receiver(admission), call)

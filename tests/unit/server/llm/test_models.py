@@ -18,6 +18,17 @@ def question(user: str = "?", **changes: Any) -> ChatRequest:
     return ChatRequest("judge", user, SCHEMA, 20, 0.0, **changes)
 
 
+def test_the_default_is_listed_first_and_found_without_a_name():
+    provider = {"name": "p", "base_url": "https://p.test/v1"}
+    named = [
+        {"name": "a", "provider": "p", "model": "x"},
+        {"name": "b", "provider": "p", "model": "y", "default": True},
+    ]
+    models = ChatModels(parse_configuration({"providers": [provider], "models": named}, "f"), {})
+    assert [listed.card.name for listed in models.listed()] == ["b", "a"]
+    assert models.get("").card.name == "b"
+
+
 CONDITIONS = [
     {"base_url": "https://other.test/v1"},
     {"organization": "org-2"},

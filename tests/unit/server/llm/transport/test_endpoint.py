@@ -155,6 +155,16 @@ async def test_a_key_that_is_refused_is_told_until_it_is_taken():
     assert asked.queue.key_problem == ""
 
 
+async def test_a_request_that_is_refused_does_not_cost_others_theirs():
+    outcomes = [GOOD, HttpReply(403, b'{"error": "no"}', None), GOOD]
+    asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1])
+    await asked.ask(CALL, 100.0)
+    fault = await fails(asked)
+    assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, False)
+    assert "refuses the request" in fault.message
+    assert (await asked.ask(CALL, 100.0))[0].text == "YES"
+
+
 class TestLeftAlone:
     @pytest.mark.parametrize("status", [429, 503])
     async def test_who_asks_for_it_is_left_alone_by_all(self, status):

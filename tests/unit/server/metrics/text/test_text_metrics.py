@@ -79,6 +79,14 @@ def test_texts_without_tokens_have_their_rule(hypothesis, reference):
         assert found[name].values[0] == 0
 
 
+def test_long_work_ends_when_nobody_waits():
+    words = " ".join(str(i) for i in range(3000))
+    items = [TextItem(words, [f"{words} x"])] * 20
+    looks = iter([False] * 10)
+    with pytest.raises(Abandoned):
+        watched(lambda: next(looks, True), measure_texts, items, ALL)
+
+
 def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
     items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
     (column,) = measure_texts(items, parse_text_metrics(["rougeL"]), most_pairs=6)
