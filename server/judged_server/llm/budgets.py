@@ -27,16 +27,8 @@ from judged.values.server_info import BudgetLeft
 
 from judged_server.domain import CostTracker, nano_covering, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
-from judged_server.llm.chat import (
-    ChatModel,
-    ChatRequest,
-    Completed,
-    ModelFault,
-    Prices,
-    Reason,
-    TokenUsage,
-    prices_of,
-)
+from judged_server.llm.chat import ChatRequest, Completed, ModelFault, Prices, Reason, TokenUsage
+from judged_server.llm.models import ModelChain, prices_of
 from judged_server.llm.question import PlannedCall, new_nonce, request_for
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import state_folder
@@ -256,7 +248,7 @@ class Budgets:
 
     async def complete(
         self,
-        model: ChatModel,
+        model: ModelChain,
         request: ChatRequest,
         timeout_s: float,
         cost_tracker: CostTracker,
@@ -315,7 +307,7 @@ class Budgets:
         return await self._ledger.written(max(WRITTEN_WITHIN_S, left_s))
 
     def _note(
-        self, model: ChatModel, judge: str, rubric: str, done: Completed | None, spent: int
+        self, model: ModelChain, judge: str, rubric: str, done: Completed | None, spent: int
     ) -> None:
         """Write down who asked for what; what may have been charged without a reply counts too."""
         if self._ledger is None or (done is None and not spent):
@@ -537,7 +529,7 @@ _BUDGETS = {
 budget it is."""
 
 
-def _unpriced_fault(model: ChatModel) -> ModelFault:
+def _unpriced_fault(model: ModelChain) -> ModelFault:
     return ModelFault(
         Reason.BUDGET,
         f"the model {model.card.name} has no prices on this server, and what you may spend has a "

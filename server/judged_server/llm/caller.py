@@ -25,7 +25,6 @@ from judged_server.domain import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budgets import Budgets
 from judged_server.llm.chat import (
-    ChatModel,
     ChatModelCard,
     ChatReply,
     ChatRequest,
@@ -37,8 +36,8 @@ from judged_server.llm.chat import (
     Reason,
     abstained,
     failed,
-    missing_key_fault,
 )
+from judged_server.llm.models import ModelChain, missing_key_fault
 from judged_server.llm.parsing import read, weighed
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
@@ -115,7 +114,7 @@ class _Asked(NamedTuple):
     """A question on its way, and the key by which those of the caller's domain alone find it."""
 
     key: bytes
-    model: ChatModel
+    model: ModelChain
     question: Question
     call_options: CallOptions
 
@@ -143,7 +142,7 @@ class ModelCaller:
         self._owed: dict[bytes, Answer] = {}
         """Answers that were not given, since what they cost could not be written down."""
 
-    async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
+    async def ask(self, model: ModelChain, question: Question, call_options: CallOptions) -> Answer:
         """Return the answer, whatever comes of it, in time for the caller.
 
         Cancelling it closes the connection of the call under way.

@@ -18,9 +18,7 @@ from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from judged.values.choices import CacheMode, ClaimVerdict, Status
-
-from judged_server.errors import ModelNotConfigured
+from judged.values.choices import ClaimVerdict, Status
 
 
 class Reason(StrEnum):
@@ -264,49 +262,3 @@ class Completed(NamedTuple):
     answered_by: ChatModelCard | None = None
     in_doubt: int = 0
     unwritten: bool = False
-
-
-class ChatModel(Protocol):
-    """A model that can be asked."""
-
-    @property
-    def card(self) -> ChatModelCard:
-        """What is known of it."""
-        ...
-
-    @property
-    def cards(self) -> tuple[ChatModelCard, ...]:
-        """The cards of all that may answer in its name, each with its own prices."""
-        ...
-
-    @property
-    def problem(self) -> str:
-        """What to do before it can be asked; "" when it can be."""
-        ...
-
-    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
-        """Return the reply within `timeout_s` seconds, retries included.
-
-        Raises ProviderFault, whose `attempts` says how often it was tried. Cancelling it closes
-        the connection within 100 ms.
-        """
-        ...
-
-
-def prices_of(model: ChatModel) -> tuple[Prices, ...]:
-    """Return the prices of all models that may answer in a model's name; () when one has none."""
-    if model.card.prices is None:
-        return ()
-    prices = [card.prices for card in model.cards if card.prices is not None]
-    return tuple(prices) if len(prices) == len(model.cards) else ()
-
-
-def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
-    """Return why a model whose key is missing can't be asked; None for all others."""
-    return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
-
-
-def check_api_keys(model: ChatModel, cache: CacheMode) -> None:
-    """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
-    if cache is not CacheMode.ONLY and (fault := missing_key_fault(model)) is not None:
-        raise fault

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import orjson
+from judged.values.choices import CacheMode
 
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import (
@@ -114,7 +115,11 @@ class ConfiguredModel:
 
 
 class ModelChain:
-    """A model and those behind it, in order; implements chat.ChatModel."""
+    """A model and those behind it, in order: what questions are put to.
+
+    `problem` says what to do before it can be asked, "" when it can be. `cards` are those of all
+    that may answer in its name, each with its own prices.
+    """
 
     def __init__(
         self, card: ChatModelCard, models: Sequence[ConfiguredModel | FakeModel], clock: Clock
@@ -174,6 +179,25 @@ class ModelChain:
         if fault is None:
             raise RuntimeError("a chain holds one model at least")
         fault.attempts = attempts
+        raise fault
+
+
+def prices_of(model: ModelChain) -> tuple[Prices, ...]:
+    """Return the prices of all models that may answer in a model's name; () when one has none."""
+    if model.card.prices is None:
+        return ()
+    prices = [card.prices for card in model.cards if card.prices is not None]
+    return tuple(prices) if len(prices) == len(model.cards) else ()
+
+
+def missing_key_fault(model: ModelChain) -> ModelNotConfigured | None:
+    """Return why a model whose key is missing can't be asked; None for all others."""
+    return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
+
+
+def check_api_keys(model: ModelChain, cache: CacheMode) -> None:
+    """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+    if cache is not CacheMode.ONLY and (fault := missing_key_fault(model)) is not None:
         raise fault
 
 

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
-from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest
+from judged_server.llm.chat import ChatModelCard, ChatRequest
+from judged_server.llm.models import ModelChain
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
 
@@ -58,7 +59,7 @@ class PlannedCall:
     is not.
     """
 
-    model: ChatModel
+    model: ModelChain
     question: Question
     times: int = 1
     settled: bool = True

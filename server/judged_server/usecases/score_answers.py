@@ -37,7 +37,8 @@ from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring import Asking, fault
 from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions
-from judged_server.llm.chat import Reason, check_api_keys, missing_key_fault
+from judged_server.llm.chat import Reason
+from judged_server.llm.models import check_api_keys, missing_key_fault
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.scheduling.concurrency import Begun, choose_class, work_in_window
 from judged_server.telemetry import Logger

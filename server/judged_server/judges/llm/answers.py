@@ -27,7 +27,6 @@ from judged_server.judges.calibrated import check_fits
 from judged_server.judges.llm.judge import (
     MODEL,
     TEMPERATURE,
-    AskableModels,
     asked_rubric,
     samples_of,
 )
@@ -46,6 +45,7 @@ from judged_server.judges.llm.scoring import (
 )
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import Reason
+from judged_server.llm.models import ChatModels
 from judged_server.llm.question import PlannedCall, holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.statistics.calibration.reliability import Platt
@@ -63,7 +63,7 @@ class AnswersKind:
     kind = KIND
 
     def __init__(
-        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
+        self, models: ChatModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
     ) -> None:
         self._models = models
         self.rubrics = rubrics

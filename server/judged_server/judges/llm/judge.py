@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from judged.values.choices import CacheMode, Flag
@@ -37,7 +37,7 @@ from judged_server.judges.llm.scoring import (
 )
 from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller
-from judged_server.llm.chat import ChatModel, check_api_keys, missing_key_fault
+from judged_server.llm.models import ChatModels, ModelChain, check_api_keys, missing_key_fault
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, holds_reserved
 from judged_server.llm.rubrics.rubric import CONTEXT_FIELDS, EXPECTED_TEXT, FieldValue, Rubric
 from judged_server.scheduling.concurrency import choose_class, fan_out, run_by_size
@@ -69,14 +69,6 @@ def samples_of(what: str) -> Parameter:
     return Parameter("samples", 0, description, 0, MAX_SAMPLES)
 
 
-class AskableModels(Protocol):
-    """The language models of this server."""
-
-    def get(self, name: str) -> ChatModel:
-        """Return a model by name, "" for the default. Raises ModelNotConfigured."""
-        ...
-
-
 class LlmKind(JudgeKind):
     """Builds `llm` judges over the language models of this server, None if it has none."""
 
@@ -84,7 +76,7 @@ class LlmKind(JudgeKind):
     asks_models = True
 
     def __init__(
-        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
+        self, models: ChatModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
     ) -> None:
         self._models = models
         self._rubrics = {name: rubric for name, rubric in rubrics.items() if rubric.judges_contexts}
@@ -138,7 +130,7 @@ class LlmKind(JudgeKind):
 
 
 def asked_rubric(
-    models: AskableModels | None,
+    models: ChatModels | None,
     rubric: Rubric,
     given: Mapping[str, ParameterScalar],
     *,
@@ -156,7 +148,7 @@ def asked_rubric(
     return AskedRubric(rubric, models.get(name), samples, temperature, max_tokens, logprobs)
 
 
-def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:
+def _check_logprobs(model: ModelChain, rubric: Rubric, samples: int) -> None:
     """Raise InvalidField, by its place in a spec, where log-probabilities can't make a score."""
     field = 'parameters["scoring"]'
     need(

@@ -20,13 +20,8 @@ from judged.values.scores import DimensionScore, VerifiedClaim
 
 from judged_server.domain import TIE_TOLERANCE, VerdictFault
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
-from judged_server.llm.chat import (
-    ChatModel,
-    ChatReply,
-    ParsedReply,
-    Reason,
-    prices_of,
-)
+from judged_server.llm.chat import ChatReply, ParsedReply, Reason
+from judged_server.llm.models import ModelChain, prices_of
 from judged_server.llm.parsing import MAX_CLAIM_CHARACTERS, PARSER_VERSION
 from judged_server.llm.question import PROMPT_VERSION, Question
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
@@ -49,7 +44,7 @@ class AskedRubric:
     """A rubric, the model that is asked by it, and how."""
 
     rubric: Rubric
-    model: ChatModel
+    model: ModelChain
     samples: int
     temperature: float
     max_tokens: int
