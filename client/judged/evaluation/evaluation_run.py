@@ -7,7 +7,7 @@ that an evaluation that was interrupted goes on where it ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -80,6 +80,23 @@ class RecordedJudge(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The verdicts of a group, which is known by its key."""
+
+    group: str
+    verdicts: Sequence[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one call judged, and what it took."""
+
+    judge: JudgeIdentity | None
+    groups: Sequence[_Said] = ()
+    usage: Usage | None = None
+
+
 class EvaluationLog(RetrievedLog):
     """What earlier runs found and judged, and the place for what this one does.
 
@@ -102,19 +119,7 @@ class EvaluationLog(RetrievedLog):
         if record.get("query_id") is not None:
             found = [result.read(Retrieved) for result in record.records("results")]
             self.known[record.text("query_id")] = Outcome(None, found)
-            return
-        usage, judge = record.record("usage"), record.record("judge")
-        said = {
-            group.text("group"): [verdict.read(Verdict) for verdict in group.records("verdicts")]
-            for group in record.records("groups")
-        }
-        # A call all of whose verdicts failed left none that another judge's could be mixed with.
-        other = self._take(
-            judge.read(JudgeIdentity) if judge is not None and said else None,
-            said,
-            None if usage is None else usage.read(Usage),
-        )
-        if other:
+        elif other := self._take(record.read(_Call)):
             problem = f"is of the judge {other[1]}, and the lines before it are of {other[0]}"
             raise record.error(f"{problem}; name another file, or remove this one to begin anew")
 
@@ -126,25 +131,20 @@ class EvaluationLog(RetrievedLog):
         """
         return derived_id(self.run, self._calls, list(map(group_key, groups)), repr(asking))
 
-    def keep_verdicts(self, call: Verdicts) -> None:
+    def keep_verdicts(self, found: Verdicts) -> None:
         """Keep what a call judged, and what it took: in one line, which is there or not.
 
         Of groups that a verdict failed of nothing is written. Raises FileError, and writes nothing,
         where another judge gave the verdicts that are there.
         """
-        ends = pairwise(call.offsets)
-        said = {group_key(g): call[a:b] for g, (a, b) in zip(call.groups, ends, strict=True)}
-        if other := self._take(call.judge, said, call.usage):
+        ends = zip(found.groups, pairwise(found.offsets), strict=True)
+        said = [_Said(group_key(group), found[start:end]) for group, (start, end) in ends]
+        if other := self._take(_Call(found.judge, said, found.usage)):
             problem = f"is of another judge, {other[0]}, and now {other[1]} answers; go back to "
             rest = "that judge, name another file, or remove this one to begin anew"
             raise FileError(self.name, None, problem + rest)
-        groups = [
-            {"group": key, "verdicts": plain(verdicts)}
-            for key, verdicts in said.items()
-            if all(verdict.status is not Status.ERROR for verdict in verdicts)
-        ]
-        usage = None if call.usage is None else asdict(call.usage)
-        self.write({"judge": plain(call.judge), "groups": groups, "usage": usage})
+        kept = [s for s in said if all(v.status is not Status.ERROR for v in s.verdicts)]
+        self.write(plain(_Call(found.judge, kept, found.usage)))
 
     def verdicts(self, groups: Sequence[QueryGroup], _: Sequence[RubricInfo]) -> Verdicts | None:
         """Return the verdicts of groups that were judged; None when there was nothing to judge."""
@@ -154,27 +154,24 @@ class EvaluationLog(RetrievedLog):
         offsets = list(accumulate(map(len, said), initial=0))
         return Verdicts.of([v for of in said for v in of], offsets, self.judge, self.usage, groups)
 
-    def _take(
-        self,
-        judge: JudgeIdentity | None,
-        said: Mapping[str, Sequence[Verdict]],
-        usage: Usage | None,
-    ) -> Sequence[str]:
+    def _take(self, call: _Call) -> Sequence[str]:
         """Take what a call said; where the judge so far is another one return what tells them.
 
         One without a fingerprint is not known to be another.
         """
-        if judge is not None:
+        judge = call.judge
+        # A call all of whose verdicts failed left none that another judge's could be mixed with.
+        if judge is not None and call.groups:
             if self.judge is None or not self.judge.fingerprint:
                 self.judge = judge
             if judge.fingerprint and judge != self.judge:
                 # Signatures don't print all that a judge is.
-                return [
-                    f"{j.signature} (fingerprint {j.fingerprint[:8]})" for j in (self.judge, judge)
-                ]
+                both = (self.judge, judge)
+                return [f"{each.signature} (fingerprint {each.fingerprint[:8]})" for each in both]
         self._calls += 1
-        self.said |= said
-        self.usage = usage if self.usage is None or usage is None else self.usage + usage
+        self.said |= {said.group: said.verdicts for said in call.groups}
+        if call.usage is not None:
+            self.usage = call.usage if self.usage is None else self.usage + call.usage
         return ()
 
 

@@ -12,6 +12,16 @@ from judged.evaluation import Answer, FileError, Question
 from judged.evaluation.answer_evaluation import AnswerLog, _digest
 from judged.evaluation.asking import Outcome
 from judged.evaluation.evaluation_run import EvaluationLog
+from judged.values import (
+    Flag,
+    JudgeIdentity,
+    QueryGroup,
+    Source,
+    Status,
+    Usage,
+    Verdict,
+    Verdicts,
+)
 
 QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
 
@@ -81,3 +91,16 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: byte
     with pytest.raises(FileError):
         EvaluationLog(path, {"k": 1})
     assert path.read_bytes() == content
+
+
+def test_what_calls_took_is_summed_where_one_took_nothing(tmp_path: Path):
+    path = tmp_path / "l"
+    log = EvaluationLog(path, {"k": 1})
+    judge = JudgeIdentity("llm", "", 0.5, "llm|v1", "key", "print")
+    group = QueryGroup("q", ["e"], ["r"])
+    said = Verdict(Status.OK, True, 1.0, Source.COMPUTED, Flag.NONE, None)
+    for usage in (Usage(calls=1, cost=0.25), None, Usage(calls=2, cost=0.5)):
+        log.keep_verdicts(Verdicts.of([said], [0, 1], judge, usage, [group]))
+    for kept in (log, EvaluationLog(path, {"k": 1})):
+        assert (kept.usage.calls, kept.usage.cost) == (3, 0.75)
+        assert kept.verdicts([group], []).score == [1.0]
