@@ -12,17 +12,16 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from judged_server import errors
 from judged_server.api.convert.judging import write_score, write_verdicts
 from judged_server.api.requests import Call
-from judged_server.domain import AnswerScore, Verdicts
+from judged_server.domain import AnswerScore, Verdicts, need
 from judged_server.judges.base import Caller
+from judged_server.scheduling.concurrency import run_by_size
 from judged_server.scheduling.single_flight import SingleFlight
 
 Answer = TypeVar("Answer", bytes, Verdicts, AnswerScore)
@@ -39,10 +38,8 @@ _UUID4 = re.compile(
 
 def check_request_id(request_id: str, field: str = "request_id") -> None:
     """Raise InvalidField for what is no UUID of version 4."""
-    if not _UUID4.fullmatch(request_id):
-        raise errors.InvalidField(
-            field, "must be a UUID of version 4, new for each call; or leave it out"
-        )
+    rule = "must be a UUID of version 4, new for each call; or leave it out"
+    need(bool(_UUID4.fullmatch(request_id)), field, rule)
 
 
 def digest_of(*facts: object) -> bytes:
@@ -63,12 +60,11 @@ class _Work(NamedTuple):
     caller: Caller
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     """An answer, its size in bytes, and until when it counts, on the clock of the calls."""
 
     digest: bytes
-    answer: bytes | Verdicts | AnswerScore
+    answer: Any
     size: int
     until: float
 
@@ -94,6 +90,22 @@ class IdempotentCalls:
         self._calls: SingleFlight[_Work, Any] = SingleFlight(self._grace)
         self._kept: dict[str, _Kept] = {}
 
+    async def part(
+        self,
+        request_id: str,
+        call: Call,
+        caller: Caller,
+        facts: Sequence[object],
+        work: Callable[[], Coroutine[Any, Any, Answer]],
+        *,
+        keeps_faults: bool = False,
+    ) -> Answer:
+        """Do what `once` does for a part of a stream with an id, known by its `facts`."""
+        size = sum(fact.ByteSize() for fact in facts if isinstance(fact, Message))
+        digest = await run_by_size(size, digest_of, *facts)
+        key = f"{request_id}/{digest.hex()}"
+        return await self.once(key, digest, call, caller, work, keeps_faults=keeps_faults)
+
     async def once(
         self,
         request_id: str,
@@ -113,18 +125,14 @@ class IdempotentCalls:
         """
         # An id is its tenant's own: the same one of another is another.
         key = f"{call.tenant.name}/{request_id.lower()}"
-        kept, flight = self._find(key), self._calls.find(key)
-        known = digest
-        if kept is not None:
-            known = kept.digest
-        elif flight is not None:
-            known = flight.about.digest
-        if known != digest:
-            raise errors.InvalidField(
-                "request_id",
-                "is that of another call of the last 10 minutes, whose fields differ; give each "
-                "call an id of its own",
-            )
+        self._drop_expired()
+        kept, flight = self._kept.get(key), self._calls.find(key)
+        known = kept or (flight and flight.about)
+        rule = (
+            "is that of another call of the last 10 minutes, whose fields differ; give each call "
+            "an id of its own"
+        )
+        need(not known or known.digest == digest, "request_id", rule)
         if kept is not None:
             return cast("Answer", kept.answer)
         if flight is None:
@@ -150,13 +158,6 @@ class IdempotentCalls:
         left = self._grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
         return min(self._grace_s, left)
 
-    def _find(self, key: str) -> _Kept | None:
-        kept = self._kept.get(key)
-        if kept is not None and kept.until <= self._clock():
-            self._drop(key)
-            return None
-        return kept
-
     def _keep(self, key: str, digest: bytes, answer: bytes | Verdicts | AnswerScore) -> None:
         size = ENTRY_BYTES
         if isinstance(answer, bytes):
@@ -167,17 +168,18 @@ class IdempotentCalls:
             size += write_score(answer).ByteSize()
         if size > self._most_bytes:
             return  # too large, it would push out all the others, and then not fit
-        now = self._clock()
-        self._kept[key] = _Kept(digest, answer, size, now + KEPT_S)
+        self._kept[key] = _Kept(digest, answer, size, self._clock() + KEPT_S)
         self._bytes += size
-        while True:  # the oldest stand first, and the last one fits
-            oldest, first = next(iter(self._kept.items()))
+        self._drop_expired()
+
+    def _drop_expired(self) -> None:
+        """Forget what was kept for its time, and the oldest of what is too much."""
+        now = self._clock()
+        while self._kept:
+            oldest, first = next(iter(self._kept.items()))  # they stand in order
             if self._bytes <= self._most_bytes and first.until > now:
                 return
-            self._drop(oldest)
-
-    def _drop(self, key: str) -> None:
-        self._bytes -= self._kept.pop(key).size
+            self._bytes -= self._kept.pop(oldest).size
 
 
 def _has_fault(answer: bytes | Verdicts | AnswerScore) -> bool:

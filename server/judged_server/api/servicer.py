@@ -55,7 +55,7 @@ from judged_server.api.streams import (
     evaluate_stream,
     judge_stream,
 )
-from judged_server.domain import AnswerScore, QueryGroup, ScoreSummary, need
+from judged_server.domain import QueryGroup, ScoreSummary, need
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
@@ -220,14 +220,9 @@ class Servicer:
         judges = [write_identity(scorer.identity) for scorer in scorers]
         yield pb.ScoreAnswersResponse(started=pb.ScoringStarted(judges=judges))
 
-        async def once(
-            facts: object, work: Callable[[], Coroutine[Any, Any, AnswerScore]]
-        ) -> AnswerScore:
-            digest = digest_of(facts)
-            key = f"{request.request_id}/{digest.hex()}"
-            return await self._idempotent_calls.once(key, digest, call, caller, work)
-
-        shared = once if request.request_id else None
+        shared = None
+        if request.request_id:
+            shared = partial(self._idempotent_calls.part, request.request_id, call, caller)
         scoring = self._offering(call).scoring
         # Closed here and now, so that what it started never outlives the call.
         async with aclosing(scoring.score(items, scorers, caller, shared)) as scores:

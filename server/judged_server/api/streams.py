@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from sys import getsizeof
-from typing import Any
+from typing import Any, TypeVar
 
 from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
@@ -39,7 +39,7 @@ from judged_server.api.convert.metrics import (
     write_measured,
 )
 from judged_server.api.convert.statistics import read_items, read_measurement, write_text_metrics
-from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
+from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
 from judged_server.api.status import fault_of
 from judged_server.domain import QueryGroup, Verdicts, check_unique, need
@@ -52,13 +52,14 @@ from judged_server.metrics.text.metrics import TextColumn, join_columns, measure
 from judged_server.scheduling.concurrency import (
     ITEM_BYTES,
     Begun,
-    run_by_size,
     run_computation,
     work_in_window,
 )
 from judged_server.settings import Limits, Settings
 from judged_server.usecases.evaluate import Evaluation, Part, PartedEvaluation
 from judged_server.usecases.judge_batch import judge_batch
+
+Answer = TypeVar("Answer")
 
 GROUP_BYTES = 160
 """What is kept of a group to the end of its stream takes beside its id, and each key of slices."""
@@ -103,45 +104,52 @@ class Chunks:
         if start.request_id:
             check_request_id(start.request_id, field)
 
-    def chunk_of(self, request: Any) -> Any:  # noqa: ANN401 - a request of either stream
-        """Return the chunk of a message after the start. Raises InvalidField for no new chunk."""
-        is_chunk = request.WhichOneof("message") == "chunk"
-        need(is_chunk, "message", "every message after the start must be a chunk")
-        chunk_id = request.chunk.chunk_id
-        rule = f"{chunk_id} was sent before on this stream"
-        need(chunk_id not in self.chunk_ids, "chunk.chunk_id", rule)
-        self.chunk_ids.add(chunk_id)
-        # Chunks without a context are legal, so chunks have a bound of their own.
-        self.settings.check_contexts(len(self.chunk_ids), "chunk")
-        return request.chunk
-
     async def verdicts(
         self,
         facts: Sequence[object],
-        chunk: pb.JudgeChunk | pb.EvaluateChunk,
         caller: Caller,
         work: Callable[[Caller], Coroutine[Any, Any, Verdicts]],
+        *,
+        keeps_faults: bool = False,
     ) -> Verdicts:
-        """Return the verdicts of a chunk; shared where there is a request_id.
-
-        `facts` are all that they depend on beside its groups. A chunk of StreamJudge is the reply
-        to it and is kept as it is; an evaluation that goes on asks again for what failed.
-        """
+        """Return the verdicts of a chunk, which depend on `facts`; shared under a request_id."""
         if not self.request_id:
             return await work(caller)
-        digest = await run_by_size(chunk.ByteSize(), lambda: digest_of(*facts, *chunk.groups))
-        return await self.idempotent_calls.once(
-            f"{self.request_id}/{digest.hex()}",
-            digest,
-            self.call,
-            caller,
-            lambda: work(caller),
-            keeps_faults=isinstance(chunk, pb.JudgeChunk),
+        part, how = self.idempotent_calls.part, (self.call, caller)
+        return await part(
+            self.request_id, *how, facts, partial(work, caller), keeps_faults=keeps_faults
         )
 
     def progress(self) -> pb.StreamProgress:
         """Return how far the stream is."""
         return pb.StreamProgress(contexts_received=self.received, contexts_done=self.done)
+
+    async def answers(
+        self,
+        requests: AsyncIterator[Received],
+        begin: Callable[[Any, Received], Awaitable[Begun[Answer]]],
+    ) -> AsyncGenerator[Answer, None]:
+        """Yield the answer to each chunk when it is done; `begin` takes it with its message.
+
+        Raises InvalidField for a message that is no new chunk.
+        """
+
+        async def begun() -> AsyncIterator[Begun[Answer]]:
+            async for request in requests:
+                is_chunk = request.message.WhichOneof("message") == "chunk"
+                need(is_chunk, "message", "every message after the start must be a chunk")
+                chunk = request.message.chunk
+                rule = f"{chunk.chunk_id} was sent before on this stream"
+                need(chunk.chunk_id not in self.chunk_ids, "chunk.chunk_id", rule)
+                self.chunk_ids.add(chunk.chunk_id)
+                # Chunks without a context are legal, so chunks have a bound of their own.
+                self.settings.check_contexts(len(self.chunk_ids), "chunk")
+                yield await begin(chunk, request)
+
+        window = work_in_window(begun(), self.settings.max_chunks_in_flight)
+        async with aclosing(window) as answers:
+            async for answer in answers:
+                yield answer
 
 
 async def judge_stream(
@@ -150,8 +158,7 @@ async def judge_stream(
     """Yield the answer to the start, then to each chunk when it is done."""
     start: pb.StreamJudgeStart = await chunks.start(requests)
     settings, call, details = chunks.settings, chunks.call, start.include_details
-    spec = read_spec(start.judge, "start.judge")
-    judge = chunks.catalog.choose(spec, field="start.judge")
+    judge = chunks.catalog.choose(read_spec(start.judge, "start.judge"), field="start.judge")
     caller = call.caller(start.asking, "start.asking", wants_details=details)
     if caller.cost_tracker.max_cost is not None and not judge.priced:
         raise unpriced("start.asking.max_cost")
@@ -162,7 +169,7 @@ async def judge_stream(
     )
     yield pb.StreamJudgeResponse(started=started)
 
-    async def judged(chunk: pb.JudgeChunk, request: Received) -> tuple[Verdicts, int]:
+    async def judged(chunk: pb.JudgeChunk, request: Received) -> dict[str, object]:
         field = "chunk.groups"
         with chunks.admission.admit(request.memory, call.sender):
             groups = await take_groups(chunk.groups, request.size, settings, field)
@@ -171,28 +178,28 @@ async def judge_stream(
             # A stream as a whole keeps the limit of a request.
             settings.check_contexts(chunks.received + contexts, field)
             chunks.received += contexts
-            facts = (start.judge, details, start.asking.cache)
+            facts = (start.judge, details, start.asking.cache, *chunk.groups)
             work = partial(judge_batch, judge, groups, field)
-            return await chunks.verdicts(facts, chunk, caller, work), contexts
+            # A chunk is the reply to it, and is kept as it is.
+            verdicts = await chunks.verdicts(facts, caller, work, keeps_faults=True)
+        chunks.done += contexts
+        return {"verdicts": write_verdicts(verdicts), "usage": verdicts.columns.usage}
 
-    async def answer(chunk: pb.JudgeChunk, request: Received) -> pb.JudgedChunk:
-        found: dict[str, object]
+    async def answer(chunk: pb.JudgeChunk, request: Received) -> pb.StreamJudgeResponse:
         try:
-            verdicts, contexts = await judged(chunk, request)
-            found = {"verdicts": write_verdicts(verdicts), "usage": verdicts.columns.usage}
-            chunks.done += contexts
+            found = await judged(chunk, request)
         except Exception as error:  # noqa: BLE001 - one chunk's bug must not end the others
             found = {"error": write_fault(fault_of(error)[1])}
         progress = chunks.progress()
-        return write_fields(pb.JudgedChunk, chunk_id=chunk.chunk_id, progress=progress, **found)
+        done = write_fields(pb.JudgedChunk, chunk_id=chunk.chunk_id, progress=progress, **found)
+        return pb.StreamJudgeResponse(chunk=done)
 
-    async def begun() -> AsyncIterator[Begun[pb.JudgedChunk]]:
-        async for request in requests:
-            yield Begun(answer(chunks.chunk_of(request.message), request))
+    async def begin(chunk: pb.JudgeChunk, request: Received) -> Begun[pb.StreamJudgeResponse]:
+        return Begun(answer(chunk, request))
 
-    async with aclosing(work_in_window(begun(), settings.max_chunks_in_flight)) as answers:
+    async with aclosing(chunks.answers(requests, begin)) as answers:
         async for each in answers:
-            yield pb.StreamJudgeResponse(chunk=each)
+            yield each
 
 
 async def evaluate_stream(
@@ -214,12 +221,15 @@ async def evaluate_stream(
     )
     chunks.shared_as(start, "request_id")
     kept, told_judge = _Kept(chunks, start.options.slice_by), False
+    how = (start.include_verdicts, start.include_details, start.asking.cache)
 
-    async def answer(chunk: pb.EvaluateChunk, part: Part, contexts: int) -> pb.EvaluatedChunk:
+    async def answer(
+        chunk: pb.EvaluateChunk, part: Part, contexts: int
+    ) -> pb.StreamEvaluateResponse:
         nonlocal told_judge
-        how = (start.include_verdicts, start.include_details, start.asking.cache)
-        facts = (start.judge, how, tuple(start.metrics))
-        judged = await run.judge(part, partial(chunks.verdicts, facts, chunk, caller), fault_of)
+        facts = (start.judge, how, tuple(start.metrics), *chunk.groups)
+        # What failed is asked again by an evaluation that goes on.
+        judged = await run.judge(part, partial(chunks.verdicts, facts, caller), fault_of)
         chunks.done += contexts
         columns: dict[str, object] = {}
         if start.include_verdicts:
@@ -228,7 +238,7 @@ async def evaluate_stream(
         if not told_judge and run.identity is not None:
             columns["judge"] = write_identity(run.identity)
             told_judge = True
-        return write_fields(
+        done = write_fields(
             pb.EvaluatedChunk,
             chunk_id=chunk.chunk_id,
             negatives=judged.matches,
@@ -236,65 +246,61 @@ async def evaluate_stream(
             progress=chunks.progress(),
             **columns,
         )
+        return pb.StreamEvaluateResponse(chunk=done)
 
-    async def begun() -> AsyncIterator[Begun[pb.EvaluatedChunk]]:
-        async for request in requests:
-            chunk = chunks.chunk_of(request.message)
-            # The stream is not read until there is room.
-            room = chunks.admission.wait_for_room
-            admitted = await room(request.memory, chunks.call.sender, chunks.call.kept)
-            try:
-                groups, contexts = await kept.groups(chunk, request.size)
-                part = await run.receive(groups, continues=chunk.continues)
-            except BaseException:
-                admitted.close()
-                raise
-            yield Begun(answer(chunk, part, contexts), admitted.close)
+    async def begin(chunk: pb.EvaluateChunk, request: Received) -> Begun[pb.StreamEvaluateResponse]:
+        # The stream is not read until there is room.
+        room, call = chunks.admission.wait_for_room, chunks.call
+        with await room(request.memory, call.sender, call.kept) as admitted:
+            groups, contexts = await kept.groups(chunk, request.size)
+            part = await run.receive(groups, continues=chunk.continues)
+            return Begun(answer(chunk, part, contexts), admitted.pop_all().close)
 
     with kept.of_stream, kept.of_group:
-        window = chunks.settings.max_chunks_in_flight
-        async with aclosing(work_in_window(begun(), window)) as answers:
+        async with aclosing(chunks.answers(requests, begin)) as answers:
             async for each in answers:
-                yield pb.StreamEvaluateResponse(chunk=each)
+                yield each
         done = await run.measure()
         for values in _values(done) if start.options.per_query else ():
             yield pb.StreamEvaluateResponse(values=values)
         yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
 
 
+@dataclass(slots=True)
 class _Kept:
-    """Reads the groups of a StreamEvaluate, and counts the memory of what is kept of them."""
+    """Reads the groups of a StreamEvaluate, and counts the memory of what is kept of them.
 
-    def __init__(self, chunks: Chunks, keys: Sequence[str]) -> None:
-        self._chunks = chunks
-        self._keys = keys
-        self._groups = 0
-        self._results_of_last = 0
-        self.of_stream = ExitStack()
-        """The memory of what is kept until the end, which is named in the values of queries,"""
-        self.of_group = ExitStack()
-        """and of the results of the last group, which may go on, and repeat them."""
+    `of_stream` is that of what is kept until the end, which is named in the values of queries;
+    `of_group` that of the results of the last group, which may go on, and repeat them.
+    """
+
+    chunks: Chunks
+    keys: Sequence[str]
+    n_groups: int = 0
+    results_of_last: int = 0
+    of_stream: ExitStack = field(default_factory=ExitStack)
+    of_group: ExitStack = field(default_factory=ExitStack)
 
     async def groups(self, chunk: pb.EvaluateChunk, size: int) -> tuple[list[QueryGroup], int]:
         """Return the groups of a chunk of some bytes, and how many contexts they have.
 
         Raises InvalidField, LimitExceeded, and Overloaded.
         """
-        chunks, continues = self._chunks, chunk.continues
+        chunks, continues = self.chunks, chunk.continues
         admission, call, settings = chunks.admission, chunks.call, chunks.settings
-        first, result = self._groups - continues, self._results_of_last if continues else 0
-        place = ("groups", max(0, first), result)
-        groups = await take_groups(chunk.groups, size, settings, *place)
-        self._groups = first + len(groups)
-        self._results_of_last = groups[-1].n_retrieved + (result if len(groups) == 1 else 0)
+        first = max(0, self.n_groups - continues)
+        result = self.results_of_last if continues else 0
+        groups = await take_groups(chunk.groups, size, settings, "groups", first, result)
+        self.n_groups += len(groups) - continues
+        self.results_of_last = groups[-1].n_retrieved + (result if len(groups) == 1 else 0)
         contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
         chunks.received += contexts
         # A group without a context is kept too.
-        settings.check_evaluated(chunks.received + self._groups, "groups")
+        settings.check_evaluated(chunks.received + self.n_groups, "groups")
         begun = groups[continues:]
         named = sum(len(group.query_id) for group in begun)
-        named += sum(len(group.metadata.get(key, "")) for group in begun for key in self._keys)
-        of_groups = named + GROUP_BYTES * (1 + len(self._keys)) * len(begun)
+        named += sum(len(group.metadata.get(key, "")) for group in begun for key in self.keys)
+        of_groups = named + GROUP_BYTES * (1 + len(self.keys)) * len(begun)
         self.of_stream.enter_context(admission.admit(of_groups, call.sender))
         call.kept += of_groups
         if begun:
@@ -328,7 +334,7 @@ class RankingParts:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._asked: object = None
+        self._rankings: Rankings | None = None
         self._given: tuple[object, ...] = ()
         self._whole = pb.ComputeMetricsRequest()
         self._measured: list[Measured] = []
@@ -336,36 +342,37 @@ class RankingParts:
 
     def add(self, request: pb.ComputeMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
-        which = request.WhichOneof("relevance")
-        asked = pb.ComputeMetricsRequest(metrics=request.metrics, options=request.options)
-        if self._asked is None:
-            self._asked = asked
+        which, whole = request.WhichOneof("relevance"), self._whole
+        if self._rankings is None:
             measures, options = parse_metrics(request.metrics), read_options(request.options)
             self._rankings = Rankings(measures, options, self._limits, is_part=True)
-            self._whole.options.CopyFrom(request.options)
-        if which is not None or request.metrics or request.HasField("options"):
-            _check_alike(asked, self._asked)
-        self._whole.metadata.extend(request.metadata)
+            whole.metrics.extend(request.metrics)
+            whole.options.CopyFrom(request.options)
+        elif which is not None or request.metrics or request.HasField("options"):
+            _check_alike(request.metrics, whole.metrics)
+            _check_alike(request.options, whole.options)
+        more = pb.ComputeMetricsRequest(metadata=request.metadata)
         if request.HasField("human_values"):
-            first = not self._whole.HasField("human_values")
+            first = not whole.HasField("human_values")
             need(first, "human_values", "were sent before on this stream")
-            self._whole.human_values.CopyFrom(request.human_values)
-        human = request.human_values
-        fields = len(human.query_ids) + sum(1 + len(each.metadata) for each in request.metadata)
-        size = human.ByteSize() + sum(each.ByteSize() for each in request.metadata)
-        kept = PART_BYTES + size + FIELD_BYTES * fields
+            more.human_values.CopyFrom(request.human_values)
+        whole.MergeFrom(more)
+        n_fields = sum(1 + len(each.metadata) for each in more.metadata)
+        n_fields += len(more.human_values.query_ids)
+        kept = PART_BYTES + more.ByteSize() + FIELD_BYTES * n_fields
         if which is None:
             return kept
-        done = self._measure(which, request)
+        done = self._measure(self._rankings, which, request)
         self._measured.append(replace(done, judged=None))  # which only human labels need
         ids = [*done.query_ids, *done.not_measured]
         if (fit := done.table.id_fit) is not None:
             ids += fit.expected_id, fit.retrieved_id
         kept += sum(map(getsizeof, ids)) + ITEM_BYTES * len(ids)
-        metrics = len(self._rankings.measures)
-        return kept + metrics * (PART_BYTES + VALUE_BYTES * len(done.query_ids))
+        return kept + len(whole.metrics) * (PART_BYTES + VALUE_BYTES * len(done.query_ids))
 
-    def _measure(self, which: str, request: pb.ComputeMetricsRequest) -> Measured:
+    def _measure(
+        self, rankings: Rankings, which: str, request: pb.ComputeMetricsRequest
+    ) -> Measured:
         scores = request.embedded
         given = (which, request.judged.max_grade, scores.HasField("min_score"), scores.min_score)
         need(which != "values", "values", "are no rankings; send them to ComputeMetrics")
@@ -374,7 +381,7 @@ class RankingParts:
         refuse_unused(request.options, which)
         self._given = self._given or given
         _check_alike(given, self._given)
-        done = self._rankings.measure(which, request)
+        done = rankings.measure(which, request)
         if which == "trec":
             self.before["trec.qrels"] += len(done.query_ids)
             self.before["trec.run"] += len(done.not_measured)
@@ -386,7 +393,8 @@ class RankingParts:
     def reply(self) -> pb.StreamMetricsResponse:
         """Return the table of all parts."""
         rule = "set one of judged, trec, gains or embedded in some part"
-        need(bool(self._given), "relevance", rule)
+        if self._rankings is None or not self._given:
+            raise errors.InvalidField("relevance", rule)
         parts, which = self._measured, self._given[0]
         query_ids = [query_id for part in parts for query_id in part.query_ids]
         others = [query_id for part in parts for query_id in part.not_measured]
@@ -427,14 +435,11 @@ class TextParts:
     def add(self, request: statistics_service_pb2.ComputeTextMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
         need(not request.values, "values", "are no items; send them to ComputeTextMetrics")
-        asked = type(request)()
-        asked.CopyFrom(request)
-        asked.ClearField("items")
-        self._asked = self._asked or asked
-        _check_alike(asked, self._asked)
         self._measurement = read_measurement(request)
-        metrics = self._measurement.metrics
-        items = read_items(request.items, self._limits)
+        metrics, items = self._measurement.metrics, read_items(request.items, self._limits)
+        request.ClearField("items")
+        self._asked = self._asked or request
+        _check_alike(request, self._asked)
         self._columns.append(measure_texts(items, metrics))
         self.before["items"] += len(items)
         return PART_BYTES + len(metrics) * (PART_BYTES + VALUE_BYTES * len(items))

@@ -59,7 +59,7 @@ MAX_INT32 = 2**31 - 1
 """More documents than a message holds, and the largest grade of the contract."""
 
 Value = TypeVar("Value")
-Rule = tuple[Callable[[Any, Any], bool], str]
+Rule = tuple[Callable[[Any, Any], Any], str]
 """Whether a field of a value may be what it is, and what it must be. NaN is in no range."""
 _ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
     "[": (ge, "at least"),

@@ -17,7 +17,6 @@ from judged.values.intervals import IntervalOptions
 from judged.values.rankings import IdFit
 from judged.values.verdicts import VerdictCounts
 
-from judged_server import errors
 from judged_server.api.convert.judging import (
     MAX_INT32,
     read,
@@ -36,6 +35,7 @@ from judged_server.domain import (
     counts_of,
     need,
 )
+from judged_server.errors import InvalidField
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import (
     Judging,
@@ -93,21 +93,18 @@ def read_options(message: metrics_pb2.MetricOptions, field: str = "options") -> 
 
 
 def refuse_unused(
-    message: metrics_pb2.MetricOptions, given_as: str | None, field: str = "options"
+    message: metrics_pb2.MetricOptions, given_as: str, field: str = "options"
 ) -> None:
     """Raise InvalidField for options that are set and would change nothing.
 
     `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups".
     """
-    if given_as not in _INPUTS:
-        return
     given, used = message.WhichOneof("input"), _INPUTS[given_as]
     rule = f"does nothing for {given_as}; leave it out"
-    if given not in {None, used}:
-        instead = "" if used is None else f", or set {used}"
-        raise errors.InvalidField(f"{field}.{given}", rule + instead)
-    if message.verdicts.strict_duplicates and given_as != "groups":
-        raise errors.InvalidField(f"{field}.verdicts.strict_duplicates", rule)
+    instead = f", or set {used}" if used else ""
+    need(given in {None, used}, f"{field}.{given}", rule + instead)
+    strict = message.verdicts.strict_duplicates and given_as != "groups"
+    need(not strict, f"{field}.verdicts.strict_duplicates", rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +124,11 @@ class Measured:
 def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetricsResponse:
     """Return the answer to a request, whichever relevance it brings."""
     which = request.WhichOneof("relevance")
+    if which is None:
+        raise InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
     measures = parse_metrics(request.metrics, of_values=which == "values")
     options = read_options(request.options)
     refuse_unused(request.options, which)
-    if which is None:
-        rule = "set one of judged, trec, gains, values or embedded"
-        raise errors.InvalidField("relevance", rule)
     done = Rankings(measures, options, limits).measure(which, request)
     return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))
 
@@ -167,7 +163,7 @@ class Rankings:
     options: MetricOptions
     limits: Limits
     path: str = ""
-    qrels: Qrels | None = None
+    qrels: Any = None
     is_part: bool = False
 
     def measure(self, which: str, holder: pb.ComputeMetricsRequest | ComparedRun) -> Measured:
@@ -193,16 +189,12 @@ class Rankings:
 
     def _trec(self, message: metrics_pb2.TrecRankings) -> Measured:
         qrels = read_qrels(message, "trec.", may_be_empty=self.is_part)
-        return self._of_run(qrels, read_topics(message, "trec.", "run", "run_columns", "scores"))
+        return self._of_run(qrels, read_topics(message, "trec.", "run"))
 
     def _documents(self, message: Any) -> Measured:  # noqa: ANN401 - of a compared run
-        path = f"{self.path}documents."
-        run = read_topics(message, path, "topics", "topic_columns", "scores")
-        return self._of_run(self.qrels, run)
+        return self._of_run(self.qrels, read_topics(message, f"{self.path}documents.", "topics"))
 
-    def _of_run(self, qrels: Qrels | None, run: Topics) -> Measured:
-        if qrels is None:
-            raise errors.InvalidField("qrels", "must be there for documents")
+    def _of_run(self, qrels: Qrels, run: Topics) -> Measured:
         table = compute_trec(self.measures, qrels, run, self.options)
         return Measured(table, list(qrels.row_of), not_measured=run.query_ids)
 
@@ -210,18 +202,15 @@ class Rankings:
         rankings, path = message.rankings, f"{self.path}judged"
         field = f"{path}.rankings"
         query_ids = _query_ids(rankings, field)
-        sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
-        verdicts = read_verdicts(message.verdicts, sizes, f"{path}.verdicts")
+        sizes = [(ranking.retrieved, ranking.expected) for ranking in rankings]
+        pairs = [retrieved * expected for retrieved, expected in sizes]
+        verdicts = read_verdicts(message.verdicts, pairs, f"{path}.verdicts")
         judged_ids, seen = _read_ids(message, field)
         open_ended = np.array([ranking.open_ended for ranking in rankings], np.bool_)
         if open_ended.any():
             check_open_ended(self.measures, message.max_grade)
-            for i, ranking in enumerate(rankings):
-                rule = "must be 1 where open_ended is set"
-                one = not ranking.open_ended or ranking.expected == 1
-                need(one, f"{field}[{i}].expected", rule)
         results = replace(
-            results_of(verdicts, [(each.retrieved, each.expected) for each in rankings]),
+            results_of(verdicts, sizes),
             judged_ids=judged_ids,
             open_ended=open_ended if open_ended.any() else None,
             **_grades(message, verdicts, path),
@@ -234,12 +223,10 @@ class Rankings:
     def _embedded(self, message: pb.EmbeddedRankings) -> Measured:
         """Measure vectors by the cosine of the judge `semantic`: no model runs, no text is read."""
         for i, measure in enumerate(self.measures):
-            family = measure.metric.family
-            if family and family != _SIMILARITY.name:
-                other = measure.metric.name.removesuffix(family) + _SIMILARITY.name
-                name, instead = measure.metric.name, f"use Evaluate, or ask for {other}"
-                rule = f"{name} compares texts, and here are vectors; {instead}"
-                raise errors.InvalidField(f"metrics[{i}]", rule)
+            name, family = measure.metric.name, measure.metric.family
+            other = name.removesuffix(family) + _SIMILARITY.name
+            rule = f"compares texts, and here are vectors; use Evaluate, or ask for {other}"
+            need(family in {"", _SIMILARITY.name}, f"metrics[{i}]", f"{name} {rule}")
         check_modes(self.measures, self.options.matching, families=True)
         min_score = message.min_score if message.HasField("min_score") else _SIMILARITY.min_score
         need(0 <= min_score <= 1, "embedded.min_score", "must be a number from 0 to 1")
@@ -274,27 +261,26 @@ def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any
 
 def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdSample]:
     """Return how rankings are matched by document id, None where none is. Raises InvalidField."""
-    seen = IdSample()
+    seen, by_id = IdSample(), False
     groups: list[tuple[Sequence[str], Sequence[str], Mapping[str, int]]] = []
     for i, ranking in enumerate(message.rankings):
-        path, found = f"{field}[{i}]", ranking.document_ids
+        path, found, n_ids = f"{field}[{i}]", ranking.document_ids, 0
         relevant: Sequence[str] = ranking.relevant_document_ids
         grades: Mapping[str, int] = ranking.grades
+        one = ranking.expected == 1 or not ranking.open_ended
+        need(one, f"{path}.expected", "must be 1 where open_ended is set")
         if grades:
             grades, relevant = read_grades(ranking, path)
-        by_id = bool(relevant or grades)
-        rule = "must be 0 for a ranking matched by id"
-        need(not (by_id and ranking.expected), f"{path}.expected", rule)
-        rule = "does nothing for a ranking that is not matched by id"
-        if by_id:
-            rule = f"has {len(found)} entries for {ranking.retrieved} retrieved"
-        fits = len(found) == (ranking.retrieved if by_id else 0)
-        need(fits, f"{path}.document_ids", rule)
-        name = "grades" if grades else "relevant_document_ids"
-        rule = "can't be combined with human_labels: nothing was judged"
-        need(not (by_id and message.HasField("human_labels")), f"{path}.{name}", rule)
+        if relevant or grades:
+            by_id, n_ids = True, ranking.retrieved
+            need(not ranking.expected, f"{path}.expected", "must be 0 for a ranking matched by id")
+            name = "grades" if grades else "relevant_document_ids"
+            rule = "can't be combined with human_labels: nothing was judged"
+            need(not message.HasField("human_labels"), f"{path}.{name}", rule)
+        rule = f"has {len(found)} entries for {n_ids} results that are matched by id"
+        need(len(found) == n_ids, f"{path}.document_ids", rule)
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
-    if not any(relevant or grades for _, relevant, grades in groups):
+    if not by_id:
         return None, seen
     seen.see(groups)
     return JudgedIds.of(groups), seen
@@ -325,39 +311,45 @@ def read_qrels(
     Raises InvalidField for none unless there may be none, at `qrels[i].grades[j]` for a grade in
     columns that is no whole number, and as `read_topics` and Qrels.of do.
     """
-    topics = read_topics(message, path, "qrels", "qrels_columns", "grades")
+    topics = read_topics(message, path, "qrels")
     if message.HasField("qrels_columns"):
         grades = topics.values
         whole = np.clip(np.trunc(grades), -MAX_INT32 - 1, MAX_INT32) == grades
         rule = f"must be a whole number from {-MAX_INT32 - 1} to {MAX_INT32}"
         refuse_first(~whole, topics.offsets, f"{path}qrels", "grades", rule)
-    if not len(topics) and not may_be_empty:
-        raise errors.InvalidField(f"{path}qrels", "must hold at least one topic")
+    need(len(topics) > 0 or may_be_empty, f"{path}qrels", "must hold at least one topic")
     return Qrels.of(topics)
 
 
-def read_topics(message: Any, path: str, rows: str, columns: str, values: str) -> Topics:  # noqa: ANN401 - of three kinds
+_TOPICS = {
+    "qrels": ("qrels_columns", "grades"),
+    "run": ("run_columns", "scores"),
+    "topics": ("topic_columns", "scores"),
+}
+"""What else may have the topics of a field, in columns, and what each document has."""
+
+
+def read_topics(message: Any, path: str, rows: str) -> Topics:  # noqa: ANN401 - of three kinds
     """Return the topics of a message, which has them one by one, or in columns; not both.
 
     Raises InvalidField for columns that do not fit together, and as Topics do.
     """
+    columns, values = _TOPICS[rows]
     given, field, of_columns = getattr(message, rows), path + rows, path + columns
     if not message.HasField(columns):
         each = [(topic.query_id, topic.document_ids, getattr(topic, values)) for topic in given]
         return Topics.of_rows(each, field, values)
-    if given:
-        raise errors.InvalidField(of_columns, f"must be left unset where {rows} is given")
+    need(not given, of_columns, f"must be left unset where {rows} is given")
     packed = getattr(message, columns)
-    raw = packed.values
-    if len(raw) % _DOUBLE_BYTES:
-        rule = f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}"
-        raise errors.InvalidField(f"{of_columns}.values", rule)
-    numbers = np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
+    n = len(packed.values)
+    rule = f"has {n} bytes; a number takes {_DOUBLE_BYTES}"
+    need(n % _DOUBLE_BYTES == 0, f"{of_columns}.values", rule)
+    numbers = np.frombuffer(packed.values, "<f8").astype(np.float64, copy=False)
     return Topics.of_columns(
         packed.query_ids[:],
         np.array(packed.n_documents[:], np.int64),
         packed.document_ids,
-        numbers if len(numbers) or values == "grades" else None,
+        numbers if n or values == "grades" else None,
         (field, of_columns),
         values,
     )
@@ -371,57 +363,44 @@ def _corrected(
     done: Measured,
 ) -> MetricTable:
     """Return the table with means corrected by the labels or the human values of the request."""
-    per_query, ids = request.options.per_query, done.query_ids
-    if done.judged is None or not request.judged.HasField("human_labels"):
-        field, human = _VALUES, _read_human_values(request.human_values, ids, measures)
-    else:
-        both = request.HasField(_VALUES)  # type: ignore[arg-type]  # it is one of them
-        need(not both, _VALUES, f"must be unset when {_LABELS} is set; use one of them")
-        labels, mode = request.judged.human_labels, options.matching
-        field, human = _LABELS, _read_human_labels(labels, ids, done.judged, measures, mode)
+    judged, per_query = done.judged, request.options.per_query
+    labels = request.judged.human_labels
+    message: metrics_pb2.HumanLabels | metrics_pb2.PerQueryValues = request.human_values
+    field = _VALUES
+    if judged is not None and request.judged.HasField("human_labels"):
+        rule = f"must be unset when {_LABELS} is set; use one of them"
+        need(not request.HasField("human_values"), _VALUES, rule)
+        field, message = _LABELS, labels
+    queries = _places(message.query_ids, done.query_ids, field)
+    inclusion = read_inclusion(message.inclusion_probabilities, len(queries), field)
     rule = (
         "must be empty with options.per_query: bounds of single queries need labels that were "
         "all drawn with the same probability"
     )
-    alike = human.inclusion is None
-    need(not per_query or alike, f"{field}.inclusion_probabilities", rule)
+    alike = inclusion is None or not per_query
+    need(alike, f"{field}.inclusion_probabilities", rule)
+    if judged is not None and field == _LABELS:
+        contexts = int((judged.n_retrieved * judged.n_expected)[queries].sum())
+        relevant = np.array(labels.relevant, np.bool_)
+        rule = f"has {len(relevant)} entries for the {contexts} contexts of the labelled rankings"
+        need(len(relevant) == contexts, f"{field}.relevant", rule)
+        values = values_of_labels(measures, judged, queries, relevant, options.matching)
+    else:
+        columns = [column.values for column in request.human_values.columns]
+        merged = merge_values(measures, columns, len(queries), field=field)
+        values = np.array([column.values for column in merged.columns])
     confidence = (options.interval or IntervalOptions()).confidence
+    human = HumanValues(queries, values, inclusion)
     return correct(table, human, confidence=confidence, per_query=per_query)
 
 
-def _read_human_labels(
-    message: metrics_pb2.HumanLabels,
-    query_ids: Sequence[str],
-    results: JudgedResults,
-    measures: Sequence[Measure],
-    mode: Matching,
-) -> HumanValues:
-    queries = _places(message.query_ids, query_ids, _LABELS, "judged.rankings")
-    contexts = int((results.n_retrieved * results.n_expected)[queries].sum())
-    relevant = np.array(message.relevant, np.bool_)
-    inclusion = read_inclusion(message.inclusion_probabilities, len(queries), _LABELS)
-    rule = f"has {len(relevant)} entries for the {contexts} contexts of the labelled rankings"
-    need(len(relevant) == contexts, f"{_LABELS}.relevant", rule)
-    values = values_of_labels(measures, results, queries, relevant, mode)
-    return HumanValues(queries, values, inclusion)
-
-
-def _read_human_values(
-    message: metrics_pb2.PerQueryValues, query_ids: Sequence[str], measures: Sequence[Measure]
-) -> HumanValues:
-    queries = _places(message.query_ids, query_ids, _VALUES, "the queries that are measured")
-    columns = [column.values for column in message.columns]
-    table = merge_values(measures, columns, len(queries), field=_VALUES)
-    inclusion = read_inclusion(message.inclusion_probabilities, len(queries), _VALUES)
-    return HumanValues(queries, np.array([column.values for column in table.columns]), inclusion)
-
-
-def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str, whole: str) -> IntArray:
+def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str) -> IntArray:
     """Return int64[n]: where each labelled query stands among those given."""
     check_unique(labelled, f"{field}.query_ids[{{}}]")
     known = {query_id: place for place, query_id in enumerate(query_ids)}
     for i, query_id in enumerate(labelled):
-        need(query_id in known, f"{field}.query_ids[{i}]", f"is the id of none of {whole}")
+        rule = "is the id of no query that is measured"
+        need(query_id in known, f"{field}.query_ids[{i}]", rule)
     return np.array([known[query_id] for query_id in labelled], np.int64)
 
 

@@ -143,7 +143,7 @@ def columns(query_ids=(), n_documents=(), document_ids="", values=()):
 
 
 def run_of(message):
-    return read_topics(message, "trec.", "run", "run_columns", "scores")
+    return read_topics(message, "trec.", "run")
 
 
 def seen(topics):
