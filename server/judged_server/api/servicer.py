@@ -25,11 +25,10 @@ from judged_server.api.convert.judging import (
     read_rubrics,
     read_spec,
     refuse_evaluation,
-    reply_bytes,
     take_groups,
     write_identity,
+    write_judged,
     write_score,
-    write_verdicts,
 )
 from judged_server.api.convert.metrics import (
     compute,
@@ -49,6 +48,7 @@ from judged_server.api.idempotency import IdempotentCalls, check_request_id, dig
 from judged_server.api.requests import Admission, Call, Received
 from judged_server.api.streams import (
     Chunks,
+    Parts,
     RankingParts,
     TextParts,
     answer_parts,
@@ -63,7 +63,7 @@ from judged_server.metrics.measures.names import parse_metrics
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
 from judged_server.settings import Limits, Settings
 from judged_server.usecases.estimate_batch import Estimator
-from judged_server.usecases.evaluate import Evaluation, JudgedPart, evaluate
+from judged_server.usecases.evaluate import evaluate
 from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
 from judged_server.usecases.offering import Offering, Offerings
 from judged_server.usecases.tenant_usage import tenant_usage
@@ -77,6 +77,25 @@ def _computed(compute: Callable[[Any, Limits], Message]) -> Callable[..., Corout
 
     async def method(self: Servicer, request: Message, _: Call) -> Message:
         return await run_computation(compute, request, self._settings)
+
+    return method
+
+
+def _chunked(answer: Callable[[Chunks, AsyncIterator[Received]], Any]) -> Callable[..., Any]:
+    """Return the method of a stream of chunks."""
+
+    def method(self: Servicer, requests: AsyncIterator[Received], call: Call) -> Any:  # noqa: ANN401
+        how = self._admission, self._settings, self._idempotent_calls
+        return answer(Chunks(call, self._offering(call).catalog, *how), requests)
+
+    return method
+
+
+def _in_parts(parts: Callable[[Limits], Parts]) -> Callable[..., Any]:
+    """Return the method of one request that comes in parts."""
+
+    def method(self: Servicer, requests: AsyncIterator[Received], call: Call) -> Any:  # noqa: ANN401
+        return answer_parts(parts(self._settings), requests, call, self._admission)
 
     return method
 
@@ -107,6 +126,10 @@ class Servicer:
     Calibrate = _computed(calibration)
     CalibrateCascade = _computed(calibrate_cascade)
     RankSystems = _computed(ranking)
+    StreamMetrics = _in_parts(RankingParts)
+    StreamTextMetrics = _in_parts(TextParts)
+    StreamJudge = _chunked(judge_stream)
+    StreamEvaluate = _chunked(evaluate_stream)
 
     def _offering(self, call: Call) -> Offering:
         """Return what the tenant of a call may ask for."""
@@ -118,8 +141,9 @@ class Servicer:
         async def work(caller: Caller) -> bytes:
             judge, groups = await self._to_judge(request, call.size, call)
             verdicts = await judge_batch(judge, groups, caller=caller)
-            size = ITEM_BYTES * len(verdicts.relevant)
-            return await run_by_size(size, reply_bytes, verdicts, judge.identity)
+            return await _written(
+                len(verdicts.relevant), lambda: write_judged(verdicts, judge.identity)
+            )
 
         return await self._once(request, call, work, wants_details=request.include_details)
 
@@ -149,8 +173,12 @@ class Servicer:
                 keep_verdicts=request.include_verdicts,
                 caller=caller,
             )
-            size = ITEM_BYTES * done.counts.total
-            return await run_by_size(size, _evaluation_bytes, request, done, judged)
+            told = judged.verdicts if request.include_verdicts and done.identity else None
+            per_query = request.options.per_query
+            return await _written(
+                done.counts.total,
+                lambda: write_evaluation(done, per_query=per_query, verdicts=told),
+            )
 
         wants_details = request.include_details and request.include_verdicts
         return await self._once(request, call, work, wants_details=wants_details)
@@ -180,34 +208,6 @@ class Servicer:
 
         once = self._idempotent_calls.once
         return await once(request.request_id, digest, call, caller, admitted)
-
-    def StreamJudge(
-        self, requests: AsyncIterator[Received], call: Call
-    ) -> AsyncIterator[pb.StreamJudgeResponse]:
-        """Judge chunks as they come."""
-        return judge_stream(self._chunks(call), requests)
-
-    def StreamEvaluate(
-        self, requests: AsyncIterator[Received], call: Call
-    ) -> AsyncIterator[pb.StreamEvaluateResponse]:
-        """Judge chunks as they come, and measure all of them at the end."""
-        return evaluate_stream(self._chunks(call), requests)
-
-    def _chunks(self, call: Call) -> Chunks:
-        catalog = self._offering(call).catalog
-        return Chunks(call, catalog, self._admission, self._settings, self._idempotent_calls)
-
-    def StreamMetrics(
-        self, requests: AsyncIterator[Received], call: Call
-    ) -> AsyncIterator[pb.StreamMetricsResponse]:
-        """Measure rankings that come in parts."""
-        return answer_parts(RankingParts(self._settings), requests, call, self._admission)
-
-    def StreamTextMetrics(
-        self, requests: AsyncIterator[Received], call: Call
-    ) -> AsyncIterator[Message]:
-        """Compare texts with references that come in parts."""
-        return answer_parts(TextParts(self._settings), requests, call, self._admission)
 
     async def ScoreAnswers(
         self, request: pb.ScoreAnswersRequest, call: Call
@@ -279,8 +279,6 @@ class Servicer:
         return write_fields(pb.GetUsageResponse, usage)
 
 
-def _evaluation_bytes(request: pb.EvaluateRequest, done: Evaluation, judged: JudgedPart) -> bytes:
-    reply = write_evaluation(done, per_query=request.options.per_query)
-    if request.include_verdicts and done.identity is not None and judged.verdicts is not None:
-        reply.verdicts.CopyFrom(write_verdicts(judged.verdicts))
-    return reply.SerializeToString()
+async def _written(n: int, write: Callable[[], Message]) -> bytes:
+    """Return a reply about n verdicts, written where it holds nobody up."""
+    return await run_by_size(ITEM_BYTES * n, lambda: write().SerializeToString())

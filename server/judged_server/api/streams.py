@@ -263,7 +263,7 @@ async def evaluate_stream(
         done = await run.measure()
         for values in _values(done) if start.options.per_query else ():
             yield pb.StreamEvaluateResponse(values=values)
-        yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
+        yield pb.StreamEvaluateResponse(result=write_evaluation(done))
 
 
 @dataclass(slots=True)
@@ -452,8 +452,11 @@ class TextParts:
         return statistics_service_pb2.StreamTextMetricsResponse(metrics=metrics)
 
 
+Parts = RankingParts | TextParts
+
+
 async def answer_parts(
-    parts: RankingParts | TextParts,
+    parts: Parts,
     requests: AsyncIterator[Received],
     call: Call,
     admission: Admission,

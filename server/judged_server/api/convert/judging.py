@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from google.protobuf.message import Message
 from judged._codec import UnknownChoice, read_fields, write_fields
-from judged.v1 import groups_pb2, judge_service_pb2, metrics_pb2, scores_pb2, verdicts_pb2
+from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
+from judged.v1 import judge_service_pb2 as pb
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
 from judged.values.choices import Flag, Source, Status
@@ -346,7 +347,7 @@ def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
 
 
 def read_query_metadata(
-    messages: Sequence[judge_service_pb2.QueryMetadata],
+    messages: Sequence[pb.QueryMetadata],
     query_ids: Sequence[str],
     also_known: Sequence[str] = (),
 ) -> list[Mapping[str, str]]:
@@ -444,15 +445,15 @@ async def take_groups(
     return await run_by_size(size, read_groups, messages, limits, field, first, first_result)
 
 
-def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
-    """Return the BatchJudgeResponse that carries verdicts and tells which judge gave them."""
+def write_judged(verdicts: Verdicts, identity: JudgeIdentity) -> pb.BatchJudgeResponse:
+    """Return the reply that carries verdicts and tells which judge gave them."""
     return write_fields(
-        judge_service_pb2.BatchJudgeResponse,
+        pb.BatchJudgeResponse,
         verdicts=write_verdicts(verdicts),
         judge=write_identity(identity),
         counts=counts_of(verdicts),
         usage=verdicts.columns.usage,
-    ).SerializeToString()
+    )
 
 
 def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:

@@ -26,6 +26,7 @@ from judged_server.api.convert.judging import (
     read_query_metadata,
     read_verdicts,
     write_identity,
+    write_verdicts,
 )
 from judged_server.domain import (
     IntArray,
@@ -441,12 +442,14 @@ def _write_column(column: MetricColumn, *, per_query: bool = False) -> metrics_p
     )
 
 
-def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateResponse:
-    """Return the reply to an evaluation, without its verdicts."""
+def write_evaluation(
+    done: Evaluation, *, per_query: bool = False, verdicts: Verdicts | None = None
+) -> pb.EvaluateResponse:
+    """Return the reply to an evaluation."""
     return write_fields(
         pb.EvaluateResponse,
         done,
         table=write_table(done.table, done.query_ids, done.counts, per_query=per_query),
         judge=None if done.identity is None else write_identity(done.identity),
-        verdicts=None,
+        verdicts=None if verdicts is None else write_verdicts(verdicts),
     )

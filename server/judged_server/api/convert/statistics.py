@@ -11,10 +11,10 @@ from judged.v1 import statistics_service_pb2 as pb
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 from judged.values.comparison import CompareOptions
-from judged.values.intervals import Interval, IntervalMethod, IntervalOptions
+from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged.values.metrics import TextItem
 
-from judged_server.api.convert.judging import check_texts, read, read_inclusion
+from judged_server.api.convert.judging import check_texts, need_within, read, read_inclusion
 from judged_server.api.convert.metrics import (
     Rankings,
     read_options,
@@ -22,7 +22,7 @@ from judged_server.api.convert.metrics import (
     refuse_unused,
     write_table,
 )
-from judged_server.domain import check_names, need, need_all
+from judged_server.domain import FloatArray, check_names, need, need_all
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.measures.names import parse_metrics
@@ -54,7 +54,7 @@ from judged_server.statistics.intervals import check_work, mean_intervals
 from judged_server.statistics.preferences import Comparisons, rank_systems
 from judged_server.statistics.preferences import check_work as check_ranking
 
-SYSTEMS = (2, 50)
+MAX_SYSTEMS = 50
 RANKING_RESAMPLES = 1_000
 MAX_RUNS = 100
 MAX_COMPARISONS = 1_000
@@ -87,24 +87,21 @@ def ranking(request: pb.RankSystemsRequest, _: Limits) -> pb.RankSystemsResponse
 
 
 def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
-    names, n = request.systems, len(request.query_ids)
-    low, high = SYSTEMS
-    need(low <= len(names) <= high, "systems", f"must hold {low} to {high} names, not {len(names)}")
-    check_names(names, "names", high, "systems")
+    names, n = list(request.systems), len(request.query_ids)
+    check_names(names, "names", MAX_SYSTEMS, "systems")
     need(n > 0, "query_ids", "must hold at least one comparison")
-    for field in ("first", "second", "preference"):
-        column = getattr(request, field)
+    places = f"[0, {len(names) - 1}]"
+    columns: dict[str, FloatArray] = {}
+    for field, bounds in (("first", places), ("second", places), ("preference", "[0, 1]")):
+        column = columns[field] = np.array(getattr(request, field), np.float64)
         need(len(column) == n, field, f"has {len(column)} entries for {n} query_ids")
-    first, second = np.array(request.first, np.int64), np.array(request.second, np.int64)
-    for field, column in (("first", first), ("second", second)):
-        need_all(column < len(names), field, f"must be a place in systems, 0 to {len(names) - 1}")
+        need_within(column, bounds, field)
+    first, second = columns["first"].astype(np.int64), columns["second"].astype(np.int64)
     need_all(first != second, "second", "must be another system than the first")
-    preference = np.array(request.preference, np.float64)
-    need_all((preference >= 0) & (preference <= 1), "preference", "must be from 0 to 1")
     queries: dict[str, int] = {}
     query = [queries.setdefault(query_id, len(queries)) for query_id in request.query_ids]
     return Comparisons(
-        np.array(query, np.int64), first, second, preference, len(queries), list(names)
+        np.array(query, np.int64), first, second, columns["preference"], len(queries), names
     )
 
 
@@ -143,13 +140,12 @@ def _read_stage(message: pb.ScoredStage, field: str) -> ScoredStage:
     rule = "must be a number; name it in missing if there is none"
     need_all(~np.isnan(scores), f"{field}.scores", rule)
     flags = np.full(len(scores), PLAIN)
+    rule = f"must be above the entry before it, and below {len(scores)}"
     for listed, flag in (("flagged", FLAGGED), ("missing", MISSING)):
-        before = -1
-        for place, index in enumerate(getattr(message, listed)):
-            rule = f"must be above the entry before it, and below {len(scores)}"
-            need(before < index < len(scores), f"{field}.{listed}[{place}]", rule)
-            before = index
-            flags[index] = flag
+        places = np.array(getattr(message, listed), np.int64)
+        good = (np.diff(places, prepend=-1) > 0) & (places < len(scores))
+        need_all(good, f"{field}.{listed}", rule)
+        flags[places] = flag
     scores[flags == MISSING] = np.nan
     known = shipped_calibration(judge.kind, judge.scoring_key)
     return ScoredStage(judge.kind or f"stage {field}", scores, message.cost, known, flags)
@@ -267,8 +263,6 @@ def read_measurement(request: pb.ComputeTextMetricsRequest) -> TextMeasurement:
     interval = None
     if request.HasField("interval"):
         interval = read(IntervalOptions, request.interval, "interval")
-        n = len(values[0].values) if values else len(items)
-        check_work(n, len(metrics), interval, "interval", unit="items")
     return TextMeasurement(metrics, interval, request.per_item)
 
 
@@ -287,33 +281,22 @@ def write_text_metrics(
     columns: Sequence[TextColumn], asked: TextMeasurement
 ) -> list[pb.TextMetricResult]:
     """Return means, with intervals and values where they were asked for."""
-    intervals: list[Interval | None] = [None] * len(columns)
     if asked.interval is not None:
         check_work(len(columns[0].values), len(columns), asked.interval, "interval", unit="items")
-        known = [column.known for column in columns]
-        alike = len({len(values) for values in known}) == 1
-        together = [np.stack(known)] if alike else [values[np.newaxis] for values in known]
-        intervals = [
-            interval
-            for values in together
-            for interval in mean_intervals(values, asked.interval, "interval", unit="items")
-        ]
-    return [
-        _write_text_column(column, interval, per_item=asked.per_item)
-        for column, interval in zip(columns, intervals, strict=True)
-    ]
+    return [_write_text_column(column, asked) for column in columns]
 
 
-def _write_text_column(
-    column: TextColumn, interval: Interval | None, *, per_item: bool
-) -> pb.TextMetricResult:
+def _write_text_column(column: TextColumn, asked: TextMeasurement) -> pb.TextMetricResult:
+    interval, known = None, column.known
+    if asked.interval is not None:
+        (interval,) = mean_intervals(known[np.newaxis], asked.interval, "interval", unit="items")
     parts = zip(("values", "precision", "recall"), column.scores.T, strict=False)
     return write_fields(
         pb.TextMetricResult,
         column,
         name=column.metric.name,
-        n=len(column.known),
+        n=len(known),
         interval=interval,
-        without_value=len(column.values) - len(column.known),
-        **{name: part.tolist() if per_item else () for name, part in parts},
+        without_value=len(column.values) - len(known),
+        **{name: part.tolist() if asked.per_item else () for name, part in parts},
     )

@@ -16,7 +16,7 @@ from judged.values.verdicts import VerdictCounts
 from judged_server.api.convert.judging import (
     read_groups,
     read_verdicts,
-    reply_bytes,
+    write_judged,
     write_verdicts,
 )
 from judged_server.domain import ScoreColumns, VerdictDetail, VerdictFault, Verdicts, counts_of
@@ -89,7 +89,7 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
 
 @given(verdicts())
 def test_a_reply_has_every_column_that_says_something(sent: Verdicts):
-    reply = pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY))
+    reply = write_judged(sent, IDENTITY)
     message, columns = reply.verdicts, sent.columns
     for name, column, absent in (
         ("status", columns.statuses, Status.OK),
