@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from judged.values.calibrators import Calibrator, ErrorGuarantee
 from judged.values.choices import Flag, Source, Status
-from judged.values.judges import JudgeIdentity, Usage
-from judged.values.scores import DimensionScore, RubricSummary, VerifiedClaim
+from judged.values.judges import Usage
+from judged.values.scores import RubricSummary
 from judged.values.verdicts import VerdictCounts, VerdictSample
 from numpy.typing import NDArray
 
@@ -382,31 +382,20 @@ class Verdicts:
         What the whole took is not told of a part.
         """
         first, last = self.offsets[begin], self.offsets[end]
-        columns, part = self.columns, slice(first, last)
 
-        def cut(column: Any) -> Any:  # noqa: ANN401 - an array, or None
-            return None if column is None else column[part]
+        def cut(column: Any) -> Any:  # noqa: ANN401 - an array, what is sparse, or None
+            if isinstance(column, tuple):
+                here = (each for each in column if first <= each.index < last)
+                return tuple(replace(each, index=each.index - first) for each in here)
+            return None if column is None else column[first:last]
 
-        def moved(some: Sequence[Any]) -> tuple[Any, ...]:
-            here = (each for each in some if first <= each.index < last)
-            return tuple(replace(each, index=each.index - first) for each in here)
-
-        return Verdicts(
-            self.relevant[part],
-            ScoreColumns(
-                columns.scores[part],
-                cut(columns.statuses),
-                cut(columns.flags),
-                moved(columns.faults),
-                cut(columns.majorities),
-                cut(columns.agreements),
-                moved(columns.details),
-                probabilities=cut(columns.probabilities),
-                stages=cut(columns.stages),
-            ),
-            [offset - first for offset in self.offsets[begin : end + 1]],
-            cut(self.sources),
-        )
+        columns = {
+            part.name: cut(getattr(self.columns, part.name))
+            for part in fields(ScoreColumns)
+            if part.name != "usage"
+        }
+        offsets = [offset - first for offset in self.offsets[begin : end + 1]]
+        return Verdicts(cut(self.relevant), ScoreColumns(**columns), offsets, cut(self.sources))
 
 
 _COUNTED_FLAGS = (
@@ -431,36 +420,6 @@ def counts_of(verdicts: Verdicts) -> VerdictCounts:
     ]
     relevant = int(np.count_nonzero(verdicts.relevant))
     return VerdictCounts(ok, error, abstained, not_assessable, relevant, *flagged)
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerScore:
-    """The score of one item by one rubric.
-
-    `score` (in [0, 1]), `passed` and `agreement` are None unless the status is OK; `fault` is set
-    when it is not, with the index 0. `source` is CACHE when no question had to be asked.
-    """
-
-    item_id: str
-    rubric: str
-    status: Status
-    identity: JudgeIdentity
-    score: float | None = None
-    passed: bool | None = None
-    reasoning: str = ""
-    raw_replies: tuple[str, ...] = ()
-    usage: Usage = field(default_factory=Usage)
-    samples: int = 1
-    agreement: float | None = None
-    source: Source = Source.COMPUTED
-    dimensions: tuple[DimensionScore, ...] = ()
-    reported_overall: float | None = None
-    claims: tuple[VerifiedClaim, ...] = ()
-    fault: VerdictFault | None = None
-    warnings: tuple[str, ...] = ()
-    model: str = ""
-    system_fingerprint: str = ""
-    probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

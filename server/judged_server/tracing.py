@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from judged.values.judges import JudgeIdentity
+from judged.values.scores import AnswerScore
 
-from judged_server.domain import AnswerScore, QueryGroup, Verdicts
+from judged_server.domain import QueryGroup, Verdicts
 from judged_server.recorder import Stage
 
 

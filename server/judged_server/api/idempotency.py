@@ -16,10 +16,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
+from judged.values.scores import AnswerScore
 
 from judged_server.api.convert.judging import write_score, write_verdicts
 from judged_server.api.requests import Call
-from judged_server.domain import AnswerScore, Verdicts, need
+from judged_server.domain import Verdicts, need
 from judged_server.judges.base import Caller
 from judged_server.scheduling.concurrency import run_by_size
 from judged_server.scheduling.single_flight import SingleFlight
@@ -185,4 +186,4 @@ class IdempotentCalls:
 def _has_fault(answer: bytes | Verdicts | AnswerScore) -> bool:
     if isinstance(answer, Verdicts):
         return bool(answer.columns.faults)
-    return isinstance(answer, AnswerScore) and answer.fault is not None
+    return isinstance(answer, AnswerScore) and answer.error is not None

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import requests
 from judged.values import choices
 from judged.values.judges import JudgeIdentity
+from judged.values.scores import AnswerScore
 from opentelemetry import context, trace
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import Context
@@ -36,7 +37,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from judged_server.domain import AnswerScore, QueryGroup, Verdicts
+from judged_server.domain import QueryGroup, Verdicts
 from judged_server.settings import SettingsError
 from judged_server.tracing import EndCall, ModelCall, StageRun
 
@@ -194,11 +195,11 @@ class OtlpExport:
 
     def score(self, score: AnswerScore) -> None:
         """Tell one score of an answer."""
-        told = _of_judge(score.rubric, score.identity)
+        told = {} if score.judge is None else _of_judge(score.rubric, score.judge)
         if score.item_id:
             told[RESPONSE_ID] = score.item_id
         label = "" if score.passed is None else "pass" if score.passed else "fail"
-        reason = "" if score.fault is None else score.fault.reason
+        reason = "" if score.error is None else score.error.reason
         reasoning = score.reasoning if self._reasoning else ""
         self._result(told, score.status, score.score or 0.0, label, reason, reasoning)
 

@@ -24,11 +24,11 @@ from typing import Any
 
 from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
-from judged.values.scores import AnswerItem, RubricSummary, ScoreCounts
+from judged.values.scores import AnswerItem, AnswerScore, RubricSummary, ScoreCounts
 from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors, tracing
-from judged_server.domain import AnswerScore, ScoreSummary, VerdictFault, need
+from judged_server.domain import ScoreSummary, VerdictFault, need
 from judged_server.judges.base import Caller
 from judged_server.judges.calibrated import find_calibrator
 from judged_server.judges.catalog import Offer, settle
@@ -250,7 +250,7 @@ class _Sum:
         self._counts["passed"] += bool(score.passed)
         self.usage += score.usage
         if score.status is not Status.NOT_ASSESSABLE:
-            self.reasons.add(None if score.fault is None else score.fault.reason)
+            self.reasons.add(None if score.error is None else score.error.reason)
         if score.score is not None:
             self._scores.append(score.score)
 

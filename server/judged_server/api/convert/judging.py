@@ -25,12 +25,12 @@ from judged.values.choices import Flag, Source, Status
 from judged.values.comparison import CompareOptions
 from judged.values.intervals import IntervalOptions
 from judged.values.judges import Asking, JudgeIdentity
-from judged.values.scores import AnswerItem, Rubric
+from judged.values.scores import AnswerItem, AnswerScore, Rubric
+from judged.values.verdicts import VerdictError
 from numpy.typing import NDArray
 
 from judged_server.api.status import fault_code
 from judged_server.domain import (
-    AnswerScore,
     BoolArray,
     CallerEmbeddings,
     FloatArray,
@@ -496,10 +496,9 @@ def reason_number(name: str) -> ErrorReason.ValueType:
     return ErrorReason.Value(f"ERROR_REASON_{name or 'UNSPECIFIED'}")
 
 
-def write_fault(fault: VerdictFault) -> verdicts_pb2.VerdictError:
+def write_fault(fault: VerdictFault | VerdictError) -> verdicts_pb2.VerdictError:
     """Return the message of one missing verdict's reason."""
-    reason = reason_number(fault.reason)
-    code = fault_code(fault.reason)
+    reason, code = reason_number(fault.reason), fault_code(fault.reason)
     return write_fields(verdicts_pb2.VerdictError, fault, reason=reason, code=code)
 
 
@@ -546,9 +545,5 @@ def read_verdicts(
 
 def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:
     """Return the message of one score of an answer; what is not known stays unset."""
-    return write_fields(
-        scores_pb2.AnswerScore,
-        score,
-        min_score=score.identity.min_score,
-        error=None if score.fault is None else write_fault(score.fault),
-    )
+    error = None if score.error is None else write_fault(score.error)
+    return write_fields(scores_pb2.AnswerScore, score, error=error)

@@ -125,10 +125,10 @@ class Measured:
 def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetricsResponse:
     """Return the answer to a request, whichever relevance it brings."""
     which = request.WhichOneof("relevance")
-    if which is None:
-        raise InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
     measures = parse_metrics(request.metrics, of_values=which == "values")
     options = read_options(request.options)
+    if which is None:
+        raise InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
     refuse_unused(request.options, which)
     done = Rankings(measures, options, limits).measure(which, request)
     return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))

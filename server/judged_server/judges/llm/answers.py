@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from judged.values.calibrators import Calibrator
-from judged.values.choices import Status
+from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity
-from judged.values.scores import AnswerItem
+from judged.values.scores import AnswerItem, AnswerScore
+from judged.values.verdicts import VerdictError
 
 from judged_server.domain import (
     TIE_TOLERANCE,
-    AnswerScore,
     Parameter,
     ParameterScalar,
     VerdictFault,
@@ -207,10 +207,12 @@ class AnswerScorer:
             item.item_id,
             self.asked.rubric.id,
             status,
-            self.identity,
+            min_score=self._min_score,
             usage=self.asked.nothing,
             samples=self.asked.samples,
-            fault=why,
+            source=Source.COMPUTED,
+            error=None if why is None else VerdictError(0, why.reason, why.message, why.retryable),
+            judge=self.identity,
         )
 
     def _rendered(self, item: AnswerItem) -> RenderedText:

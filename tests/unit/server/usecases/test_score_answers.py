@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from judged.values.choices import Status
-from judged.values.scores import AnswerItem
+from judged.values.scores import AnswerItem, AnswerScore
 from judged.values.scores import Rubric as RubricSpec
-from judged_server.domain import AnswerScore, ScoreSummary
+from judged_server.domain import ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.llm.caller import ModelCaller
@@ -111,7 +111,7 @@ class TestScores:
             monkeypatch.setattr(AnswerScorer, "score", score)
             found = [each async for each in scoring.score(items("bug", "fine"), chosen, Caller())]
         by_item = {each.item_id: each for each in found if isinstance(each, AnswerScore)}
-        fault = by_item["0"].fault
+        fault = by_item["0"].error
         assert fault.reason == "INTERNAL"
         assert "secret" not in fault.message
         assert by_item["1"].status is Status.OK

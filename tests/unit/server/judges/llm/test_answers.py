@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from judged.values.scores import AnswerItem
+from judged.values.scores import AnswerItem, AnswerScore
 from judged.values.scores import Rubric as RubricSpec
-from judged_server.domain import AnswerScore
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring import Asking
 from judged_server.llm.caller import CallOptions, ModelCaller
