@@ -24,7 +24,6 @@ from judged_server.telemetry import Logger
 from judged_server.tenants.directory import FileDirectory, Identity
 
 _HEADER = "authorization"
-_SCHEME = "bearer "
 _NOBODY = (
     "this server wants to know who calls: send a token as metadata, authorization: Bearer TOKEN "
     "(judged: --token-file or JUDGED_TOKEN), which its operator makes with judged-server tenants"
@@ -153,16 +152,14 @@ class Authenticator:
 
     def _by_token(self, metadata: Metadata) -> Identity | None:
         """Return whose token the metadata show, None for no token. Raises Unauthenticated."""
-        for key, value in metadata:
-            if key != _HEADER:
-                continue
-            found = None
-            if isinstance(value, str) and value[: len(_SCHEME)].lower() == _SCHEME:
-                found = self._directory.by_token(value[len(_SCHEME) :].strip())
-            if found is None:
-                raise errors.Unauthenticated(_NOT_VALID)
-            return found
-        return None
+        shown = dict(metadata).get(_HEADER)
+        if shown is None:
+            return None
+        scheme, _, token = str(shown).partition(" ")
+        found = self._directory.by_token(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise errors.Unauthenticated(_NOT_VALID)
+        return found
 
     def _by_certificate(self, context: Context) -> Identity | None:
         """Return whom a certificate names by a URI; gRPC has checked who signed it.

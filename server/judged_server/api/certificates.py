@@ -8,10 +8,12 @@ load: connections that stand keep theirs. One that can't be used changes nothing
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -87,52 +89,58 @@ def load(files: CertificateFiles) -> Loaded:
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
-    chain, key = _content(files.certificate), _content(files.private_key)
-    try:
-        own = x509.load_pem_x509_certificates(chain)[0]
-    except ValueError:
-        raise SettingsError(
-            f"certificate {files.certificate}: is no PEM certificate; name one, with its chain"
-        ) from None
-    try:
-        private = load_pem_private_key(key, password=None)
-    except TypeError:
-        raise SettingsError(
-            f"private_key {files.private_key}: is encrypted; store it without a password"
-        ) from None
-    except ValueError:
-        raise SettingsError(
-            f"private_key {files.private_key}: is no PEM private key; name that of the certificate"
-        ) from None
+    certificate = f"certificate {files.certificate}"
+    read_chain = x509.load_pem_x509_certificates
+    chain, (own, *_) = _parsed(
+        files.certificate,
+        read_chain,
+        f"{certificate}: is no PEM certificate; name one, with its chain",
+    )
+    key, private = _parsed(
+        files.private_key,
+        partial(load_pem_private_key, password=None),
+        f"private_key {files.private_key}: is no PEM private key, or is encrypted; name that of "
+        "the certificate, without a password",
+    )
     if private.public_key() != own.public_key():
         raise SettingsError(
             f"private_key {files.private_key}: is not the key of {files.certificate}; name two "
             "files that belong together"
         )
     now, begins, ends = datetime.now(UTC), own.not_valid_before_utc, own.not_valid_after_utc
-    if not begins <= now < ends:
-        when = f"ended at {ends:%F %T} UTC; renew it"
-        if now < begins:
-            when = (
-                f"begins at {begins:%F %T} UTC, and here it is {now:%F %T}; set this machine's "
-                "clock, or wait"
-            )
-        raise SettingsError(f"certificate {files.certificate}: {when}")
+    if now >= ends:
+        raise SettingsError(f"{certificate}: ended at {ends:%F %T} UTC; renew it")
+    if now < begins:
+        raise SettingsError(
+            f"{certificate}: begins at {begins:%F %T} UTC, and here it is {now:%F %T}; set this "
+            "machine's clock, or wait"
+        )
     authorities = None
     if files.client_ca is not None:
-        authorities = _content(files.client_ca)
-        try:
-            signers = x509.load_pem_x509_certificates(authorities)
-        except ValueError:
-            raise SettingsError(
-                f"client_ca {files.client_ca}: is no PEM certificate; name those that sign clients'"
-            ) from None
+        client_ca = f"client_ca {files.client_ca}"
+        authorities, signers = _parsed(
+            files.client_ca,
+            read_chain,
+            f"{client_ca}: is no PEM certificate; name those that sign clients'",
+        )
         if all(each.not_valid_after_utc <= now for each in signers):
-            raise SettingsError(
-                f"client_ca {files.client_ca}: has ended, so no client would be let in; renew it"
-            )
+            raise SettingsError(f"{client_ca}: has ended, so no client would be let in; renew it")
     configuration = grpc.ssl_server_certificate_configuration([(key, chain)], authorities)
     return Loaded(configuration, ends)
+
+
+def _parsed(path: Path, parse: Callable[[bytes], Any], problem: str) -> tuple[bytes, Any]:
+    """Return what a file holds, and what it stands for."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: can't be read: {error.strerror}; name a PEM file that the server may read"
+        ) from None
+    try:
+        return content, parse(content)
+    except (TypeError, ValueError):
+        raise SettingsError(problem) from None
 
 
 @lru_cache(maxsize=1024)
@@ -150,12 +158,3 @@ def uris_of(pem: bytes) -> tuple[str, ...]:
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
         return ()
     return () if any("\0" in uri for uri in uris) else tuple(uris)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(
-            f"{path}: can't be read: {error.strerror}; name a PEM file that the server may read"
-        ) from None

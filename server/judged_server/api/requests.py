@@ -323,21 +323,18 @@ class Arrivals:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
         for message in self._messages:
             message.looks += 1
-        excess = -self._admission.max_pending_bytes
-        excess += sum(message.memory for message in self._messages)
+        excess = sum(message.memory for message in self._messages)
+        excess -= self._admission.max_pending_bytes
         if self._admission.process.pressure > Pressure.NONE:
             excess = max(excess, 1)
-        if excess <= 0:
-            return
         of_sender: Counter[str] = Counter()
-        places: list[tuple[float, tuple[bool, int], _Message]] = []
+        shares: dict[_Message, float] = {}
         # The last one of a sender to give way has one on its way, the one before it two.
         for message in sorted(self._messages, key=lambda each: each.order, reverse=True):
             if message.memory:
                 of_sender[message.sender.name] += 1
-                share = of_sender[message.sender.name] / message.sender.weight
-                places.append((-share, message.order, message))
-        for _, _, message in sorted(places, key=lambda place: place[:2]):
+                shares[message] = of_sender[message.sender.name] / message.sender.weight
+        for message in sorted(shares, key=lambda each: (-shares[each], each.order)):
             if excess <= 0:
                 return
             excess -= message.memory
@@ -456,9 +453,6 @@ class Receiver:
         """
         self._admission.check_pressure(0)
         raw = await self._arrivals.receive(read, call.sender)
-        size = size_of(raw, self._most)
-        if call.tenant.tokens_per_second is not None:
-            self._rates.charge(call.tenant, size)
         message, call.size, call.memory = await self.read(raw, reader, call)
         if call.memory:  # an empty message, as that of GetServerInfo, is always let in
             call.room = self._admission.admit(call.memory, call.sender)
@@ -477,7 +471,6 @@ class Receiver:
         One for which there is no room waits, as the stream's caller does.
         """
         async for raw in messages:
-            await self._rates.pace(call.tenant, size_of(raw, self._most))
             yield await self.read(raw, reader, call, waits=True)
 
     async def read(
@@ -489,21 +482,26 @@ class Receiver:
         it waits for that.
         """
         size = size_of(raw, self._most)
+        admit = partial(self._room, call=call, waits=waits)
+        if waits:
+            await self._rates.pace(call.tenant, size)
+        else:
+            self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
             memory, message = memory_of(size, fields), reader.message(raw)
         else:
             # Until its fields are counted it holds but its bytes.
-            with await self._room(size, call, waits):
+            with await admit(size):
                 raw, fields = await self._threads.run(partial(reader.inflated, raw, size))
             memory = memory_of(size, fields)
-            with await self._room(memory, call, waits):
+            with await admit(memory):
                 message = await self._threads.run(partial(reader.message, raw))
         if call.notes is not None:
             call.notes.request_bytes += size
         return Received(message, size, memory)
 
-    async def _room(self, memory: int, call: Call, waits: bool) -> ExitStack:
+    async def _room(self, memory: int, call: Call, *, waits: bool) -> ExitStack:
         if waits:
             return await self._admission.wait_for_room(memory, call.sender, call.kept)
         return self._admission.admit(memory, call.sender)
