@@ -11,9 +11,8 @@ address, for example behind a proxy.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.parse import unquote
 
@@ -37,19 +36,11 @@ _NOT_ONE = (
 _NOT_VALID = "the token is not valid, or not any more; ask the operator of the server for a new one"
 WINDOW_S = 60.0
 MOST_ADDRESSES = 4096
-"""Addresses that are remembered; those that began to fail longest ago are forgotten first."""
+"""Addresses that are remembered; with so many, or after a minute, all are forgotten."""
 _NETWORK_BITS = 64
 """What one caller has of IPv6 addresses."""
 
 _log = Logger("tenants")
-
-
-@dataclass(slots=True)
-class _Window:
-    """A minute of an address, from its first failed call on."""
-
-    ends: float
-    failed: int = 0
 
 
 class FailedCalls:
@@ -59,33 +50,30 @@ class FailedCalls:
         """Let an address make `per_minute` of them; 0 lets it make any number."""
         self.per_minute = per_minute
         self._clock = clock
-        self._windows: OrderedDict[str, _Window] = OrderedDict()
+        self._failed: Counter[str] = Counter()
+        self._ends = 0.0
 
     def __len__(self) -> int:
         """Return how many addresses are remembered."""
-        return len(self._windows)
+        return len(self._failed)
 
     def note(self, peer: str) -> None:
         """Count a failed call of a peer, by gRPC's name of it.
 
         Raises AuthenticationLimit, which says when to come again, once there were too many.
         """
-        address = address_of(peer)
+        address, now = address_of(peer), self._clock()
         if not self.per_minute or not address:
             return
-        now = self._clock()
-        window = self._windows.get(address)
-        if window is None or window.ends <= now:
-            window = self._windows[address] = _Window(now + WINDOW_S)
-            self._windows.move_to_end(address)
-            if len(self._windows) > MOST_ADDRESSES:
-                self._windows.popitem(last=False)
-        window.failed += 1
-        if window.failed <= self.per_minute:
+        if self._ends <= now or len(self._failed) >= MOST_ADDRESSES:
+            self._failed.clear()
+            self._ends = now + WINDOW_S
+        self._failed[address] += 1
+        if self._failed[address] <= self.per_minute:
             return
-        if window.failed == self.per_minute + 1:
+        if self._failed[address] == self.per_minute + 1:
             _log.warning("failed calls limited", address=address, failed=self.per_minute)
-        raise errors.AuthenticationLimit(self.per_minute, window.ends - now)
+        raise errors.AuthenticationLimit(self.per_minute, self._ends - now)
 
 
 def address_of(peer: str) -> str:

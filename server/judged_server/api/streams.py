@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -63,8 +71,8 @@ Answer = TypeVar("Answer")
 
 GROUP_BYTES = 160
 """What is kept of a group to the end of its stream takes beside its id, and each key of slices."""
-VALUES_BYTES = 1 << 20
-"""About the size of a message of per-query values."""
+VALUES_AT_ONCE = 1000
+"""Queries in a message of per-query values: 2 MB at most, with the longest ids, 100 metrics."""
 PART_BYTES = 1000
 """What is kept of a part takes, and of each of its metrics, beside what has a size of its own,"""
 VALUE_BYTES = 40
@@ -124,12 +132,12 @@ class Chunks:
         """Return how far the stream is."""
         return pb.StreamProgress(contexts_received=self.received, contexts_done=self.done)
 
-    async def answers(
+    def answers(
         self,
         requests: AsyncIterator[Received],
         begin: Callable[[Any, Received], Awaitable[Begun[Answer]]],
     ) -> AsyncGenerator[Answer, None]:
-        """Yield the answer to each chunk when it is done; `begin` takes it with its message.
+        """Yield the answer to each chunk as it is done; `begin` takes it with its message.
 
         Raises InvalidField for a message that is no new chunk.
         """
@@ -146,10 +154,7 @@ class Chunks:
                 self.settings.check_contexts(len(self.chunk_ids), "chunk")
                 yield await begin(chunk, request)
 
-        window = work_in_window(begun(), self.settings.max_chunks_in_flight)
-        async with aclosing(window) as answers:
-            async for answer in answers:
-                yield answer
+        return work_in_window(begun(), self.settings.max_chunks_in_flight)
 
 
 async def judge_stream(
@@ -311,22 +316,14 @@ class _Kept:
         return groups, contexts
 
 
-def _values(done: Evaluation) -> Sequence[metrics_pb2.PerQueryValues]:
-    """Return the per-query values in messages of a bounded size."""
+def _values(done: Evaluation) -> Iterator[metrics_pb2.PerQueryValues]:
+    """Yield the per-query values in messages of a bounded size."""
     ids = [done.query_ids[row] for row in done.table.rows.tolist()]
     columns = [column.values for column in done.table.columns]
-    longest = max(map(len, ids), default=0)
-    at_once = max(1, VALUES_BYTES // (longest + 4 + 8 * len(columns)))
-    return [
-        metrics_pb2.PerQueryValues(
-            query_ids=ids[begin : begin + at_once],
-            columns=[
-                metrics_pb2.ValueColumn(values=values[begin : begin + at_once].tolist())
-                for values in columns
-            ],
-        )
-        for begin in range(0, len(ids), at_once)
-    ]
+    for begin in range(0, len(ids), VALUES_AT_ONCE):
+        some = slice(begin, begin + VALUES_AT_ONCE)
+        values = [metrics_pb2.ValueColumn(values=column[some].tolist()) for column in columns]
+        yield metrics_pb2.PerQueryValues(query_ids=ids[some], columns=values)
 
 
 class RankingParts:
@@ -365,8 +362,6 @@ class RankingParts:
         done = self._measure(self._rankings, which, request)
         self._measured.append(replace(done, judged=None))  # which only human labels need
         ids = [*done.query_ids, *done.not_measured]
-        if (fit := done.table.id_fit) is not None:
-            ids += fit.expected_id, fit.retrieved_id
         kept += sum(map(getsizeof, ids)) + ITEM_BYTES * len(ids)
         return kept + len(whole.metrics) * (PART_BYTES + VALUE_BYTES * len(done.query_ids))
 

@@ -231,24 +231,22 @@ class Rankings:
         check_modes(self.measures, self.options.matching, families=True)
         min_score = message.min_score if message.HasField("min_score") else _SIMILARITY.min_score
         need(0 <= min_score <= 1, "embedded.min_score", "must be a number from 0 to 1")
-        identity, field = caller_identity(min_score), "embedded.rankings"
+        field = "embedded.rankings"
         query_ids = _query_ids(message.rankings, field)
         groups = []
         for i, ranking in enumerate(message.rankings):
             vectors = read_embeddings(ranking.embeddings, self.limits, f"{field}[{i}].embeddings")
             groups.append(QueryGroup(ranking.query_id, "", (), (), embeddings=vectors))
-        self.limits.check_contexts(sum(group.n_contexts for group in groups), field)
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-        verdicts = Verdicts.decide(score_vectors(groups), offsets, identity.min_score)
+        self.limits.check_contexts(offsets[-1], field)
+        verdicts = Verdicts.decide(score_vectors(groups), offsets, min_score)
         results = results_of(verdicts, [(each.n_retrieved, each.n_expected) for each in groups])
-        plain = [m for m in self.measures if not m.metric.family]
-        of_family = [m for m in self.measures if m.metric.family]
+        signature = caller_identity(min_score).signature
         in_mode_any = replace(self.options, matching=Matching.ANY)
-        judgings = [
-            Judging([m.judged_by(identity.signature) for m in chosen], results, how)
-            for chosen, how in ((plain, self.options), (of_family, in_mode_any))
-            if chosen
-        ]
+        judgings = []
+        for family, options in (("", self.options), (_SIMILARITY.name, in_mode_any)):
+            own = [m.judged_by(signature) for m in self.measures if m.metric.family == family]
+            judgings += [Judging(own, results, options)] if own else []
         table = compute_merged(judgings, self.measures, field=field + "[{}].embeddings.expected")
         return Measured(table, query_ids, counts_of(verdicts))
 

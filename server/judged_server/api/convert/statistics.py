@@ -186,42 +186,41 @@ def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRu
     """Test whether runs differ: each is measured as ComputeMetrics would, by qrels read once."""
     kinds = [run.WhichOneof("relevance") for run in request.runs]
     # Runs that bring values may have names of their own.
-    of_values = bool(kinds) and set(kinds) == {"values"}
-    measures = parse_metrics(request.metrics, of_values=of_values)
-    for name in ("per_query", "slice_by"):
-        unused = not getattr(request.options, name)
-        need(unused, f"options.{name}", "must be left unset: CompareRuns does not use it")
-    _check_runs(request.runs, kinds)
+    measures = parse_metrics(request.metrics, of_values={*kinds} == {"values"})
+    rule = "must be left unset: CompareRuns does not use it"
+    need(not request.options.per_query, "options.per_query", rule)
+    need(not request.options.slice_by, "options.slice_by", rule)
+    kind = _kind_of(request.runs, kinds)
     n = len(measures) * (len(kinds) - 1)
     if n > MAX_COMPARISONS:
         raise LimitExceeded("runs", "comparisons (metrics times later runs)", MAX_COMPARISONS, n)
-    has_qrels, kind = bool(request.qrels) or request.HasField("qrels_columns"), str(kinds[0])
-    of_documents = kind == "documents"
+    has_qrels, of_documents = request.HasField("qrels_columns"), kind == "documents"
     rule = "must be left empty: only runs with documents are judged by it"
-    need(of_documents or not has_qrels, "qrels", rule)
+    need(of_documents or not (request.qrels or has_qrels), "qrels", rule)
     options = read(CompareOptions, request.comparison, "comparison")
     measuring = read_options(request.options)
-    intervals = measuring.interval or IntervalOptions()
     qrels = read_qrels(request, "") if of_documents else None
     refuse_unused(request.options, "trec" if of_documents else kind)
     tables, runs = [], []
     for i, run in enumerate(request.runs):
-        rankings = Rankings(measures, measuring, limits, f"runs[{i}].", qrels)
-        done = rankings.measure(kind, run)
+        done = Rankings(measures, measuring, limits, f"runs[{i}].", qrels).measure(kind, run)
         table = with_intervals_and_slices(done.table, measuring)
         tables.append(write_table(table, done.query_ids, done.counts))
         query_ids = [done.query_ids[row] for row in table.rows.tolist()]
         values = np.array([column.values for column in table.columns])
         runs.append(RunValues(run.name, query_ids, values))
+    intervals = measuring.interval or IntervalOptions()
     found = compare(runs, options, intervals, [str(measure) for measure in measures])
     return write_fields(
         pb.CompareRunsResponse, tables=tables, comparisons=found, signature=options.signature
     )
 
 
-def _check_runs(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> None:
-    """Raise InvalidField for too few, too many or mixed runs, and for their names."""
-    need(len(runs) >= 2, "runs", f"has {len(runs)} entries; a comparison needs at least 2")
+def _kind_of(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> str:
+    """Return what all runs bring.
+
+    Raises InvalidField for too few, too many or mixed runs, and for their names.
+    """
     check_names([run.name for run in runs], "runs", MAX_RUNS, "runs", ".name")
     for i, kind in enumerate(kinds):
         rule = "set one of judged, documents, gains or values"
@@ -231,6 +230,7 @@ def _check_runs(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> 
         rule = "must be left unset: CompareRuns corrects no means, use ComputeMetrics"
         labels = runs[i].judged.HasField("human_labels")
         need(not labels, f"runs[{i}].judged.human_labels", rule)
+    return str(kinds[0])
 
 
 @dataclass(frozen=True, slots=True)
