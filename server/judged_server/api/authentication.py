@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.parse import unquote
 
@@ -93,25 +94,18 @@ def address_of(peer: str) -> str:
     return str(IPv6Network((int(address), _NETWORK_BITS), strict=False))
 
 
+@dataclass(frozen=True)
 class Authenticator:
-    """Identifies the callers of one address."""
+    """Identifies the callers of one address.
 
-    def __init__(
-        self,
-        directory: FileDirectory,
-        failed_calls: FailedCalls,
-        *,
-        tenant: str = "",
-        asks_certificates: bool = False,
-    ) -> None:
-        """Take every call for one of `tenant`, where the address is a socket of its own.
+    Every call is for one of `tenant`, where the address is a socket of its own. An address that
+    `asks_certificates` lets nobody in without one.
+    """
 
-        With `asks_certificates` the address lets nobody in without one.
-        """
-        self._directory = directory
-        self._failed_calls = failed_calls
-        self._tenant = tenant
-        self._asks_certificates = asks_certificates
+    directory: FileDirectory
+    failed_calls: FailedCalls
+    tenant: str = ""
+    asks_certificates: bool = False
 
     def identify(self, metadata: Metadata, context: Context) -> Identity:
         """Return who calls; no message of a stranger is read before this.
@@ -122,18 +116,18 @@ class Authenticator:
         try:
             return self._agreed(metadata, context)
         except errors.Unauthenticated:
-            self._failed_calls.note(context.peer())
+            self.failed_calls.note(context.peer())
             raise
 
     def _agreed(self, metadata: Metadata, context: Context) -> Identity:
         shown, other = self._by_token(metadata), None
-        if self._tenant:
-            other = self._directory.by_socket(self._tenant)
-        elif self._asks_certificates:
+        if self.tenant:
+            other = self.directory.by_socket(self.tenant)
+        elif self.asks_certificates:
             other = self._by_certificate(context)
         found = shown or other
         if found is None:
-            raise errors.Unauthenticated(_NO_TENANT if self._asks_certificates else _NOBODY)
+            raise errors.Unauthenticated(_NO_TENANT if self.asks_certificates else _NOBODY)
         if other is not None and other.tenant.name != found.tenant.name:
             raise errors.Unauthenticated(_NOT_VALID)
         return found
@@ -144,7 +138,7 @@ class Authenticator:
         if shown is None:
             return None
         scheme, _, token = str(shown).partition(" ")
-        found = self._directory.by_token(token.strip()) if scheme.lower() == "bearer" else None
+        found = self.directory.by_token(token.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise errors.Unauthenticated(_NOT_VALID)
         return found
@@ -155,7 +149,7 @@ class Authenticator:
         Raises Unauthenticated where it names several.
         """
         shown = context.auth_context().get("x509_pem_cert", ())
-        found = [self._directory.by_uri(uri) for pem in shown for uri in uris_of(pem)]
+        found = [self.directory.by_uri(uri) for pem in shown for uri in uris_of(pem)]
         tenants = {each.tenant.name: each for each in found if each is not None}
         if len(tenants) > 1:
             raise errors.Unauthenticated(_NOT_ONE)

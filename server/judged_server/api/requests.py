@@ -187,15 +187,11 @@ class Admission:
         self.max_pending_bytes = max_pending_bytes
         """May be set; what is in work then stays."""
         self.process = process or Memory()
-        self._pending = 0
+        self.pending_bytes = 0
+        """The memory of all requests in work."""
         self._large = 0
         self._waiting = 0
         self._held: Counter[str] = Counter()
-
-    @property
-    def pending_bytes(self) -> int:
-        """The memory of all requests in work."""
-        return self._pending
 
     def check_pressure(self, memory: int) -> None:
         """Raise Overloaded when the process has too little memory left for a request."""
@@ -214,7 +210,7 @@ class Admission:
         """
         self.check_pressure(memory)
         large = memory > SMALL_MEMORY
-        used, free = self._pending, float(self.max_pending_bytes - self._pending)
+        used, free = self.pending_bytes, float(self.max_pending_bytes - self.pending_bytes)
         if large:
             used = self._large
             free = min(free, self.max_pending_bytes * LARGE_SHARE - used)
@@ -255,7 +251,7 @@ class Admission:
             self._waiting -= memory
 
     def _count(self, sender: Sender, memory: int, sign: int) -> None:
-        self._pending += sign * memory
+        self.pending_bytes += sign * memory
         self._held[sender.name] += sign * memory
         if not self._held[sender.name]:
             del self._held[sender.name]

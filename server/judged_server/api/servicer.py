@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -76,7 +77,7 @@ def _computed(compute: Callable[[Any, Limits], Message]) -> Callable[..., Corout
     """Return the method of a call that judges nothing and asks no model."""
 
     async def method(self: Servicer, request: Message, _: Call) -> Message:
-        return await run_computation(compute, request, self._settings)
+        return await run_computation(compute, request, self.settings)
 
     return method
 
@@ -85,7 +86,7 @@ def _chunked(answer: Callable[[Chunks, AsyncIterator[Received]], Any]) -> Callab
     """Return the method of a stream of chunks."""
 
     def method(self: Servicer, requests: AsyncIterator[Received], call: Call) -> Any:  # noqa: ANN401
-        how = self._admission, self._settings, self._idempotent_calls
+        how = self.admission, self.settings, self.idempotent_calls
         return answer(Chunks(call, self._offering(call).catalog, *how), requests)
 
     return method
@@ -95,29 +96,21 @@ def _in_parts(parts: Callable[[Limits], Parts]) -> Callable[..., Any]:
     """Return the method of one request that comes in parts."""
 
     def method(self: Servicer, requests: AsyncIterator[Received], call: Call) -> Any:  # noqa: ANN401
-        return answer_parts(parts(self._settings), requests, call, self._admission)
+        return answer_parts(parts(self.settings), requests, call, self.admission)
 
     return method
 
 
+@dataclass(frozen=True)
 class Servicer:
     """The calls of both services, by their names."""
 
-    def __init__(
-        self,
-        offerings: Offerings,
-        estimator: Estimator,
-        budgets: Budgets,
-        admission: Admission,
-        settings: Settings,
-        idempotent_calls: IdempotentCalls,
-    ) -> None:
-        self._offerings = offerings
-        self._estimator = estimator
-        self._budgets = budgets
-        self._admission = admission
-        self._settings = settings
-        self._idempotent_calls = idempotent_calls
+    offerings: Offerings
+    estimator: Estimator
+    budgets: Budgets
+    admission: Admission
+    settings: Settings
+    idempotent_calls: IdempotentCalls
 
     ComputeMetrics = _computed(compute)
     CompareRuns = _computed(compare_runs)
@@ -133,7 +126,7 @@ class Servicer:
 
     def _offering(self, call: Call) -> Offering:
         """Return what the tenant of a call may ask for."""
-        return self._offerings[call.tenant.allowed]
+        return self.offerings[call.tenant.allowed]
 
     async def BatchJudge(self, request: pb.BatchJudgeRequest, call: Call) -> bytes:
         """Judge the groups of one request."""
@@ -151,7 +144,7 @@ class Servicer:
         self, request: pb.BatchJudgeRequest, size: int, call: Call, path: str = ""
     ) -> tuple[Judge, list[QueryGroup]]:
         """Return the judge and the groups of a request of so many bytes that stands at a path."""
-        groups = await take_groups(request.groups, size, self._settings, f"{path}groups")
+        groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
         refuse_evaluation(groups, f"{path}groups")
         spec = read_spec(request.judge, f"{path}judge")
         return self._offering(call).catalog.choose(spec, f"{path}judge", groups), groups
@@ -167,7 +160,7 @@ class Servicer:
             done, judged = await evaluate(
                 self._offering(call).catalog,
                 spec,
-                await take_groups(request.groups, call.size, self._settings, "groups"),
+                await take_groups(request.groups, call.size, self.settings, "groups"),
                 measures,
                 options,
                 keep_verdicts=request.include_verdicts,
@@ -203,10 +196,10 @@ class Servicer:
         call.cost_tracker = None
 
         async def admitted() -> bytes:
-            with self._admission.admit(call.memory, call.sender):
+            with self.admission.admit(call.memory, call.sender):
                 return await work(caller)
 
-        once = self._idempotent_calls.once
+        once = self.idempotent_calls.once
         return await once(request.request_id, digest, call, caller, admitted)
 
     async def ScoreAnswers(
@@ -222,7 +215,7 @@ class Servicer:
 
         shared = None
         if request.request_id:
-            shared = partial(self._idempotent_calls.part, request.request_id, call, caller)
+            shared = partial(self.idempotent_calls.part, request.request_id, call, caller)
         scoring = self._offering(call).scoring
         # Closed here and now, so that what it started never outlives the call.
         async with aclosing(scoring.score(items, scorers, caller, shared)) as scores:
@@ -238,7 +231,7 @@ class Servicer:
         """Return the items and the scorers of a request of so many bytes that stands at a path."""
         specs = read_rubrics(request.rubrics, f"{path}rubrics")
         size += ITEM_BYTES * len(request.items)
-        how = request.items, len(specs), self._settings, f"{path}items"
+        how = request.items, len(specs), self.settings, f"{path}items"
         items = await run_by_size(size, read_answers, *how)
         return items, self._offering(call).scoring.choose(specs, f"{path}rubrics")
 
@@ -254,11 +247,11 @@ class Servicer:
             judge, groups = await self._to_judge(request.judge, call.size, call, path)
             check_groups_fit(judge, groups, f"{path}groups")
             priced = judge.priced
-            estimate = partial(self._estimator.judging, judge, groups)
+            estimate = partial(self.estimator.judging, judge, groups)
         else:
             items, scorers = await self._to_score(request.score, call.size, call, path)
             priced = all(scorer.asked.priced for scorer in scorers)
-            estimate = partial(self._estimator.scoring, items, scorers)
+            estimate = partial(self.estimator.scoring, items, scorers)
         if asked.max_cost is not None and not priced:
             raise unpriced(f"{path}asking.max_cost")
         return write_fields(pb.EstimateBatchResponse, await estimate(mode=asked.cache))
@@ -269,13 +262,13 @@ class Servicer:
         """Tell what the server is and offers."""
         offering = self._offering(call)
         cards = await asyncio.to_thread(offering.embedders.cards)
-        return write_info(VERSION, self._settings, offering, cards)
+        return write_info(VERSION, self.settings, offering, cards)
 
     async def GetUsage(self, request: pb.GetUsageRequest, _: Call) -> pb.GetUsageResponse:
         """Tell what the tenant has used."""
         rule = f"must be {MOST_DAYS} at most, or 0 for {DEFAULT_DAYS}"
         need(request.days <= MOST_DAYS, "days", rule)
-        usage = await tenant_usage(self._budgets, request.days or DEFAULT_DAYS)
+        usage = await tenant_usage(self.budgets, request.days or DEFAULT_DAYS)
         return write_fields(pb.GetUsageResponse, usage)
 
 
