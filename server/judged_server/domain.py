@@ -334,21 +334,9 @@ _ABSENT = {
 """What None stands for in the columns that may be left out."""
 
 
-@lru_cache(maxsize=1024)
-def min_passing_score(min_score: float) -> FloatArray:
-    """Return the smallest score that with TIE_TOLERANCE is not below a threshold, as float64[].
-
-    One comparison then says of each score what a sum and a comparison would, rounding included:
-    in a small request each operation of NumPy takes ten microseconds. As an array it saves the
-    conversion of a number.
-    """
-    fails, passes = min_score - 1, min_score
-    while fails < (middle := (fails + passes) / 2) < passes:  # until they are neighbours
-        if middle + TIE_TOLERANCE >= min_score:
-            passes = middle
-        else:
-            fails = middle
-    return np.array(passes)
+def passes(scores: FloatArray, min_score: float) -> BoolArray:
+    """Return bool: which scores reach a threshold."""
+    return scores + TIE_TOLERANCE >= min_score
 
 
 @dataclass(slots=True)
@@ -369,7 +357,7 @@ class Verdicts:
 
         Where there was a vote, most votes must have said yes as well.
         """
-        relevant = columns.scores >= min_passing_score(min_score)
+        relevant = passes(columns.scores, min_score)
         if columns.majorities is not None:
             relevant &= columns.majorities
         if columns.statuses is not None:
@@ -409,12 +397,8 @@ _COUNTED_FLAGS = (
 
 def counts_of(verdicts: Verdicts) -> VerdictCounts:
     """Return how many verdicts have each status, and how many carry a flag worth knowing."""
-    statuses, flags = verdicts.columns.statuses, verdicts.columns.flags
-    ok, error, abstained, not_assessable = len(verdicts.relevant), 0, 0, 0
-    if statuses is not None:
-        ok, error, abstained, not_assessable = np.bincount(
-            statuses, minlength=len(Status) + 1
-        ).tolist()[1:]
+    statuses, flags = verdicts.columns.filled("statuses"), verdicts.columns.flags
+    _, ok, error, abstained, not_assessable = np.bincount(statuses, minlength=5).tolist()
     flagged = [
         0 if flags is None else int(np.count_nonzero(flags & flag)) for flag in _COUNTED_FLAGS
     ]
@@ -435,35 +419,28 @@ MOST_NANO = 1 << 62
 """No amount is larger, so that each fits into 64 bits, and so does the sum of two."""
 
 
+@dataclass(slots=True, eq=False)
 class CostTracker:
     """What one call may spend, has spent, and holds for what is under way.
 
-    `limit` is in nano-units, None for none. `granted` counts the questions that were let through,
-    `refused_by_day` those that were not because of a budget of a day or month, the last of which
-    was `refusing_budget`. `unreported` is what models took since it was told last.
+    `max_cost` is the call's limit in the server's currency, `limit` in nano-units; None for none.
+    `granted` counts the questions that were let through, `refused_by_day` those that were not
+    because of a budget of a day or month, the last of which was `refusing_budget`. `unreported` is
+    what models took since it was told last.
     """
 
-    __slots__ = (
-        "granted",
-        "held",
-        "limit",
-        "max_cost",
-        "refused_by_day",
-        "refusing_budget",
-        "spent",
-        "unreported",
-    )
+    max_cost: float | None = None
+    spent: int = 0
+    held: int = 0
+    granted: int = 0
+    refused_by_day: int = 0
+    refusing_budget: str = "per_day"
+    unreported: Usage | None = None
 
-    def __init__(self, max_cost: float | None = None) -> None:
-        """Begin with nothing spent; `max_cost` is the call's limit in the server's currency."""
-        self.max_cost = max_cost
-        self.limit = None if max_cost is None else nano_within(max_cost)
-        self.spent = 0
-        self.held = 0
-        self.granted = 0
-        self.refused_by_day = 0
-        self.refusing_budget = "per_day"
-        self.unreported: Usage | None = None
+    @property
+    def limit(self) -> int | None:
+        """The limit in nano-units."""
+        return None if self.max_cost is None else nano_within(self.max_cost)
 
     def note(self, usage: Usage) -> None:
         """Note what a question took."""

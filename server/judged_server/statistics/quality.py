@@ -23,7 +23,7 @@ from judged.values.calibration import (
 )
 from judged.values.intervals import Estimate, IntervalOptions
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, min_passing_score
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, passes
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import (
     by_name,
@@ -56,7 +56,7 @@ class LabelledScores:
 
     def relevant(self, min_score: float) -> BoolArray:
         """Return the verdicts under a threshold, as `Verdicts.decide` gives them."""
-        verdicts: BoolArray = self.scores >= min_passing_score(min_score)
+        verdicts: BoolArray = passes(self.scores, min_score)
         return verdicts
 
 

@@ -13,10 +13,10 @@ from judged_server.domain import (
     BoolArray,
     FloatArray,
     IntArray,
-    min_passing_score,
     need,
     need_all,
     need_length,
+    passes,
 )
 from judged_server.errors import LimitExceeded
 from judged_server.statistics.calibration.cascade import cascade_bounds
@@ -148,7 +148,7 @@ def calibrate(
         options.interval.confidence,
         options.min_score,
     )
-    verdicts = items.scores >= min_passing_score(options.min_score)
+    verdicts = passes(items.scores, options.min_score)
     prevalence = _corrected(items, verdicts.astype(np.float64), items.labels, options)
     agreed = items.labels == verdicts[items.labelled]
     agreement = _corrected(items, np.maximum(items.scores, 1 - items.scores), agreed, options)

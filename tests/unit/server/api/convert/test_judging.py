@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged._codec import read_fields
 from judged.v1 import groups_pb2, verdicts_pb2
-from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Source, Status
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.verdicts import VerdictCounts
