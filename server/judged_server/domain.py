@@ -343,13 +343,12 @@ def passes(scores: FloatArray, min_score: float) -> BoolArray:
 class Verdicts:
     """Scores with the threshold applied, as a reply carries them.
 
-    `offsets` has a place more than there are groups; `sources` is None when all were computed.
+    `offsets` has a place more than there are groups.
     """
 
     relevant: BoolArray
     columns: ScoreColumns
     offsets: Sequence[int]
-    sources: ByteArray | None = None
 
     @classmethod
     def decide(cls, columns: ScoreColumns, offsets: Sequence[int], min_score: float) -> Verdicts:
@@ -362,7 +361,7 @@ class Verdicts:
             relevant &= columns.majorities
         if columns.statuses is not None:
             relevant &= columns.statuses == Status.OK
-        return cls(relevant, columns, offsets, columns.sources)
+        return cls(relevant, columns, offsets)
 
     def of_groups(self, begin: int, end: int) -> Verdicts:
         """Return the verdicts of the groups from `begin` up to, not including, `end`.
@@ -383,7 +382,7 @@ class Verdicts:
             if part.name != "usage"
         }
         offsets = [offset - first for offset in self.offsets[begin : end + 1]]
-        return Verdicts(cut(self.relevant), ScoreColumns(**columns), offsets, cut(self.sources))
+        return Verdicts(cut(self.relevant), ScoreColumns(**columns), offsets)
 
 
 _COUNTED_FLAGS = (

@@ -34,7 +34,6 @@ from judged_server.api.convert.judging import (
 from judged_server.api.convert.metrics import (
     compute,
     read_options,
-    refuse_unused,
     write_evaluation,
 )
 from judged_server.api.convert.statistics import (
@@ -154,8 +153,7 @@ class Servicer:
 
         async def work(caller: Caller) -> bytes:
             measures = parse_metrics(request.metrics)
-            options = read_options(request.options)
-            refuse_unused(request.options, "groups")
+            options = read_options(request.options, "groups")
             spec = read_spec(request.judge)
             done, judged = await evaluate(
                 self._offering(call).catalog,

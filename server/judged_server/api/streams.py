@@ -42,7 +42,6 @@ from judged_server.api.convert.metrics import (
     Measured,
     Rankings,
     read_options,
-    refuse_unused,
     write_evaluation,
     write_measured,
 )
@@ -212,8 +211,7 @@ async def evaluate_stream(
 ) -> AsyncIterator[pb.StreamEvaluateResponse]:
     """Yield the answer to each chunk when it is judged, then the metrics of all."""
     start: pb.StreamEvaluateStart = await chunks.start(requests)
-    options = read_options(start.options)
-    refuse_unused(start.options, "groups")
+    options = read_options(start.options, "groups")
     details = start.include_details and start.include_verdicts
     caller = chunks.call.caller(start.asking, wants_details=details)
     run = PartedEvaluation(
@@ -340,9 +338,7 @@ class RankingParts:
     def add(self, request: pb.ComputeMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
         which, whole = request.WhichOneof("relevance"), self._whole
-        if self._rankings is None:
-            measures, options = parse_metrics(request.metrics), read_options(request.options)
-            self._rankings = Rankings(measures, options, self._limits, is_part=True)
+        if not whole.metrics:
             whole.metrics.extend(request.metrics)
             whole.options.CopyFrom(request.options)
         elif which is not None or request.metrics or request.HasField("options"):
@@ -359,24 +355,23 @@ class RankingParts:
         kept = PART_BYTES + more.ByteSize() + FIELD_BYTES * n_fields
         if which is None:
             return kept
-        done = self._measure(self._rankings, which, request)
+        done = self._measure(which, request)
         self._measured.append(replace(done, judged=None))  # which only human labels need
         ids = [*done.query_ids, *done.not_measured]
         kept += sum(map(getsizeof, ids)) + ITEM_BYTES * len(ids)
         return kept + len(whole.metrics) * (PART_BYTES + VALUE_BYTES * len(done.query_ids))
 
-    def _measure(
-        self, rankings: Rankings, which: str, request: pb.ComputeMetricsRequest
-    ) -> Measured:
+    def _measure(self, which: str, request: pb.ComputeMetricsRequest) -> Measured:
         scores = request.embedded
         given = (which, request.judged.max_grade, scores.HasField("min_score"), scores.min_score)
         need(which != "values", "values", "are no rankings; send them to ComputeMetrics")
         rule = "correct all rankings at once; send them to ComputeMetrics"
         need(not request.judged.HasField("human_labels"), "judged.human_labels", rule)
-        refuse_unused(request.options, which)
+        measures, options = parse_metrics(request.metrics), read_options(request.options, which)
         self._given = self._given or given
         _check_alike(given, self._given)
-        done = rankings.measure(which, request)
+        self._rankings = Rankings(measures, options, self._limits, is_part=True)
+        done = self._rankings.measure(which, request)
         if which == "trec":
             self.before["trec.qrels"] += len(done.query_ids)
             self.before["trec.run"] += len(done.not_measured)
@@ -388,7 +383,7 @@ class RankingParts:
     def reply(self) -> pb.StreamMetricsResponse:
         """Return the table of all parts."""
         rule = "set one of judged, trec, gains or embedded in some part"
-        if self._rankings is None or not self._given:
+        if self._rankings is None:
             raise errors.InvalidField("relevance", rule)
         parts, which = self._measured, self._given[0]
         query_ids = [query_id for part in parts for query_id in part.query_ids]

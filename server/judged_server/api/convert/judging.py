@@ -461,7 +461,7 @@ def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:
     columns = verdicts.columns
     given = {
         "status": columns.statuses,
-        "source": verdicts.sources,
+        "source": columns.sources,
         "flags": columns.flags,
         "agreement": columns.agreements,
         "probability": columns.probabilities,

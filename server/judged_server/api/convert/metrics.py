@@ -81,31 +81,27 @@ _INPUTS = {
 """Which options something has, by what the rankings are given as."""
 
 
-def read_options(message: metrics_pb2.MetricOptions, field: str = "options") -> MetricOptions:
-    """Return the options of a request. Raises InvalidField for what no option can be."""
-    given = message.WhichOneof("input") or "qrels"
-    interval = None
-    if message.HasField("interval"):
-        interval = read(IntervalOptions, message.interval, f"{field}.interval")
-    slice_by = tuple(message.slice_by)
-    check_keys(slice_by, f"{field}.slice_by")
-    chosen, path = getattr(message, given), f"{field}.{given}"
-    return read(MetricOptions, chosen, path, interval=interval, slice_by=slice_by)
+def read_options(message: metrics_pb2.MetricOptions, given_as: str | None) -> MetricOptions:
+    """Return the options of a request.
 
-
-def refuse_unused(
-    message: metrics_pb2.MetricOptions, given_as: str, field: str = "options"
-) -> None:
-    """Raise InvalidField for options that are set and would change nothing.
-
-    `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups".
+    `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups". Raises
+    InvalidField for what no option can be, and for options that would change nothing there.
     """
-    given, used = message.WhichOneof("input"), _INPUTS[given_as]
-    rule = f"does nothing for {given_as}; leave it out"
-    instead = f", or set {used}" if used else ""
-    need(given in {None, used}, f"{field}.{given}", rule + instead)
-    strict = message.verdicts.strict_duplicates and given_as != "groups"
-    need(not strict, f"{field}.verdicts.strict_duplicates", rule)
+    given, interval, slice_by = message.WhichOneof("input"), None, tuple(message.slice_by)
+    if message.HasField("interval"):
+        interval = read(IntervalOptions, message.interval, "options.interval")
+    check_keys(slice_by)
+    path = f"options.{given}"
+    chosen = getattr(message, given or "qrels")
+    options = read(MetricOptions, chosen, path, interval=interval, slice_by=slice_by)
+    if given_as is not None:
+        used = _INPUTS[given_as]
+        rule = f"does nothing for {given_as}; leave it out"
+        instead = f", or set {used}" if used else ""
+        need(given in {None, used}, path, rule + instead)
+        strict = options.strict_duplicates and given_as not in {"groups", "trec"}
+        need(not strict, f"{path}.strict_duplicates", rule)
+    return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +122,9 @@ def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetr
     """Return the answer to a request, whichever relevance it brings."""
     which = request.WhichOneof("relevance")
     measures = parse_metrics(request.metrics, of_values=which == "values")
-    options = read_options(request.options)
+    options = read_options(request.options, which)
     if which is None:
         raise InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
-    refuse_unused(request.options, which)
     done = Rankings(measures, options, limits).measure(which, request)
     return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))
 

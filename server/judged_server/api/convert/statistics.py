@@ -19,7 +19,6 @@ from judged_server.api.convert.metrics import (
     Rankings,
     read_options,
     read_qrels,
-    refuse_unused,
     write_table,
 )
 from judged_server.domain import FloatArray, check_names, need, need_all
@@ -198,9 +197,8 @@ def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRu
     rule = "must be left empty: only runs with documents are judged by it"
     need(of_documents or not (request.qrels or has_qrels), "qrels", rule)
     options = read(CompareOptions, request.comparison, "comparison")
-    measuring = read_options(request.options)
+    measuring = read_options(request.options, "trec" if of_documents else kind)
     qrels = read_qrels(request, "") if of_documents else None
-    refuse_unused(request.options, "trec" if of_documents else kind)
     tables, runs = [], []
     for i, run in enumerate(request.runs):
         done = Rankings(measures, measuring, limits, f"runs[{i}].", qrels).measure(kind, run)

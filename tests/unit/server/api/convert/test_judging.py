@@ -92,7 +92,7 @@ def test_a_reply_has_every_column_that_says_something(sent: Verdicts):
     message, columns = reply.verdicts, sent.columns
     for name, column, absent in (
         ("status", columns.statuses, Status.OK),
-        ("source", sent.sources, Source.COMPUTED),
+        ("source", columns.sources, Source.COMPUTED),
         ("flags", columns.flags, 0),
         ("agreement", columns.agreements, None),
         ("probability", columns.probabilities, None),
