@@ -72,39 +72,19 @@ def check_names(names: Sequence[str], what: str, most: int, field: str, leaf: st
 
 
 @dataclass(frozen=True, slots=True)
-class CallerEmbeddings:
-    """Vectors the caller sent for one group: float32, shapes (expected, d) and (retrieved, d)."""
+class Sides:
+    """What a caller sent in place of the texts of one group: a row for each.
 
-    expected: Float32Array
-    retrieved: Float32Array
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """Parts of files: int64 `files`, uint64 `starts` and `ends`, all of one length.
-
-    Within a group equal numbers are equal files. An end lies above its start and is not part of
-    the span.
+    Vectors are float32[n, dimensions]; spans uint64[n, 3], the number of the file, which is the
+    same for equal files of the group, the start, and the end, which is no part of the span.
     """
 
-    files: IntArray
-    starts: UnsignedArray
-    ends: UnsignedArray
+    expected: NDArray[Any]
+    retrieved: NDArray[Any]
 
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def take(self, places: IntArray) -> Spans:
-        """Return the spans at these places, in that order."""
-        return Spans(self.files[places], self.starts[places], self.ends[places])
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpans:
-    """The spans that stand for the texts of one group."""
-
-    expected: Spans
-    retrieved: Spans
+    def at_ranks(self, ranks: Sequence[int]) -> Sides:
+        """Return the same with these of the retrieved ones only."""
+        return Sides(self.expected, self.retrieved[np.asarray(ranks, np.int64)])
 
 
 @dataclass(slots=True)
@@ -122,8 +102,8 @@ class QueryGroup:
     retrieved: Sequence[str]
     document_ids: Sequence[str] = ()
     relevant_document_ids: Sequence[str] = ()
-    embeddings: CallerEmbeddings | None = None
-    spans: GroupSpans | None = None
+    embeddings: Sides | None = None
+    spans: Sides | None = None
     negatives: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     grades: Mapping[str, int] = field(default_factory=dict)
@@ -159,14 +139,12 @@ class QueryGroup:
 
     def at_ranks(self, ranks: Sequence[int]) -> QueryGroup:
         """Return the group with these of its results only, counted from 0, in that order."""
-        embeddings, spans = self.embeddings, self.spans
-        rows = np.asarray(ranks, np.int64)
         return replace(
             self,
             retrieved=[self.retrieved[rank] for rank in ranks] if self.retrieved else (),
             document_ids=[self.document_ids[rank] for rank in ranks] if self.document_ids else (),
-            embeddings=embeddings and replace(embeddings, retrieved=embeddings.retrieved[rows]),
-            spans=spans and replace(spans, retrieved=spans.retrieved.take(rows)),
+            embeddings=self.embeddings and self.embeddings.at_ranks(ranks),
+            spans=self.spans and self.spans.at_ranks(ranks),
         )
 
 

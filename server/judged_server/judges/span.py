@@ -13,11 +13,11 @@ from judged.values.judges import JudgeIdentity
 
 from judged_server.domain import (
     FloatArray,
-    GroupSpans,
     JudgeSpec,
     Parameter,
     QueryGroup,
     ScoreColumns,
+    Sides,
 )
 from judged_server.judges.base import JudgeKind, Profile, PureJudge
 
@@ -43,23 +43,22 @@ class SpanJudge(PureJudge):
         return ScoreColumns(np.concatenate([np.zeros(0), *scores]))
 
 
-def overlap(spans: GroupSpans, measure: str) -> FloatArray:
+def overlap(spans: Sides, measure: str) -> FloatArray:
     """Return float64[retrieved * expected], retrieved-major: the overlap of every pair of spans.
 
     With lengths and overlaps in characters, `iou` is |E n R| / |E u R| (Jaccard, 1901) and
     `containment` is |E n R| / |E|. Spans of different files have 0.
     """
-    expected, retrieved = spans.expected, spans.retrieved
-    starts = np.maximum(retrieved.starts[:, None], expected.starts)
-    ends = np.minimum(retrieved.ends[:, None], expected.ends)
-    meet = (retrieved.files[:, None] == expected.files) & (ends > starts)
+    file, start, end = spans.expected.T
+    own_file, own_start, own_end = spans.retrieved.T[:, :, None]
+    starts, ends = np.maximum(own_start, start), np.minimum(own_end, end)
+    meet = (own_file == file) & (ends > starts)
     # Positions are unsigned: differences are taken only where they can't fall below 0. In double
     # precision then, since two lengths together may leave 64 bits.
     shared = np.where(meet, ends - starts, np.uint64(0)).astype(np.float64)
-    whole = (expected.ends - expected.starts).astype(np.float64)
+    whole = (end - start).astype(np.float64)
     if measure == IOU:
-        lengths = (retrieved.ends - retrieved.starts).astype(np.float64)
-        whole = lengths[:, None] + whole - shared
+        whole = (own_end - own_start).astype(np.float64) + whole - shared
     scores: FloatArray = (shared / whole).ravel()
     return scores
 

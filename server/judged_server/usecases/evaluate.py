@@ -163,9 +163,8 @@ class DistinctGroups:
             return None
         keys: Sequence[object] = group.document_ids
         if group.spans is not None:
-            spans = group.spans.retrieved
-            columns = (spans.files.tolist(), spans.starts.tolist(), spans.ends.tolist())
-            keys = list(zip(group.document_ids, *columns, strict=True))
+            spans = map(tuple, group.spans.retrieved.tolist())
+            keys = list(zip(group.document_ids, spans, strict=True))
         elif group.retrieved:
             keys = list(zip(group.document_ids, group.retrieved, strict=True))
         kept = []

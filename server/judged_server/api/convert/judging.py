@@ -32,13 +32,11 @@ from numpy.typing import NDArray
 from judged_server.api.status import fault_code
 from judged_server.domain import (
     BoolArray,
-    CallerEmbeddings,
     FloatArray,
-    GroupSpans,
     JudgeSpec,
     QueryGroup,
     ScoreColumns,
-    Spans,
+    Sides,
     VerdictDetail,
     VerdictFault,
     Verdicts,
@@ -316,7 +314,7 @@ def read_grades(
 
 def read_spans(
     message: groups_pb2.GroupSpans, limits: Limits, path: str, texts: tuple[int, int]
-) -> GroupSpans:
+) -> Sides:
     """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
     files: dict[str, int] = {}
     sides = []
@@ -327,11 +325,9 @@ def read_spans(
             limits.check_text(span.file, f"{at}[{i}].file")
             rule = f"must be above start, which is {span.start}; the end is not part of the span"
             need(span.end > span.start, f"{at}[{i}].end", rule)
-        numbers = [files.setdefault(span.file, len(files)) for span in side]
-        starts = np.array([span.start for span in side], np.uint64)
-        ends = np.array([span.end for span in side], np.uint64)
-        sides.append(Spans(np.array(numbers, np.int64), starts, ends))
-    return GroupSpans(*sides)
+        rows = [(files.setdefault(s.file, len(files)), s.start, s.end) for s in side]
+        sides.append(np.array(rows, np.uint64).reshape(-1, 3))
+    return Sides(*sides)
 
 
 def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
@@ -372,7 +368,7 @@ def read_embeddings(
     limits: Limits,
     path: str,
     texts: tuple[int, int] = (0, 0),
-) -> CallerEmbeddings:
+) -> Sides:
     """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
     dimensions, most = message.dimensions, limits.max_embedding_dimensions
     need(dimensions > 0, f"{path}.dimensions", "must be at least 1")
@@ -387,7 +383,7 @@ def read_embeddings(
         need(n in {0, len(matrix)}, at, f"{len(matrix)} rows for {n} texts")
         need(bool(np.isfinite(matrix).all()), at, "holds a value that is not finite")
         sides.append(matrix)
-    return CallerEmbeddings(*sides)
+    return Sides(*sides)
 
 
 def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:

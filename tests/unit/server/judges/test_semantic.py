@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from judged.values.choices import Flag, Status
-from judged_server.domain import CallerEmbeddings, JudgeSpec, QueryGroup
+from judged_server.domain import JudgeSpec, QueryGroup, Sides
 from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.errors import ModelNotInstalled
 from judged_server.judges import semantic
@@ -87,7 +87,7 @@ def _group(expected, retrieved, **options):
 
 
 def _vectors(expected, retrieved):
-    embeddings = CallerEmbeddings(np.array(expected, "f4"), np.array(retrieved, "f4"))
+    embeddings = Sides(np.array(expected, "f4"), np.array(retrieved, "f4"))
     return _group([], [], embeddings=embeddings)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import GroupSpans, JudgeSpec, QueryGroup, Spans
+from judged_server.domain import JudgeSpec, QueryGroup, Sides
 from judged_server.judges.base import cut_slices
 from judged_server.judges.span import SpanKind
 
@@ -14,15 +14,11 @@ TOP = 2**64 - 1
 
 
 def spans(*of):
-    return Spans(
-        np.array([file for file, _, _ in of], np.int64),
-        np.array([start for _, start, _ in of], np.uint64),
-        np.array([end for _, _, end in of], np.uint64),
-    )
+    return np.array(of, np.uint64).reshape(-1, 3)
 
 
 def group(expected, retrieved):
-    return QueryGroup("", "", (), (), spans=GroupSpans(spans(*expected), spans(*retrieved)))
+    return QueryGroup("", "", (), (), spans=Sides(spans(*expected), spans(*retrieved)))
 
 
 def score(groups, measure="iou"):

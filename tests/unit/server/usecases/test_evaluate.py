@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.domain import CallerEmbeddings, JudgeSpec, QueryGroup, VerdictFault
+from judged_server.domain import JudgeSpec, QueryGroup, Sides, VerdictFault
 from judged_server.errors import ModelDamaged
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
@@ -165,7 +165,7 @@ async def test_vectors_choose_the_judge_that_compares_them_behind_groups_without
     run = PartedEvaluation(
         catalog, JudgeSpec("semantic"), parse_metrics(["mrr"]), MetricOptions(), Caller()
     )
-    vectors = CallerEmbeddings(np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32))
+    vectors = Sides(np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32))
     by_id = group("1", [], ["?"], document_ids=["a"], relevant_document_ids=["a"])
     brings = QueryGroup("2", "", (), (), embeddings=vectors)
     done, _ = await measured(run, [([by_id], False), ([brings], False)])

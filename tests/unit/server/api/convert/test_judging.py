@@ -38,7 +38,7 @@ def test_equal_files_have_equal_numbers_on_both_sides(expected, retrieved):
     expected, retrieved = expected[:30], retrieved[:30]
     message = groups_pb2.GroupSpans(expected=map(span, expected), retrieved=map(span, retrieved))
     spans = read(spans=message).spans
-    numbers = [*spans.expected.files.tolist(), *spans.retrieved.files.tolist()]
+    numbers = [*spans.expected[:, 0].tolist(), *spans.retrieved[:, 0].tolist()]
     named = dict(zip(numbers, expected + retrieved, strict=True))
     assert [named[number] for number in numbers] == expected + retrieved
     assert len(named) == len(set(expected + retrieved))
@@ -47,7 +47,7 @@ def test_equal_files_have_equal_numbers_on_both_sides(expected, retrieved):
 def test_positions_take_all_of_64_bits():
     top = 2**64 - 1
     spans = read(spans=groups_pb2.GroupSpans(expected=[span(start=top - 1, end=top)])).spans
-    assert (int(spans.expected.starts[0]), int(spans.expected.ends[0])) == (top - 1, top)
+    assert spans.expected.tolist() == [[0, top - 1, top]]
 
 
 IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
