@@ -205,8 +205,8 @@ def tally_votes(
 def _sources(verdicts: Sequence[Verdicts]) -> ByteArray:
     """Return where each verdict came from: CACHE or SHARED where no member computed its own."""
     sources = _stacked(verdicts, "sources")
-    shared = np.where((sources == Source.CACHE).all(axis=0), Source.CACHE, Source.SHARED)
-    found = np.where((sources == Source.COMPUTED).any(axis=0), Source.COMPUTED, shared)
+    computed = (sources == Source.COMPUTED).any(axis=0)
+    found = np.where(computed, Source.COMPUTED, sources.max(axis=0))  # SHARED is above CACHE
     return found.astype(np.uint8)
 
 

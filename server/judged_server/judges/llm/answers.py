@@ -144,11 +144,10 @@ class AnswerScorer:
         How many claims a text makes is not known before it is read: as many as may be listed.
         """
         asked = self.asked
-        try:
-            fields = self._rendered(item).fields
-        except MissingInput:
+        rendered = self._rendered(item)
+        if isinstance(rendered, VerdictFault):
             return
-        times, step = 1, asked.rubric
+        times, step, fields = 1, asked.rubric, rendered.fields
         if step.form == "claims":
             (extraction, texts), (step, fields) = most_asked(step, fields, asked.max_tokens)
             yield PlannedCall(asked.model, asked.question(texts, 0, extraction))
@@ -162,10 +161,9 @@ class AnswerScorer:
 
         Cancelling it closes the calls under way.
         """
-        try:
-            rendered = self._rendered(item)
-        except MissingInput as lacks:
-            return self.missing(item, lacks.fault, Status.NOT_ASSESSABLE)
+        rendered = self._rendered(item)
+        if isinstance(rendered, VerdictFault):
+            return self.missing(item, rendered, Status.NOT_ASSESSABLE)
         session = Session(asking, self.asked)
         finding = await self._find(session, rendered)
         warnings = [*rendered.warnings, *finding.warnings]
@@ -215,16 +213,17 @@ class AnswerScorer:
             judge=self.identity,
         )
 
-    def _rendered(self, item: AnswerItem) -> RenderedText:
+    def _rendered(self, item: AnswerItem) -> RenderedText | VerdictFault:
         rubric, weights = self.asked.rubric, self._weights
         rendered = show(rubric, item, self._max_context_tokens)
-        has_contexts = rendered.has_contexts
-        if rubric.dimensions and not assessable(rubric, weights, has_contexts=has_contexts):
-            raise MissingInput(
-                Reason.NO_CONTEXT,
-                "the item brings no contexts, and no dimension without them has a weight",
-            )
-        return rendered
+        if isinstance(rendered, VerdictFault) or not rubric.dimensions:
+            return rendered
+        if assessable(rubric, weights, has_contexts=rendered.has_contexts):
+            return rendered
+        return fault(
+            Reason.NO_CONTEXT,
+            "the item brings no contexts, and no dimension without them has a weight",
+        )
 
     async def _find(self, session: Session, rendered: RenderedText) -> SampleResult:
         rubric, fields, threshold = self.asked.rubric, rendered.fields, self._min_score
@@ -257,16 +256,8 @@ class RenderedText:
     warnings: tuple[str, ...] = ()
 
 
-class MissingInput(Exception):
-    """An item lacks what a rubric must show to be asked about it."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.fault = fault(reason, message)
-
-
-def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText:
-    """Return the texts to show, the contexts within the budget. Raises MissingInput.
+def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText | VerdictFault:
+    """Return the texts to show, the contexts within the budget; or what is missing to be asked.
 
     A text of white space only counts as none, and an answer of punctuation only: many models pass
     ":" as right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
@@ -275,16 +266,14 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
     fields = {name: value_of(name, item) for name in rubric.fields}
     if "answer" in fields and not any(map(_says_something, item.answer)):
         what = "nothing but punctuation" if item.answer.strip() else "no text"
-        raise MissingInput(Reason.EMPTY_ANSWER, f"the answer holds {what}")
+        return fault(Reason.EMPTY_ANSWER, f"the answer holds {what}")
     has_contexts = any(text.strip() for text in item.contexts)
     optional = {"contexts"} if rubric.dimensions else set()
     for name, value in fields.items():
         texts = (value,) if isinstance(value, str) else value
         if name not in optional and not any(text.strip() for text in texts):
             what = _CALLED.get(name, name)
-            raise MissingInput(
-                Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
-            )
+            return fault(Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads")
     warnings = []
     if "contexts" in fields:
         kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)

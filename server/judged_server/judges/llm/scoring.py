@@ -147,10 +147,8 @@ class Session:
     @property
     def source(self) -> Source:
         """COMPUTED when a question was put for this, else CACHE, or SHARED where one was."""
-        sources = {answer.source for answer in self.answers.values()}
-        if Source.COMPUTED in sources or not sources:
-            return Source.COMPUTED
-        return Source.SHARED if Source.SHARED in sources else Source.CACHE
+        sources = {answer.source for answer in self.answers.values()} or {Source.COMPUTED}
+        return Source.COMPUTED if Source.COMPUTED in sources else max(sources)
 
     @property
     def fallbacks(self) -> set[str]:

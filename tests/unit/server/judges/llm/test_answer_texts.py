@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.scores import AnswerItem
-from judged_server.judges.llm.answers import MissingInput, RenderedText, show, within
+from judged_server.domain import VerdictFault
+from judged_server.judges.llm.answers import RenderedText, show, within
 from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRICS = load_builtin()
@@ -12,9 +13,9 @@ ITEM = AnswerItem("1", "q", "a", ["r1", "r2"], ["c1", "c2"])
 
 
 def lacking(rubric: str, item: AnswerItem) -> str:
-    with pytest.raises(MissingInput) as caught:
-        show(RUBRICS[rubric], item, 100)
-    return f"{caught.value.fault.reason}: {caught.value}"
+    found = show(RUBRICS[rubric], item, 100)
+    assert isinstance(found, VerdictFault)
+    return f"{found.reason}: {found.message}"
 
 
 class TestShow:
