@@ -25,7 +25,7 @@ class Panic(BaseException):
 
 
 class FakeSession:
-    """A vector by the first letter of each row; can wait, fail, or give what is not finite."""
+    """A vector by the first letter of each row; can wait or fail."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -34,7 +34,6 @@ class FakeSession:
         self.gate.set()
         self.begun = threading.Semaphore(0)
         self.fail_on: str | None = None
-        self.not_finite_on: str | None = None
         self.error: BaseException = RuntimeError("a bug")
         self.facts = SessionFacts("fp32", "Fake", "fake 1", 1)
 
@@ -49,8 +48,6 @@ class FakeSession:
             if self.fail_on is not None and self.fail_on in text:
                 raise self.error
             vectors[row, sum(text.encode()) % HIDDEN] = 1
-            if self.not_finite_on is not None and self.not_finite_on in text:
-                vectors[row, 0] = np.nan
         return vectors
 
     def _letters(self, row: IntArray, kept: IntArray) -> str:
