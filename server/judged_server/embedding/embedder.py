@@ -128,6 +128,7 @@ class ModelEmbedder:
             for key, text in zip(some, read, strict=True):
                 call.add(key, text, self.card.dimensions)
             start = end
+            self._admission.time_left(call, time.monotonic())  # too much already: read no more
         note("tokenize", time.monotonic() - begun, [call])
         call.since = time.monotonic()
         self._queue.submit(call)

@@ -263,9 +263,7 @@ class Admission(Generic[Call]):
         cost, of = call.cost, self._class_of(call)
         share = of.shares.get(call.sender.name) or _Share(call.sender.weight)
         victims: list[Call] = []
-        left_s = None if call.deadline is None or not self._batches else call.deadline - now
-        if cost and left_s is not None and cost > left_s * self.rate * PATIENCE:
-            raise DeadlineTooShort(cost / self.rate, max(0.0, left_s))
+        left_s = self.time_left(call, now)
         if cost and self.cost:
             own = share.cost + cost
             if left_s is not None and self._finish_s(call, own) > left_s:
@@ -280,6 +278,18 @@ class Admission(Generic[Call]):
         share.calls.append(call)
         of.cost += cost
         return victims
+
+    def time_left(self, call: Call, now: float) -> float | None:
+        """Return how many seconds a call has, None for any number or while the rate is unknown.
+
+        Raises DeadlineTooShort when it would be late even if nothing else were there.
+        """
+        if call.deadline is None or not self._batches:
+            return None
+        left_s = call.deadline - now
+        if call.cost and call.cost > left_s * self.rate * PATIENCE:
+            raise DeadlineTooShort(call.cost / self.rate, max(0.0, left_s))
+        return left_s
 
     def left(self, call: Call) -> None:
         """Forget a call that has ended or gone."""
