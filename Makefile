@@ -153,6 +153,7 @@ format: setup
 # mkdocs does not count warnings, and --strict lets them pass.
 docs: setup .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/images/terminals.py --check
 
 .venv/.docs: pyproject.toml
 	$(PIP) install --editable '.[docs]'

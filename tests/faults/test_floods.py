@@ -16,7 +16,7 @@ from tests.fakes.proxies import PROXIES, missing, proxied
 from tests.faults.loads import FLOODED, flood
 from tests.integration.server_process import ServerProcess, running_server
 
-CALLS = 300
+CALLS = 200
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-CALLERS, ROUNDS, SMALL_CALLS = 6, 3, 50
+CALLERS, ROUNDS, SMALL_CALLS = 6, 2, 30
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
 SMALL = pb.BatchJudgeRequest(
     judge=EXACT, groups=[groups_pb2.QueryGroup(query="q", expected=["a"], retrieved=["a"])]

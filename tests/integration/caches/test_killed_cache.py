@@ -13,8 +13,8 @@ from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import running_server
 
 THREADS = 4
-ROUNDS = 3
-BEFORE_THE_KILL = 60
+ROUNDS = 2
+BEFORE_THE_KILL = 30
 
 
 @pytest.mark.timeout(120)

@@ -20,7 +20,7 @@ from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 CLIENTS = 50
-CONTEXTS = 1000
+CONTEXTS = 200
 
 ONLY, REFRESH = Asking(CacheMode.ONLY), Asking(CacheMode.REFRESH)
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')

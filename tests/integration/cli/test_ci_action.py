@@ -304,7 +304,7 @@ def test_gitlabs_job_writes_what_its_artifacts_name(repository):
     assert len({one["fingerprint"] for one in report}) == len(report) > 10
 
 
-def test_of_200_pull_requests_that_change_nothing_5_percent_at_most_are_red(server):
+def test_of_100_pull_requests_that_change_nothing_5_percent_at_most_are_red(server):
     """Values of five metrics that correlate, drawn anew from one distribution a query."""
     draw = random.Random(0)
     names = ["recall@5", "mrr", "ndcg@5", "precision@5", "ap@5"]
@@ -321,13 +321,13 @@ def test_of_200_pull_requests_that_change_nothing_5_percent_at_most_are_red(serv
     red = different = 0
     options = MetricOptions(interval=IntervalOptions(confidence=0.95))
     with Client(server.address) as client:
-        for _ in range(200):
+        for _ in range(100):
             hardness = [draw.random() for _ in ids]
             runs: dict[str, Any] = {"main": values(hardness), "branch": values(hardness)}
             found = client.compare_runs(names, runs, options, CompareOptions(permutations=1000))
             verdicts = set(map(verdict_of, found.comparisons))
             red += "worse" in verdicts
             different += bool(verdicts & {"worse", "better"})
-    assert red <= 10
-    assert different <= 10
+    assert red <= 5
+    assert different <= 5
     assert different > 0  # a test that never says anything would pass too

@@ -64,7 +64,7 @@ def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
     return groups
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_groups(
     client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -100,7 +100,7 @@ class ReadAgain:
         return iter(self.groups)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_groups_that_are_not_held_give_the_same(
     client: Client, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -137,7 +137,7 @@ def golden_groups(rng: random.Random, n: int) -> list[QueryGroup]:
     return groups
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_negatives_and_families(
     client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

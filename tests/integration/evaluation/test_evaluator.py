@@ -27,7 +27,7 @@ from judged.evaluation import (
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluator.md").read_text("utf-8")
 PAGE = PAGE.partition("## Results of evaluations")[0]
-ROUNDS = int(os.environ.get("JUDGED_INTERRUPTIONS", "12"))
+ROUNDS = int(os.environ.get("JUDGED_INTERRUPTIONS", "8"))
 METRICS = ["mrr@3", "recall@2", "ndcg@3"]
 WORDS = ["books may be kept four weeks", "late books cost twenty cents", "rooms have forty seats"]
 

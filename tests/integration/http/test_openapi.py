@@ -84,7 +84,7 @@ def test_requests_that_fit(address: str, label: str):
     body: dict[str, object] = json.loads(re.search(r"--json '(.*?)'", recipe, re.DOTALL)[1])
     replaceable = sorted({*DOCUMENT["components"]["schemas"][message_of(label)]["properties"]})
 
-    @few(16)
+    @few(10)
     @given(
         OPERATIONS[label].as_strategy(generation_mode=GenerationMode.POSITIVE),
         st.none() | st.lists(st.sampled_from(replaceable or [""]), max_size=2),
@@ -99,7 +99,7 @@ def test_requests_that_fit(address: str, label: str):
 
 @pytest.mark.parametrize("label", [label for label in CALLS if not label.endswith("Info")])
 def test_requests_that_do_not_fit(address: str, label: str):
-    @few(8)
+    @few(5)
     @given(OPERATIONS[label].as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def run(case: Case[Any]):
         assume(not has_null(case.body))  # a field left out, by protobuf's mapping: it may fit

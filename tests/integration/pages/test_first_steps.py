@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.integration.cli_process import run_in
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_demo_judges_compares_and_writes_a_report(tmp_path):
@@ -23,14 +18,6 @@ def test_the_demo_judges_compares_and_writes_a_report(tmp_path):
     runs = json.loads((tmp_path / "demo.json").read_text())["runs"]
     means = {name: run["metrics"]["mrr"]["mean"] for name, run in runs.items()}
     assert 0 < means["first words"] < means["all words"] <= 1
-
-
-def test_the_pictures_of_terminals_are_fresh():
-    script = ROOT / "docs/images/terminals.py"
-    done = subprocess.run(
-        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_doctor_finds_a_server_and_shows_no_secret(tmp_path, server_address):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from judged.evaluation import Evaluator
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.cli_process import run_in
 from tests.integration.forked_process import ForkedProcess
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import start, until, wait_for_port_file
@@ -158,14 +157,7 @@ def lost(server: Restarting, slow: Slow, after: int) -> Iterator[None]:
 
 
 def run(server: Restarting, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "judged.cli", *arguments, "--target", server.address],
-        capture_output=True,
-        text=True,
-        env={name: v for name, v in os.environ.items() if not name.startswith("JUDGED_")},
-        timeout=250,
-        check=False,
-    )
+    return run_in(Path.cwd(), *arguments, "--target", server.address)
 
 
 GROUPS = [QueryGroup(f"q{i}", ["e"], [f"yes {i}"], str(i)) for i in range(80)]
@@ -176,45 +168,45 @@ class TestCommands:
     def test_judge_waits_for_its_server_and_says_so(
         self, server: Restarting, slow: Slow, tmp_path: Path
     ):
-        path = lines(tmp_path, 300)
-        with killed_once(server, slow, after=100, down_s=3.0):
+        path = lines(tmp_path, 150)
+        with killed_once(server, slow, after=50, down_s=3.0):
             done = run(server, "judge", str(path), "--judge", "llm")
         assert done.returncode == 0, done.stderr
         found = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [line["status"] for line in found] == ["OK"] * 300
+        assert [line["status"] for line in found] == ["OK"] * 150
         assert "judged: can't reach" in done.stderr
         assert "waiting" in done.stderr
         assert "answers again" in done.stderr
 
     def test_score_writes_what_was_done(self, server: Restarting, slow: Slow, tmp_path: Path):
-        path, written = answers(tmp_path, 300), tmp_path / "scores.jsonl"
+        path, written = answers(tmp_path, 150), tmp_path / "scores.jsonl"
         command = ("score", str(path), "--rubric", "answer_match", "--timeout", "6")
         command += ("--min-score", "answer_match=0.1", "--min-coverage", "0.1")
-        with lost(server, slow, after=200):
+        with lost(server, slow, after=100):
             done = run(server, *command, "--output", str(written))
         assert done.returncode == 2, done.stderr
         statuses = [json.loads(line)["status"] for line in written.read_text().splitlines()]
-        assert len(statuses) == 300
+        assert len(statuses) == 150
         assert set(statuses) == {"OK", "ERROR"}
 
     def test_evaluate_sends_its_files_again(self, server: Restarting, slow: Slow, tmp_path: Path):
-        files, document = results(tmp_path, 300), tmp_path / "out.json"
+        files, document = results(tmp_path, 150), tmp_path / "out.json"
         command = ("evaluate", *files, "--judge", "llm", "--metric", "mrr", "--json", str(document))
-        with killed_once(server, slow, after=100, down_s=3.0):
+        with killed_once(server, slow, after=50, down_s=3.0):
             done = run(server, *command)
         assert done.returncode == 0, done.stderr
         assert "answers again" in done.stderr
         written = json.loads(document.read_text())
-        assert written["metrics"]["mrr"]["n"] == len(written["per_query"]) == 300
-        assert written["counts"]["verdicts"]["ok"] == 300
+        assert written["metrics"]["mrr"]["n"] == len(written["per_query"]) == 150
+        assert written["counts"]["verdicts"]["ok"] == 150
         assert {q["retrieved"][0]["relevant"] for q in written["queries"]} == {True}
 
     def test_evaluate_passes_no_gate_without_its_server_and_writes_its_verdicts(
         self, server: Restarting, slow: Slow, tmp_path: Path
     ):
-        files, document = results(tmp_path, 300), tmp_path / "out.json"
+        files, document = results(tmp_path, 150), tmp_path / "out.json"
         command = ("evaluate", *files, "--judge", "llm", "--metric", "mrr", "--timeout", "6")
-        with lost(server, slow, after=200):
+        with lost(server, slow, after=100):
             gates = ("--min-score", "mrr=0.1", "--min-coverage", "0.1")
             done = run(server, *command, "--json", str(document), *gates)
         assert done.returncode == 2, done.stderr
@@ -222,7 +214,7 @@ class TestCommands:
         written = json.loads(document.read_text())
         assert "mrr" not in written  # the server computes the metrics, so there are none
         rows = written["verdicts"]
-        assert sorted({row["query_id"] for row in rows}) == sorted(str(i) for i in range(300))
+        assert sorted({row["query_id"] for row in rows}) == sorted(str(i) for i in range(150))
         assert {row["status"] for row in rows} == {"OK", "ERROR"}
         assert [json.loads(line) for line in done.stdout.splitlines()] == rows
 

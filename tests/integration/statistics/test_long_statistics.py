@@ -130,7 +130,7 @@ def test_end_with_their_server(signals: int):
 
 
 def test_let_a_lexical_batch_work_beside_them():
-    groups = [QueryGroup(f"q {n}", ["a b c d"] * 20, [f"a b c {n}"] * 50) for n in range(100)]
+    groups = [QueryGroup(f"q {n}", ["a b c d"] * 20, [f"a b c {n}"] * 50) for n in range(30)]
     with (
         running_server() as server,
         grpc.insecure_channel(server.address) as channel,
@@ -144,7 +144,7 @@ def test_let_a_lexical_batch_work_beside_them():
         ]  # one sender's share of the memory
         wait_for(lambda: cpu_seconds(server) - before > 1.0)
         verdicts = pool.submit(client.judge, groups, Judge("token_overlap")).result(30)
-        assert len(verdicts) == 100_000
+        assert len(verdicts) == 30_000
         assert not any(call.done() for call in calls[1:])
         for call in calls:
             call.cancel()
