@@ -7,8 +7,6 @@ import ipaddress
 import os
 import shutil
 import socket
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,27 +151,3 @@ def share_socket(path: Path, mode: str, group: str, owner: str = "") -> None:
             f"{path}: its owner, group or mode can't be set: {error.strerror}; the server's user "
             "must be in the group, and only root can give a socket to another owner"
         ) from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader, and a crash, finds all of it or what was there before.
-
-    A new one is its owner's alone; one that was there stays with those who may read it.
-    """
-    path = path.resolve()  # a link stays one
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            with suppress(FileNotFoundError):
-                before = path.stat()
-                os.fchmod(file.fileno(), before.st_mode & 0o777)
-                os.fchown(file.fileno(), before.st_uid, before.st_gid)
-        Path(scratch).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(scratch).unlink()
-        raise

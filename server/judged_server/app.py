@@ -16,8 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judged._writing import replace_text
+
 from judged_server import errors, recorder, tracing
-from judged_server.address import Address, AddressError, write_whole
+from judged_server.address import Address, AddressError
 from judged_server.api.authentication import Authenticator, FailedCalls
 from judged_server.api.certificates import CertificateFiles, Certificates
 from judged_server.api.health_service import Health
@@ -499,7 +501,8 @@ def _await_end_of_stdin(ends: Callable[[], object]) -> None:
 def _write_port_file(path: Path, address: Address) -> None:
     """Write where the server is. Raises SettingsError."""
     try:
-        write_whole(path, f"{address}\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, f"{address}\n")
     except OSError as error:
         raise SettingsError(
             f"port_file {path} can't be written: {error.strerror}; name another file"

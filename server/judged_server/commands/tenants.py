@@ -12,7 +12,8 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from judged_server.address import write_whole
+from judged._writing import replace_text
+
 from judged_server.domain import NANO
 from judged_server.llm.config.file_tables import read_toml, text_of
 from judged_server.settings import Settings, SettingsError
@@ -109,7 +110,7 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
             text = f"{ended}{gap}[tenants.{name}]\n"
             # As of a file with `tenants = {...}`, which takes no table more.
             parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
-            write_whole(path, text)
+            replace_text(path, text, 0o600)
             print(f"{name} is added to {path}, where you say what it may use; as yet everything")
     if not arguments.no_token:
         _new_token(path, arguments, timedelta(0))

@@ -18,10 +18,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
+from judged._writing import replace_text
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as table
 
-from judged_server.address import write_whole
 from judged_server.llm.config.file_tables import matching
 from judged_server.settings import SettingsError
 
@@ -142,7 +142,7 @@ def changing(path: Path) -> Iterator[list[TokenFile]]:
             now = datetime.now(UTC)
             live = [each for each in held[0].tokens if each.live(now)]
             content = _FILE.dump_json(replace(held[0], tokens=tuple(live)), indent=1)
-            write_whole(path, f"{content.decode()}\n")
+            replace_text(path, f"{content.decode()}\n", 0o600)
     except OSError as error:
         folder = "" if path.parent.is_dir() else f"; make its folder {path.parent}"
         raise SettingsError(f"tokens {path} can't be written: {error.strerror}{folder}") from None
