@@ -6,9 +6,10 @@ Knows no other type of ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
 from numbers import Integral
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -20,6 +21,8 @@ Value = TypeVar("Value")
 LARGEST_GRADE = 2**31 - 1
 """The largest grade of a document, as in TREC's qrels."""
 
+_NEARLY_THE_SAME = 0.9
+"""The similarity, prefix included, from which a variable is a misspelt one."""
 _TEXT = {str}
 _NO_LISTS = (str, bytes, bytearray, Mapping)
 """Can be walked over, and hold no list of texts."""
@@ -288,3 +291,16 @@ def need_each(values: object, field: str, kinds: tuple[type, ...], what: str) ->
                 rule = f"must be {article} {what}, not {type(value).__name__}"
                 raise WrongType.of_field(f"{field}[{place}]", rule)
     return list(listed)
+
+
+def misspelt_variables(names: Iterable[str], known: Collection[str], what: str) -> Iterator[str]:
+    """Yield a sentence for each JUDGED_* variable that is nearly, but not, a known one.
+
+    And for each VERDICT_* variable that would be one under the right prefix. The others may be of
+    programs that have this prefix too. `what` is what the known ones are, an option say.
+    """
+    for name in sorted(set(names).difference(known)):
+        meant = name.replace("VERDICT_", "JUDGED_", 1)
+        near = get_close_matches(meant, known, n=1, cutoff=_NEARLY_THE_SAME)
+        if near and (name.startswith("JUDGED_") or meant in known):
+            yield f"{name} is no {what}, and is not read; did you mean {near[0]}?"

@@ -39,11 +39,12 @@ def _end_by_interrupt(*, quietly: bool) -> None:
 _end_by_interrupt(quietly=True)
 try:
     import uvloop
+    from judged._inputs import misspelt_variables
 
     from judged_server import errors, telemetry
     from judged_server.address import AddressError
     from judged_server.commands import cache, models, tenants
-    from judged_server.settings import Limits, Settings, SettingsError, load, misspelt_variables
+    from judged_server.settings import Limits, Settings, SettingsError, load, variables
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
@@ -195,7 +196,7 @@ def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
     from judged_server.app import App  # noqa: PLC0415
 
     telemetry.configure(settings.log_level)
-    for warning in misspelt_variables(os.environ):
+    for warning in misspelt_variables(map(str.upper, os.environ), variables(), "setting"):
         telemetry.Logger("settings").warning("misspelt variable", reason=warning)
 
     async def whole_life() -> None:

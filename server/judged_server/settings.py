@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -27,10 +26,6 @@ from pydantic_settings import (
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 
 PREFIX = "JUDGED_"
-_OTHER_PREFIX = "VERDICT_"
-"""What people write for PREFIX."""
-_NEARLY_THE_SAME = 0.9
-"""The similarity, prefix included, from which a variable is a misspelt setting."""
 _YEAR_S = 365 * 86_400
 _USER = re.compile(r"//[^/@]*@")
 
@@ -326,23 +321,9 @@ def _said(kind: str, message: str, name: str) -> str:
     return f"is no setting; {hint}" if hint else "is no setting"
 
 
-def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of a setting.
-
-    And for each VERDICT_* variable that would be one's under the right prefix. The others may be
-    of the command `judged`, or of programs that have this prefix too.
-    """
-    known = {name.upper() for name in ("config", *Settings.model_fields)}
-    for variable in sorted(environ):
-        name = variable.upper().removeprefix(PREFIX)
-        meant = name.removeprefix(_OTHER_PREFIX)
-        if meant != name and meant in known:
-            yield f"{variable} is not read; did you mean {PREFIX}{meant}?"
-        if not variable.upper().startswith(PREFIX) or name in known:
-            continue
-        settings = [PREFIX + setting for setting in known]
-        for near in get_close_matches(PREFIX + name, settings, n=1, cutoff=_NEARLY_THE_SAME):
-            yield f"{variable} is no setting, and is not read; did you mean {near}?"
+def variables() -> set[str]:
+    """Return the variables that a server reads."""
+    return {f"{PREFIX}{name.upper()}" for name in ("config", *Settings.model_fields)}
 
 
 def cache_folder(environ: Mapping[str, str], name: str) -> Path:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import click
 
+from judged._inputs import misspelt_variables
 from judged.cli.commands import (
     calibrate,
     canary,
@@ -26,7 +27,7 @@ from judged.cli.commands import (
     score,
     servers,
 )
-from judged.cli.frame import click_command, config_option, misspelt_variables
+from judged.cli.frame import click_command, config_option, variables_of
 from judged.cli.output import Exit, Problem, explain, say
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -74,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     logging.basicConfig(format="judged: %(message)s", level=logging.WARNING)
-    for warning in misspelt_variables(GROUP, os.environ):
+    for warning in misspelt_variables(os.environ, variables_of(GROUP), "option"):
         say(f"warning: {warning}")
     try:
         GROUP.main(list(arguments), prog_name="judged", standalone_mode=False)

@@ -283,19 +283,10 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     return {(each.name or "").rstrip("_"): each for each in options if each.expose_value}
 
 
-def misspelt_variables(group: click.Group, names: Iterable[str]) -> Iterator[str]:
-    """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of an option.
-
-    And for each VERDICT_* variable that would be one's under the right prefix. The others may be
-    settings of a server, or of programs that have this prefix too.
-    """
+def variables_of(group: click.Group) -> set[str]:
+    """Return the variables that the command reads."""
     options = {name for command in commands_of(group).values() for name in options_of(command)}
-    known = {f"{PREFIX}_{name.upper()}" for name in options} | {FILE_VARIABLE}
-    for name in sorted(set(names) - known):
-        meant = name.replace("VERDICT_", f"{PREFIX}_", 1)
-        near = get_close_matches(meant, known, n=1, cutoff=0.9)
-        if near and (name.startswith(f"{PREFIX}_") or meant in known):
-            yield f"{name} is no option, and is not read; did you mean {near[0]}?"
+    return {f"{PREFIX}_{name.upper()}" for name in options} | {FILE_VARIABLE}
 
 
 def config_option(*, of_command: bool) -> click.Option:

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from judged._inputs import misspelt_variables
 from judged_server.__main__ import run
 from judged_server.settings import (
     PREFIX,
     Settings,
     SettingsError,
     load,
-    misspelt_variables,
+    variables,
 )
 
 
@@ -98,7 +99,7 @@ def test_changed_settings_are_told_without_users_and_passwords(tmp_path: Path):
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
     names += ("VERDICT_LISTEN", "VERDICT_OF_ANOTHER_PROGRAM")
-    near, prefix = misspelt_variables(dict.fromkeys(names, "1"))
-    assert prefix == "VERDICT_LISTEN is not read; did you mean JUDGED_LISTEN?"
+    near, prefix = misspelt_variables(names, variables(), "setting")
+    assert prefix == "VERDICT_LISTEN is no setting, and is not read; did you mean JUDGED_LISTEN?"
     assert near.startswith("JUDGED_MAX_GROUP ")
     assert near.endswith("did you mean JUDGED_MAX_GROUPS?")
