@@ -40,6 +40,8 @@ MEANT: dict[str, str] = {
     r"^commands/compare and report 01: .*stdout line 1": "A difference adds columns to the table.",
     r"no 'inclusion_probability'; it is no file": "A line of labels has fields as other files.",
     r"\.(svg|html)[.: ]": "Charts are templates.",
+    r"HTTP (half a character|two halves)": "A name of half a character is none of the contract's; "
+    "that of a map is told with its place.",
     r"^CompareRuns judged #4: comparisons": "Standard errors are summed pairwise, which "
     "the twelfth digit shows.",
 }

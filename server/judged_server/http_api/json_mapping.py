@@ -152,8 +152,9 @@ def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa:
             if not isinstance(value, dict):
                 raise errors.InvalidField(at, "must be a JSON object")
             keys, values = of.fields
+            places = {key: f'{at}["{key[:80]}"]' for key in value}
             found[field.name] = {
-                _value(keys, key, at): _value(values, item, f'{at}["{key[:80]}"]')
+                _value(keys, key, places[key]): _value(values, item, places[key])
                 for key, item in value.items()
             }
         elif isinstance(value, list):
