@@ -12,6 +12,7 @@ import math
 import re
 from base64 import urlsafe_b64decode
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import orjson
@@ -125,6 +126,12 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+@cache
+def _by_name(kind: Descriptor) -> dict[str, FieldDescriptor]:
+    # Protobuf's own mappings raise for names of half a character.
+    return {**kind.fields_by_camelcase_name, **kind.fields_by_name}
+
+
 def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
     """Return what a JSON object says, as the class of its message takes it. Raises InvalidField."""
     if not isinstance(said, dict):
@@ -134,7 +141,7 @@ def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa:
     seen: set[str] = set()
     for name, value in said.items():
         at = f"{place}.{name[:80]}".removeprefix(".")
-        field = kind.fields_by_name.get(name) or kind.fields_by_camelcase_name.get(name)
+        field = _by_name(kind).get(name)
         if field is None:
             fields = list(kind.fields_by_name)
             hint = errors.did_you_mean(name, fields, f"it has {', '.join(fields) or 'none'}")
@@ -214,8 +221,10 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _number(value: Any) -> float:  # noqa: ANN401 - JSON
     """Return a number, which the mapping lets be a text too."""
-    number = json.loads(value) if isinstance(value, str) else value
-    if type(number) not in {int, float}:
+    number, written = value, isinstance(value, str)
+    if written:
+        number = json.loads(value)
+    if type(number) not in {int, float} or (written and value != value.strip()):
         raise ValueError
     if not math.isfinite(number) and value not in _NOT_FINITE:
         raise ValueError

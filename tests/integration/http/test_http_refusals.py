@@ -37,13 +37,12 @@ def vectors(expected: str) -> bytes:
     return group(f'"embeddings": {{{sides}}}', '"kind": "semantic"')
 
 
-GRADES = '{"qrels": {"queries": [{"query_id": "1", "grades": {%s}}]}}'
 REFUSED: dict[str, tuple[bytes, int, str]] = {
     "half a character": (post("/v1/BatchJudge", r'{"\ud800": 1}'), 400, r"\ud800: "),
     "the same, twice": (post("/v1/BatchJudge", r'{"\ud800": 1, "\ud800": 2}'), 400, r"\ud800: "),
     "two halves": (post("/v1/BatchJudge", r'{"\udc00\ud800": 1}'), 400, r"\udc00\ud800: "),
     "half a character of a map": (
-        post("/v1/ComputeMetrics", GRADES % r'"\udfff": 1'), 400, r'["\udfff"]: ',
+        group(r'"grades": {"\udfff": 1}'), 400, r'groups[0].grades["\udfff"]: ',
     ),
     "half a character in a text": (group(r'"query": "\ud800"'), 400, "groups[0].query: "),
     "half a character in a list": (group(r'"expected": ["\ud800"]'), 400, "groups[0].expected"),
