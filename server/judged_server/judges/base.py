@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from judged.values.choices import CacheMode
+from judged.values.choices import CacheMode, Status
 from judged.values.judges import JudgeIdentity
 
 from judged_server.audit import CallNotes
 from judged_server.domain import (
     ByteArray,
     CostTracker,
+    FloatArray,
     JudgeSpec,
     Parameter,
     ParameterScalar,
@@ -105,6 +106,26 @@ def _joined(parts: Sequence[ScoreColumns], name: str) -> ByteArray | None:
     if all(getattr(part, name) is None for part in parts):
         return None
     return np.concatenate([part.filled(name) for part in parts])
+
+
+Missing = tuple[Status, VerdictFault]
+"""What stands in place of a verdict, and why."""
+
+
+def with_missing(
+    scores: FloatArray,
+    missing: Mapping[int, Missing],
+    flags: ByteArray | None = None,
+    probabilities: FloatArray | None = None,
+) -> ScoreColumns:
+    """Return scores as columns, 0 where one is missing by its index."""
+    if not missing:
+        return ScoreColumns(scores, flags=flags, probabilities=probabilities)
+    scores[list(missing)] = 0.0
+    statuses = np.full(len(scores), Status.OK, np.uint8)
+    statuses[list(missing)] = [status for status, _ in missing.values()]
+    faults = [replace(fault, index=index) for index, (_, fault) in sorted(missing.items())]
+    return ScoreColumns(scores, statuses, flags, tuple(faults), probabilities=probabilities)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,11 @@ from judged_server.judges.base import (
     Caller,
     Judge,
     JudgeKind,
+    Missing,
     Profile,
     join_columns,
     size_of,
+    with_missing,
 )
 from judged_server.scheduling.concurrency import run_by_size
 
@@ -165,7 +167,7 @@ class _Texts:
     def _score(self, group: QueryGroup) -> ScoreColumns:
         if not group.n_contexts:
             return ScoreColumns(np.zeros(0))
-        faults: dict[int, tuple[str, str]] = {}
+        faults: dict[int, Missing] = {}
         if group.embeddings is not None:
             sides = Side(group.embeddings.retrieved), Side(group.embeddings.expected)
             return _without_gaps(cosine_matrix(*sides).ravel(), None, faults)
@@ -179,7 +181,8 @@ class _Texts:
             for row, number in zip(rows, ids.tolist(), strict=True):
                 if number in self._faults:
                     reason, message = self._faults[number]
-                    faults |= dict.fromkeys(row.tolist(), (reason, f"{side} text: {message}"))
+                    why = _missing(reason, f"{side} text: {message}")
+                    faults |= dict.fromkeys(row.tolist(), why)
         return _without_gaps(scores, flags if flags.any() else None, faults)
 
     def _ids(self, texts: Sequence[str]) -> IntArray:
@@ -244,23 +247,17 @@ def _slices(groups: Sequence[QueryGroup], dimensions: int) -> Iterator[Sequence[
 
 
 def _without_gaps(
-    scores: FloatArray, flags: ByteArray | None, faults: dict[int, tuple[str, str]]
+    scores: FloatArray, flags: ByteArray | None, missing: dict[int, Missing]
 ) -> ScoreColumns:
-    """Return scores with 0 where there is a fault; a score that is not finite is one."""
+    """Return scores with 0 where one is missing; so is one that is not finite."""
     for cell in np.flatnonzero(~np.isfinite(scores)).tolist():
-        faults.setdefault(cell, (EMBEDDING_FAILED, "the cosine is not finite"))
-    if not faults:
-        return ScoreColumns(scores, flags=flags)
-    scores[list(faults)] = 0.0
-    statuses = np.full(len(scores), Status.OK, np.uint8)
-    for cell, (reason, _) in faults.items():
-        abstains = reason == UNSUPPORTED_TEXT
-        statuses[cell] = Status.ABSTAINED if abstains else Status.ERROR
-    listed = [
-        VerdictFault(cell, reason, message, reason == OVERLOADED)
-        for cell, (reason, message) in sorted(faults.items())
-    ]
-    return ScoreColumns(scores, statuses, flags, tuple(listed))
+        missing.setdefault(cell, _missing(EMBEDDING_FAILED, "the cosine is not finite"))
+    return with_missing(scores, missing, flags)
+
+
+def _missing(reason: str, message: str) -> Missing:
+    status = Status.ABSTAINED if reason == UNSUPPORTED_TEXT else Status.ERROR
+    return status, VerdictFault(0, reason, message, reason == OVERLOADED)
 
 
 @dataclass(frozen=True, slots=True)

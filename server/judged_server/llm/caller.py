@@ -87,12 +87,11 @@ class CallOptions:
         They end a little earlier, so that the caller still gets the reply.
         """
         now = asyncio.get_running_loop().time()
-        cost_tracker = cost_tracker or CostTracker()
-        if deadline is None:
-            return cls(now + _LONGEST_S, cost_tracker, cache, judge)
-        left_s = deadline - now
-        leave_s = min(max(_LEAVE_SHARE * left_s, _LEAVE_LEAST_S), _LEAVE_MOST_S)
-        return cls(deadline - leave_s, cost_tracker, cache, judge)
+        ends_at = now + _LONGEST_S
+        if deadline is not None:
+            leave_s = max(_LEAVE_SHARE * (deadline - now), _LEAVE_LEAST_S)
+            ends_at = deadline - min(leave_s, _LEAVE_MOST_S)
+        return cls(ends_at, cost_tracker or CostTracker(), cache, judge)
 
 
 class Answer(NamedTuple):
@@ -103,8 +102,8 @@ class Answer(NamedTuple):
     """
 
     parsed: ParsedReply
-    reply: ChatReply | None
-    usage: Usage
+    reply: ChatReply | None = None
+    usage: Usage = Usage()
     source: Source = Source.COMPUTED
     fallback: str = ""
     unwritten: bool = False
@@ -156,7 +155,7 @@ class ModelCaller:
             missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
             if (keyless := missing_key_fault(model)) is not None:
                 missing = missing._replace(message=f"{missing.message}; {keyless.message}")
-            return Answer(missing, None, Usage())
+            return Answer(missing)
         return await self._ask_or_join(asked)
 
     async def knows(self, planned: PlannedCall) -> bool:
@@ -196,7 +195,7 @@ class ModelCaller:
                 flight = self._inflight.begin(asked.key, ends_at, lambda: self._ask_and_keep(asked))
             answer = await self._inflight.wait(flight, left_s if joins else None)
             if answer is None:
-                return Answer(_NO_TIME, None, Usage())
+                return Answer(_NO_TIME)
             if not joins:
                 return answer
             parsed = answer.parsed
@@ -229,7 +228,7 @@ class ModelCaller:
         """Return an answer that was paid for before, once that is written down."""
         owed = self._owed[asked.key]
         if owed.reply is None or not await self._budgets.written(asked.call_options.ends_at):
-            return Answer(_UNWRITTEN, None, Usage())
+            return Answer(_UNWRITTEN)
         parsed, usage = asked.parsed(owed.reply), Usage(cached=1)
         found = Answer(parsed, owed.reply, usage, Source.CACHE, owed.fallback)
         if self._owed.pop(asked.key, None) is not None:
@@ -240,7 +239,7 @@ class ModelCaller:
         """Ask the provider; again when its reply is not in the form that it was asked for."""
         _, model, question, call_options = asked
         card = model.card
-        answer = Answer(_NO_TIME, None, nothing(card.prices))
+        answer = Answer(_NO_TIME, usage=nothing(card.prices))
         for attempt in range(_TRIES):
             if asked.left_s <= 0:
                 break
@@ -341,12 +340,9 @@ def _repair(parsed: ParsedReply) -> str:
     return words or parsed.message
 
 
-_NOTHING, _NOTHING_UNPRICED = Usage(), Usage(cost=None)
-
-
 def nothing(prices: Prices | None) -> Usage:
     """Return the usage of no call at all, to which others are added."""
-    return _NOTHING_UNPRICED if prices is None else _NOTHING
+    return Usage(cost=None if prices is None else 0.0)
 
 
 _NOT_CACHED = failed(

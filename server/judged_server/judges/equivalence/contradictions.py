@@ -16,64 +16,24 @@ from judged_server.judges.equivalence.words import NEGATIONS, fold
 from judged_server.judges.token_overlap import STOPWORDS
 
 _UNIT_NAMES = """
-    % percent pct
-    $ dollar usd buck
-    € euro eur
-    £ gbp sterling
-    ¥ yen jpy
-    ₹ rupee inr
-    cent
-    km kilometer kilometre
-    mile mi
-    meter metre
-    cm centimeter centimetre
-    mm millimeter millimetre
-    foot feet ft
-    yard
-    inch inches
-    kg kilogram kilo
-    gram
-    mg milligram
-    lb
-    ounce oz
-    liter litre
-    gallon
-    second sec
-    minute min
-    hour hr
-    day
-    week
-    month
-    year yr
-    °c celsius
-    °f fahrenheit
-    kb kilobyte
-    mb megabyte
-    gb gigabyte
-    tb terabyte
-    am
-    pm
+    % percent pct, $ dollar usd buck, € euro eur, £ gbp sterling, ¥ yen jpy, ₹ rupee inr, cent,
+    km kilometer kilometre, mile mi, meter metre, cm centimeter centimetre, mm millimeter
+    millimetre, foot feet ft, yard, inch inches, kg kilogram kilo, gram, mg milligram, lb, ounce
+    oz, liter litre, gallon, second sec, minute min, hour hr, day, week, month, year yr, °c
+    celsius, °f fahrenheit, kb kilobyte, mb megabyte, gb gigabyte, tb terabyte, am, pm
 """
-_UNITS = {
-    name: names.split()[0] for names in _UNIT_NAMES.strip().splitlines() for name in names.split()
-}
+_UNITS = {name: names.split()[0] for names in _UNIT_NAMES.split(",") for name in names.split()}
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _SIDES = """
-    before until till prior | after since
-    least minimum over above | most maximum under below
-    more higher greater | less lower fewer
-    increase increased increases rise rises rose rising grow grows grew growth |
-        decrease decreased decreases fall falls fell falling decline declined dropped
-    north | south
-    east | west
-    left | right
-    true | false
-    yes | no
-    always | never
+    before until till prior | after since, least minimum over above | most maximum under below,
+    more higher greater | less lower fewer, increase increased increases rise rises rose rising
+    grow grows grew growth | decrease decreased decreases fall falls fell falling decline
+    declined dropped, north | south, east | west, left | right, true | false, yes | no, always |
+    never
 """
 _OPPOSITES = {
     word: (pair, side)
-    for pair, sides in enumerate(_SIDES.replace("|\n", "|").strip().splitlines())
+    for pair, sides in enumerate(_SIDES.split(","))
     for side, words in enumerate(sides.split("|"))
     for word in words.split()
 }

@@ -36,17 +36,12 @@ _QUESTION = re.compile(
     r"year|date|name)\b"
 )
 _ASKING = """
-    who whom whose
-    when year date
-    where
-    which
-    what name
-    why how
-    how_many how_much how_long how_old
+    who whom whose, when year date, where, which, what name, why how, how_many how_much how_long
+    how_old
 """
 _KINDS = {
     words.replace("_", " "): kind
-    for kind, line in enumerate(_ASKING.strip().splitlines())
+    for kind, line in enumerate(_ASKING.split(","))
     for words in line.split()
 }
 _NO_KIND = 7

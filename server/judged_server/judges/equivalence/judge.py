@@ -15,7 +15,7 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib.resources import files
 
@@ -37,8 +37,10 @@ from judged_server.embedding.base import UNSUPPORTED_TEXT
 from judged_server.judges.base import (
     SLICE_COST,
     JudgeKind,
+    Missing,
     Profile,
     PureJudge,
+    with_missing,
 )
 from judged_server.judges.equivalence.contradictions import contradicted
 from judged_server.judges.equivalence.features import VERSION as FEATURES
@@ -189,7 +191,7 @@ class JudgedAnswer:
     answer: str
     alternatives: Sequence[str]
     n_contexts: int
-    fault: tuple[Status, VerdictFault] | None
+    fault: Missing | None
     in_part: bool
 
 
@@ -227,11 +229,11 @@ def features_of(items: Sequence[JudgedAnswer]) -> dict[str, FloatArray]:
     return {name: np.array([row[name] for row in rows], np.float64) for name in rows[0]}
 
 
-def _abstained(misfit: str) -> tuple[Status, VerdictFault]:
+def _abstained(misfit: str) -> Missing:
     return Status.ABSTAINED, VerdictFault(0, UNSUPPORTED_TEXT, misfit)
 
 
-def _not_assessable(reason: str, message: str) -> tuple[Status, VerdictFault]:
+def _not_assessable(reason: str, message: str) -> Missing:
     return Status.NOT_ASSESSABLE, VerdictFault(0, reason, message)
 
 
@@ -240,16 +242,13 @@ def _columns(
 ) -> ScoreColumns:
     """Return what is known of items as columns of contexts."""
     sizes = [item.n_contexts for item in items]
-    statuses = [Status.OK if item.fault is None else item.fault[0] for item in items]
     flags = [Flag.UNKNOWN_TOKENS * (item.in_part and item.fault is None) for item in items]
     of_contexts = [item.fault for item in items for _ in range(item.n_contexts)]
-    faults = [replace(f[1], index=i) for i, f in enumerate(of_contexts) if f is not None]
-    return ScoreColumns(
+    return with_missing(
         np.repeat(scores, sizes),
-        np.repeat(np.array(statuses, np.uint8), sizes) if faults else None,
+        {index: fault for index, fault in enumerate(of_contexts) if fault is not None},
         np.repeat(np.array(flags, np.uint8), sizes) if any(flags) else None,
-        tuple(faults),
-        probabilities=np.repeat(probabilities, sizes),
+        np.repeat(probabilities, sizes),
     )
 
 

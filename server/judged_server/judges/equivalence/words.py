@@ -30,54 +30,25 @@ _GLUED_YEAR = re.compile(r"(1[5-9]\d\d|20[0-2]\d)\d{1,2}")
 _LEADING_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 _NUMBERS = """
-    zero
-    one first once
-    two second twice
-    three third
-    four fourth
-    five fifth
-    six sixth
-    seven seventh
-    eight eighth
-    nine ninth
-    ten tenth
-    eleven eleventh
-    twelve twelfth
-    thirteen thirteenth
-    fourteen fourteenth
-    fifteen fifteenth
-    sixteen sixteenth
-    seventeen seventeenth
-    eighteen eighteenth
-    nineteen nineteenth
-    twenty twentieth
+    zero, one first once, two second twice, three third, four fourth, five fifth, six sixth,
+    seven seventh, eight eighth, nine ninth, ten tenth, eleven eleventh, twelve twelfth,
+    thirteen thirteenth, fourteen fourteenth, fifteen fifteenth, sixteen sixteenth, seventeen
+    seventeenth, eighteen eighteenth, nineteen nineteenth, twenty twentieth
 """
 _TENS = "thirty forty fifty sixty seventy eighty ninety"
 _NUMBER_WORDS = {
-    word: value
-    for value, words in enumerate(_NUMBERS.strip().splitlines())
-    for word in words.split()
+    word: value for value, words in enumerate(_NUMBERS.split(",")) for word in words.split()
 } | dict(zip(_TENS.split(), range(30, 100, 10), strict=True))
 _ROMAN_WORDS = "ii iii iv vi vii viii ix xi xii xiii xiv xv xvi xvii xviii xix xx"
 _ROMAN_VALUES = (2, 3, 4, 6, 7, 8, 9, *range(11, 21))
 _ROMAN = dict(zip(_ROMAN_WORDS.split(), _ROMAN_VALUES, strict=True))
 _MONTH_NAMES = """
-    january jan
-    february feb
-    march
-    april apr
-    may
-    june jun
-    july jul
-    august aug
-    september sept sep
-    october oct
-    november nov
-    december dec
+    january jan, february feb, march, april apr, may, june jun, july jul, august aug, september
+    sept sep, october oct, november nov, december dec
 """
 _MONTHS = {
     word: number
-    for number, words in enumerate(_MONTH_NAMES.strip().splitlines(), start=1)
+    for number, words in enumerate(_MONTH_NAMES.split(","), start=1)
     for word in words.split()
 }
 _SPELLED = """
