@@ -181,12 +181,14 @@ def _quoted(text: str, nonce: str) -> str:
 
     A lone surrogate, which no request can carry, becomes U+FFFD.
     """
-    quoted = encode_basestring(_SURROGATE.sub("\ufffd", text))
+    quoted = encode_basestring(text)
     # None of these is part of a JSON escape, so they can be replaced after quoting.
     quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     quoted = quoted.replace("\x7f", "\\u007f")
-    quoted = _BRACKET.sub(lambda bracket: f"\\u{ord(bracket[0]):04x}", quoted)
+    if "[" in quoted or "\uff3b" in quoted:
+        quoted = _BRACKET.sub(lambda bracket: f"\\u{ord(bracket[0]):04x}", quoted)
     if not quoted.isascii():
+        quoted = _SURROGATE.sub("\ufffd", quoted)
         quoted = _HIDDEN.sub(lambda hidden: encode_basestring_ascii(hidden[0])[1:-1], quoted)
     while nonce in quoted:  # again, as two of them may overlap
         quoted = quoted.replace(nonce, f"\\u{ord(nonce[0]):04x}{nonce[1:]}")
