@@ -52,8 +52,7 @@ class ResumeFile(Generic[Item]):
                     os.truncate(path, path.stat().st_size - len(line))
                 return
             self._read(record)
-        if lines[-1]:
-            self._add(b"\n")
+        self._add(b"\n" if lines[-1] else b"")  # which tells if it can't be written
 
     def _read(self, record: Record) -> None:
         if self.run and record.get("run") is None:
