@@ -13,7 +13,9 @@ MEANT: dict[str, str] = {
     "has its warnings in the document.",
     r"commands/help \d+: judged-server --help": "Limits of requests stand last.",
     r"answer_equivalence .*errors.*code: 3 -> 9": "A fault's code follows from its reason.",
-    r"entries for \d+ document": "Qrels and runs tell columns of different lengths alike.",
+    r"entries for \d+ (document|rating|metric|value)": "Columns of different lengths are told of "
+    "alike.",
+    r"is that of [\w.\[\]]+ again": "What is there twice is named by its whole path.",
     r"canary.*(item_id|\.id: |guarantee)": "A canary has items as other files, and a guarantee.",
     r"files\.my\.cascade\.json\.": "A cascade's file is the cascade, with one hash of all of it.",
     r"must bring a calibrator or name one": "One wording for a choice that is not set.",

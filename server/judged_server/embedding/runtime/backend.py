@@ -96,54 +96,45 @@ def choose(name: str, precision: str, has: Callable[[str], bool] = has) -> Backe
     or AVX-512, else ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be
     had.
     """
-    if precision == FP16 and name != CUDA:
-        raise SettingsError(
-            "embedding_precision fp16 is for GPUs: set embedding_backend to cuda, or "
-            "embedding_precision to auto; a model that is stored as fp16 needs no setting"
-        )
+    in_bf16, setting = precision in _IN_BF16, f"embedding_precision {precision}"
     if name == AUTO:
-        fast = has(OPENVINO) and has(BF16)
-        wants_openvino = precision in _IN_BF16 or (precision == AUTO and fast)
-        name = OPENVINO if wants_openvino else ONNXRUNTIME
-    if name == OPENVINO:
-        return _openvino(precision, has)
-    if precision in _IN_BF16:
-        raise SettingsError(
-            f"embedding_precision {precision}: {name} does not compute in it; set "
-            "embedding_backend to openvino, or embedding_precision to fp32"
-        )
-    if name == CUDA:
-        return _cuda(precision, has)
-    return Backend(name, FP32)
+        fast = precision == AUTO and has(OPENVINO) and has(BF16)
+        name = OPENVINO if in_bf16 or fast else ONNXRUNTIME
+    _refuse(
+        precision == FP16 and name != CUDA,
+        f"{setting} is for GPUs: set embedding_backend to cuda, or embedding_precision to "
+        "auto; a model that is stored as fp16 needs no setting",
+    )
+    _refuse(
+        in_bf16 and name != OPENVINO,
+        f"{setting}: {name} does not compute in it; set embedding_backend to openvino, or "
+        "embedding_precision to fp32",
+    )
+    _refuse(
+        name == CUDA and not has(CUDA),
+        "embedding_backend cuda: the ONNX Runtime that is installed has no CUDA; on a machine "
+        "with an NVIDIA GPU run `pip uninstall onnxruntime`, then `pip install "
+        "--force-reinstall --no-deps onnxruntime-gpu`; or set embedding_backend to auto",
+    )
+    _refuse(
+        name == OPENVINO and not has(OPENVINO),
+        f"{setting if in_bf16 else 'embedding_backend'} needs OpenVINO, which is not "
+        "installed; run `pip install 'judged[openvino]'`, or set embedding_backend and "
+        "embedding_precision to auto",
+    )
+    _refuse(
+        in_bf16 and not has(BF16),
+        f"{setting}: this CPU has neither amx_bf16 nor avx512_bf16 (flags in /proc/cpuinfo); "
+        "set embedding_precision to fp32 or auto",
+    )
+    if name == OPENVINO and precision not in {FP32, INT8_BY_GROUP}:
+        precision = BF16 if has(BF16) else FP32
+    return Backend(name, FP32 if precision == AUTO else precision)
 
 
-def _cuda(precision: str, has: Callable[[str], bool]) -> Backend:
-    if not has(CUDA):
-        raise SettingsError(
-            "embedding_backend cuda: the ONNX Runtime that is installed has no CUDA; on a machine "
-            "with an NVIDIA GPU run `pip uninstall onnxruntime`, then `pip install "
-            "--force-reinstall --no-deps onnxruntime-gpu`; or set embedding_backend to auto"
-        )
-    return Backend(CUDA, FP16 if precision == FP16 else FP32)
-
-
-def _openvino(precision: str, has: Callable[[str], bool]) -> Backend:
-    if not has(OPENVINO):
-        named = precision in _IN_BF16
-        setting = f"embedding_precision {precision}" if named else "embedding_backend"
-        raise SettingsError(
-            f"{setting} needs OpenVINO, which is not installed; run `pip install "
-            "'judged[openvino]'`, or set embedding_backend and embedding_precision to auto"
-        )
-    bf16 = has(BF16)
-    if precision in _IN_BF16 and not bf16:
-        raise SettingsError(
-            f"embedding_precision {precision}: this CPU has neither amx_bf16 nor avx512_bf16 "
-            "(flags in /proc/cpuinfo); set embedding_precision to fp32 or auto"
-        )
-    if precision == INT8_BY_GROUP:
-        return Backend(OPENVINO, precision)
-    return Backend(OPENVINO, BF16 if bf16 and precision != FP32 else FP32)
+def _refuse(is_refused: bool, why: str) -> None:
+    if is_refused:
+        raise SettingsError(why)
 
 
 def has_bf16(cpu_facts: Path = _CPU_FACTS) -> bool:
