@@ -8,11 +8,9 @@ between white space:
 * so is a period or comma, unless it stands between two digits;
 * and so is a hyphen behind a digit.
 
-The original does this with substitutions over the whole line, one after the other, and has one
-oddity that numbers must share: in a run of periods and commas before a digit, the last one sticks
-to the digit if the run is odd behind a digit, or even behind anything else ("1...5" ends in ".5").
-Here it is one scan of a word, so that words can be kept; that nothing looks across white space
-makes this the same.
+These are substitutions, one after the other. The original makes them in the whole line; here they
+are made in one word, so that words can be kept: nothing looks across white space, so that this is
+the same.
 """
 
 from __future__ import annotations
@@ -26,10 +24,13 @@ from judged_server.metrics.text.porter_stemmer import stem
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.text_form import plain_form
 
-_SCAN = re.compile(r"[.,]+|[!-&(-+/:-@\[-`{-~]|-|[^!-&(-/:-@\[-`{-~]+")
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-_DIGITS = frozenset("0123456789")
-_SYMBOLS = frozenset('!"#$%&()*+/:;<=>?@[\\]^_`{|}~')
+_SUBSTITUTIONS = (
+    (re.compile(r"([ -&(-+/:-@\[-`{-~])"), r" \1 "),
+    (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
+    (re.compile(r"([.,])([^0-9])"), r" \1 \2"),
+    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
+)
 
 
 def prepare(text: str) -> str:
@@ -49,34 +50,10 @@ def split_word(word: str) -> list[str]:
     """Return the tokens of a word, which has no white space."""
     if word.isalnum():
         return [word]
-    tokens: list[str] = []
-    whole = ""  # the token in the making
-    for match in _SCAN.finditer(word):
-        part = match[0]
-        first = part[0]
-        behind_digit = whole[-1:] in _DIGITS
-        if first in ".,":
-            before_digit = word[match.end() : match.end() + 1] in _DIGITS
-            sticks = before_digit and len(part) % 2 == behind_digit
-            if sticks and len(part) == 1:
-                whole += part
-                continue
-            if whole:
-                tokens.append(whole)
-            tokens += part[:-1] if sticks else part
-            whole = part[-1] if sticks else ""
-        elif first == "-" and not behind_digit:
-            whole += part
-        elif first == "-" or (len(part) == 1 and first in _SYMBOLS):
-            if whole:
-                tokens.append(whole)
-            tokens.append(part)
-            whole = ""
-        else:
-            whole += part
-    if whole:
-        tokens.append(whole)
-    return tokens
+    word = f" {word} "
+    for pattern, replacement in _SUBSTITUTIONS:
+        word = pattern.sub(replacement, word)
+    return word.split()
 
 
 _WORDS = re.compile(r"[a-z0-9]+")
