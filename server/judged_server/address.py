@@ -140,11 +140,8 @@ def share_socket(path: Path, mode: str, group: str, owner: str = "") -> None:
         if owner:
             shutil.chown(path, user=owner)
     except LookupError as error:
-        is_owner = "user" in str(error)
-        named = f"socket_owner {owner}" if is_owner else f"socket_group {group}"
-        kind, database = ("user", "passwd") if is_owner else ("group", "group")
         raise AddressError(
-            f"{named} of {path}: there is no such {kind}; see getent {database}"
+            f"{path}: socket_owner or socket_group: {error}; see getent passwd and getent group"
         ) from None
     except OSError as error:
         raise AddressError(

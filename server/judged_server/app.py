@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from judged._writing import replace_text
 
-from judged_server import errors, recorder, tracing
+from judged_server import errors, recorder, telemetry, tracing
 from judged_server.address import Address, AddressError
 from judged_server.api.authentication import Authenticator, FailedCalls
 from judged_server.api.certificates import CertificateFiles, Certificates
@@ -60,7 +60,7 @@ from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
 from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows, Kind
 from judged_server.store.ledger import LEASE_S, Ledger
-from judged_server.telemetry import Logger, send_to, set_level
+from judged_server.telemetry import Logger, set_level
 from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.offering import Offerings
@@ -111,7 +111,7 @@ class App:
             file=_kept(settings, VECTORS),
             health=self._models_run,
         )
-        IN_PYTHON.limit_delay(settings.max_queue_delay_s)
+        IN_PYTHON.admission.max_delay_s = settings.max_queue_delay_s
         self._chat_models = _chat_models(settings)
         self._ledger, self._budgets = _budgets(settings, self._chat_models)
         self._reply_cache = _reply_cache(settings)
@@ -415,7 +415,7 @@ class App:
             )
 
             metrics = PrometheusMetrics(version("judged"), self._readings())
-            recorder.use(metrics)
+            recorder.active = metrics
             address = Address.parse(self._settings.metrics_listen, "metrics_listen")
             ports["metrics"] = MonitoringPort(address, metrics, self._is_ready)
         return ports
@@ -619,6 +619,5 @@ def _otlp_export(settings: Settings) -> OtlpExport | None:
         results=settings.otlp_verdicts,
         reasoning=settings.otlp_reasoning,
     )
-    tracing.use(export)
-    send_to(export)
+    tracing.active = telemetry.sink = export
     return export

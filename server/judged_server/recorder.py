@@ -23,12 +23,6 @@ class Recorder(Protocol):
 active: Recorder | None = None
 
 
-def use(recorder: Recorder) -> None:
-    """Let a recorder hear all from now on."""
-    global active  # noqa: PLW0603 - one a process, as the log is
-    active = recorder
-
-
 def note(figure: str, value: float, *labels: str) -> None:
     """Add to a counter of FIGURES, or to the distribution of a time."""
     if active is not None:

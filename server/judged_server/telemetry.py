@@ -94,7 +94,8 @@ class LogSink(Protocol):
 
 _LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
 _lines = Lines()
-_sink: LogSink | None = None
+sink: LogSink | None = None
+"""Has every line beside standard error, from when a server sets it."""
 _lowest = logging.INFO
 """The lowest level that is logged."""
 
@@ -135,8 +136,8 @@ class Logger:
         }
         if isinstance(error := line.pop("exc_info", None), BaseException):
             line["exception"] = "".join(traceback.format_exception(error)).rstrip()
-        if _sink is not None:
-            _sink.log(line)
+        if sink is not None:
+            sink.log(line)
         (_lines.now if _LEVELS[level] >= logging.WARNING else _lines.later)(line)
 
 
@@ -149,12 +150,6 @@ class _Forward(logging.Handler):
         level = logging.getLevelName(record.levelno).lower()
         level = level if level in _LEVELS else "warning"  # one between those that have names
         Logger(record.name).log(level, record.getMessage(), fields)
-
-
-def send_to(sink: LogSink | None) -> None:
-    """Let a sink have every line from now on, beside standard error; None: nobody."""
-    global _sink  # noqa: PLW0603 - one a process, as standard error is
-    _sink = sink
 
 
 def configure(level: str) -> None:

@@ -50,10 +50,7 @@ class Tenant:
 
     def own_keys(self, keys: list[bytes]) -> list[bytes]:
         """Return the same for many keys; a microsecond for each."""
-        if not self.domain_key:
-            return keys
-        secret = self.domain_key
-        return [hmac.digest(secret, key, "sha256") for key in keys]
+        return [self.own_key(key) for key in keys]
 
 
 EVERYBODY = Tenant("")

@@ -84,9 +84,4 @@ class Tracer(Protocol):
 
 
 active: Tracer | None = None
-
-
-def use(tracer: Tracer | None) -> None:
-    """Let a tracer hear all from now on, None: nobody."""
-    global active  # noqa: PLW0603 - one a process, as the recorder is
-    active = tracer
+"""Hears all, from when a server sets it."""

@@ -75,10 +75,8 @@ class WatchedFiles(Generic[Said]):
             now = self._read(self.now)
         except SettingsError as error:
             return str(error)
-        except OSError as error:
-            return f"can't be read: {error.strerror}"
         except Exception as error:  # noqa: BLE001 - the old ones serve on, and it looks again
-            return f"can't be read: {type(error).__name__}"
+            return f"can't be read: {getattr(error, 'strerror', None) or type(error).__name__}"
         if self._look() == state:
             self.now, self._state, self.problem = now, state, ""
             Logger(self._what).info(f"{self._what} read")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
-_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
@@ -28,15 +27,10 @@ def checkpoint() -> None:
         raise Abandoned
 
 
-def watched(
-    is_abandoned: Callable[[], bool],
-    work: Callable[_Arguments, _Result],
-    *args: _Arguments.args,
-    **kwargs: _Arguments.kwargs,
-) -> _Result:
-    """Return work(...), which ends at its next checkpoint once `is_abandoned` returns True."""
+def watched(is_abandoned: Callable[[], bool], work: Callable[[], _Result]) -> _Result:
+    """Return work(), which ends at its next checkpoint once `is_abandoned` returns True."""
     token = _is_abandoned.set(is_abandoned)
     try:
-        return work(*args, **kwargs)
+        return work()
     finally:
         _is_abandoned.reset(token)

@@ -78,15 +78,11 @@ class FairThreads:
         self._threads = ThreadPoolExecutor(most_begun, thread_name_prefix=name)
         self._most_begun = most_begun
         self._at_once = at_once
-        self._admission: Admission[_Work] = Admission(resource)
+        self.admission: Admission[_Work] = Admission(resource)
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: FairQueue[_Work] = FairQueue(TURN_S)
         self._running = self._begun = 0
-
-    def limit_delay(self, seconds: float) -> None:
-        """Let interactive work that has a cost wait and run for so long at most."""
-        self._admission.max_delay_s = seconds
 
     async def run(
         self, work: Callable[[], Result], cost: int = 0, deadline: float | None = None
@@ -98,10 +94,10 @@ class FairThreads:
         Overloaded and DeadlineTooShort.
         """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        sender = self._admission.sender(SENDER.get(), cost)
+        sender = self.admission.sender(SENDER.get(), cost)
         mine = _Work(work, future, sender, cost, deadline)
         with self._lock:
-            for victim in self._admission.admit(mine, self._clock()):
+            for victim in self.admission.admit(mine, self._clock()):
                 self._refuse(victim)
             self._waiting.put(mine, sender)
             self._begin_next()
@@ -110,14 +106,14 @@ class FairThreads:
         except BaseException:
             with self._lock:
                 if not mine.gone and not mine.begun:
-                    self._admission.left(mine)
+                    self.admission.left(mine)
                 mine.gone = True
             raise
 
     def _begin_next(self) -> None:
         """Let what waits run, as long as there is room."""
         while self._running < self._at_once and (work := self._waiting.first()) is not None:
-            if not work.gone and self._admission.is_late(work, self._clock()):
+            if not work.gone and self.admission.is_late(work, self._clock()):
                 self._refuse(work)
             if work.gone and not work.begun:
                 self._waiting.take(0.0)
@@ -134,9 +130,9 @@ class FairThreads:
 
     def _refuse(self, work: _Work) -> None:
         """Take work out that has not begun, and tell its caller."""
-        self._admission.left(work)
+        self.admission.left(work)
         work.gone = True
-        settle(work.future, None, self._admission.overloaded(work))
+        settle(work.future, None, self.admission.overloaded(work))
 
     def _work(self, work: _Work) -> None:
         """Do all of it, on a thread of its own."""
@@ -151,8 +147,8 @@ class FairThreads:
             self._running -= 1
             self._begun -= 1
             if error is None:
-                self._admission.measured(work.cost, work.ran_s, self._at_once, full=True)
-            self._admission.left(work)
+                self.admission.measured(work.cost, work.ran_s, self._at_once, full=True)
+            self.admission.left(work)
             self._begin_next()
 
     def _let_others(self, work: _Work) -> bool:

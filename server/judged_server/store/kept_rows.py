@@ -122,11 +122,6 @@ class Row(NamedTuple):
     created: int = 0
 
     @property
-    def id(self) -> int:
-        """The first 8 bytes of the key, as a signed number."""
-        return _id(self.key)
-
-    @property
     def checksum(self) -> int:
         """CRC-32 over all of it, types included."""
         return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
@@ -264,7 +259,7 @@ class KeptRows:
 
         def add(db: sqlite3.Connection) -> bool:
             self._make_room(db, len(rows))
-            db.executemany(_ADD, [(row.id, row.checksum, *row) for row in rows])
+            db.executemany(_ADD, [(_id(row.key), row.checksum, *row) for row in rows])
             return True
 
         return bool(self.change(add))
@@ -454,6 +449,7 @@ class KeptRows:
 
 
 def _id(key: bytes) -> int:
+    """Return the first 8 bytes of a key, as a signed number."""
     return int.from_bytes(key[:8], "little", signed=True)
 
 

@@ -219,7 +219,9 @@ class Ledger:
 
     async def renew(self) -> None:
         """Keep what this process has drawn for LEASE_S more."""
-        await self._on_thread(self._renew)
+        until, statement = self._now() + LEASE_S, "UPDATE leases SET until = ? WHERE process = ?"
+        with suppress(LedgerFault):
+            await self._on_thread(partial(self._db.execute, statement, (until, self._process)))
 
     async def used(self, since: str, tenant: str | None = None) -> list[Used]:
         """Return what was used from a day on, by one tenant or by all, the oldest first."""
@@ -340,18 +342,11 @@ class Ledger:
         ).fetchone()
         return int(total or 0)
 
-    def _renew(self) -> None:
-        with suppress(sqlite3.Error), transaction(self._db):
-            self._db.execute(
-                "UPDATE leases SET until = ? WHERE process = ?",
-                (self._now() + LEASE_S, self._process),
-            )
-
     def _leave(self) -> None:
         try:
             self._db.execute(f"PRAGMA busy_timeout = {LEAVING_S * 1000:.0f}")
             self._write()
         except sqlite3.Error as error:
             self._warn(error)
-        with suppress(sqlite3.Error), transaction(self._db):
+        with suppress(sqlite3.Error):
             self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))

@@ -43,11 +43,9 @@ class Estimator:
         groups = fill_expected(judge, groups)
         contexts = sum(group.n_contexts for group in groups)
         of_each = ((group.query, *group.expected, *group.retrieved) for group in groups)
-        texts = await asyncio.to_thread(_distinct, of_each)
-        cascade = None
+        begun = await self._begun(contexts, of_each)
         if isinstance(judge, Cascade):
-            cascade = await asyncio.to_thread(judge.estimate, groups)
-        begun = CostEstimate(contexts, texts, currency=self.currency, cascade=cascade)
+            begun = replace(begun, cascade=await asyncio.to_thread(judge.estimate, groups))
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 
     async def scoring(
@@ -63,9 +61,12 @@ class Estimator:
 
         pairs = len(items) * len(scorers)
         of_each = ((item.query, item.answer, *item.references, *item.contexts) for item in items)
+        return await self._estimate(await self._begun(pairs, of_each), planned_calls, mode)
+
+    async def _begun(self, judgements: int, of_each: Iterable[Sequence[str]]) -> CostEstimate:
+        """Return the estimate of judging something, before questions are counted."""
         texts = await asyncio.to_thread(_distinct, of_each)
-        begun = CostEstimate(pairs, texts, currency=self.currency)
-        return await self._estimate(begun, planned_calls, mode)
+        return CostEstimate(judgements, texts, currency=self.currency)
 
     async def _estimate(
         self,

@@ -84,7 +84,7 @@ def test_long_work_ends_when_nobody_waits():
     items = [TextItem(words, [f"{words} x"])] * 20
     looks = iter([False] * 10)
     with pytest.raises(Abandoned):
-        watched(lambda: next(looks, True), measure_texts, items, ALL)
+        watched(lambda: next(looks, True), lambda: measure_texts(items, ALL))
 
 
 def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
@@ -166,7 +166,7 @@ def test_long_texts_end_when_nobody_waits():
     second = [str(i % 5 * (i % 4)) for i in range(20_000)]
     looks = iter([False] * 5)
     with pytest.raises(Abandoned):
-        watched(lambda: next(looks, True), formulas.lcs_length, first, second)
+        watched(lambda: next(looks, True), lambda: formulas.lcs_length(first, second))
     assert formulas.lcs_length(first, first[::2]) == 10_000
 
 
