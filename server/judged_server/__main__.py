@@ -38,6 +38,8 @@ def _end_by_interrupt(*, quietly: bool) -> None:
 
 _end_by_interrupt(quietly=True)
 try:
+    import resource
+
     import uvloop
     from judged._inputs import misspelt_variables
 
@@ -207,10 +209,6 @@ def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
 
 def _write_no_core_dumps() -> None:
     """Let a crash write no memory to a disk: it holds keys, and the texts of callers."""
-    try:
-        import resource  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
