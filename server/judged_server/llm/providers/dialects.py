@@ -45,7 +45,7 @@ from judged_server.llm.config.configuration import (
     Structured,
 )
 
-_BAD_KEY = "it refuses the key; check key_env or key_file of the provider"
+_BAD_KEY = ": it refuses the key; check key_env or key_file of the provider"
 _CODES = ("code", "type", "reason", "error_code")
 
 _T = TypeVar("_T")
@@ -310,26 +310,35 @@ def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReas
     return found or FinishReason.OTHER
 
 
-_NEXT_STEPS = {
-    400: "it can't take the request; check the model's quirks in the llm configuration "
-    "(schema_bounds, send_temperature, send_seed, max_tokens_parameter, structured)",
-    404: "check base_url and the model's name in the llm configuration",
-    413: "the texts are too long for it",
-    422: "it can't take the request; check the model's quirks in the llm configuration",
-    529: "it is overloaded",
+_NO_MONEY = ": the account has no money or quota left"
+_CANT_TAKE = (
+    "; it can't take the request; check the model's quirks in the llm configuration "
+    "(schema_bounds, send_temperature, send_seed, max_tokens_parameter, structured)"
+)
+_STATUSES = {
+    400: (Reason.PROVIDER_ERROR, _CANT_TAKE),
+    401: (Reason.PROVIDER_REFUSED_KEY, _BAD_KEY),
+    402: (Reason.RATE_LIMITED, _NO_MONEY),
+    403: (Reason.PROVIDER_REFUSED_KEY, _BAD_KEY),
+    404: (Reason.PROVIDER_ERROR, "; check base_url and the model's name in the llm configuration"),
+    413: (Reason.PROVIDER_ERROR, "; the texts are too long for it"),
+    422: (Reason.PROVIDER_ERROR, _CANT_TAKE),
+    429: (Reason.RATE_LIMITED, ": too many requests"),
+    529: (Reason.PROVIDER_ERROR, "; it is overloaded"),
 }
+_REDIRECT = ", a redirect, which is not followed; put the final address in base_url"
 
 
 _HOPELESS = (
     (
         Reason.RATE_LIMITED,
-        "the account has no money or quota left",
+        _NO_MONEY,
         re.compile("insufficient_quota|billing_error|.*spend_limit_reached"),
         re.compile("credit balance is too low"),
     ),
     (
         Reason.PROVIDER_ERROR,
-        "the texts are longer than the model's window; send shorter ones",
+        ": the texts are longer than the model's window; send shorter ones",
         re.compile("context_length_exceeded|exceed_context_size_error"),  # the second: llama.cpp's
         re.compile("prompt is too long|exceed context limit|exceeds the maximum number of tokens"),
     ),
@@ -340,11 +349,6 @@ _HOPELESS = (
 
 def fault_of(status: int, body: bytes) -> ProviderFault:
     """Return the fault of a status other than 200, in whatever dialect its body tells of it."""
-
-    def fault(reason: Reason, meaning: str, *, retryable: bool = False) -> ProviderFault:
-        says = f"it answered {status}{meaning}"
-        return ProviderFault(reason, says, retryable=retryable, status=status)
-
     told = _error_of(body)
     error: dict[str, Any] = told if isinstance(told, dict) else {}
     details = error.get("details")
@@ -352,26 +356,19 @@ def fault_of(status: int, body: bytes) -> ProviderFault:
     tables = [each for each in listed if isinstance(each, dict)]
     codes = [str(each.get(key)) for each in tables for key in _CODES]
     message = str(error.get("message")).lower() if status == 400 else ""
-    for reason, meaning, code, words in _HOPELESS:
-        if any(map(code.fullmatch, codes)) or words.search(message):
-            return fault(reason, f": {meaning}")
-    if status == 403 and not told:
-        return answered_before(status, body, retryable=False)
-    if status in {401, 403}:
-        return fault(Reason.PROVIDER_REFUSED_KEY, f": {_BAD_KEY}")
-    if status == 402:
-        return fault(Reason.RATE_LIMITED, f": {_HOPELESS[0][1]}")
     passes = status in {408, 409, 429} or status >= 500
-    if status == 429:
-        found = fault(Reason.RATE_LIMITED, ": too many requests", retryable=True)
-    elif 300 <= status < 400:
-        found = fault(
-            Reason.PROVIDER_ERROR,
-            ", a redirect, which is not followed; put the final address in base_url",
-        )
+    reason, meaning = _STATUSES.get(status, (Reason.PROVIDER_ERROR, ""))
+    for hopeless, why, code, words in _HOPELESS:
+        if any(map(code.fullmatch, codes)) or words.search(message):
+            reason, meaning, passes = hopeless, why, False
+            break
     else:
-        meaning = f"; {_NEXT_STEPS[status]}" if status in _NEXT_STEPS else ""
-        found = fault(Reason.PROVIDER_ERROR, meaning, retryable=passes)
+        if status == 403 and not told:
+            return answered_before(status, body, retryable=False)
+    if 300 <= status < 400:
+        meaning = _REDIRECT
+    says = f"it answered {status}{meaning}"
+    found = ProviderFault(reason, says, retryable=passes, status=status)
     if passes:
         found.retry_after_s = _delay_s(tables)
     return found
