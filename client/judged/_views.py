@@ -1,4 +1,4 @@
-"""Results as people and programs read them: short reprs, dictionaries, rows, HTML tables.
+"""Results as people and programs read them: short reprs, dictionaries, rows.
 
 Which rows a result has is up to its class.
 """
@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum, Flag, StrEnum
-from html import escape
 from reprlib import Repr
 from typing import Any, TypeVar, overload
 
@@ -18,7 +17,6 @@ Item = TypeVar("Item")
 Row = dict[str, Any]
 
 _SHOWN_CHARACTERS = 60
-_SHOWN_ROWS = 20
 _LONGEST = 1000
 _SCALAR = str | int | float | bool
 
@@ -42,9 +40,6 @@ class View:
     def to_rows(self) -> list[Row]:
         """Return the result as rows of a table: dictionaries with the same keys."""
         return [{name: value for name, value in self.to_dict().items() if _is_cell(value)}]
-
-    def _repr_html_(self) -> str:
-        return html_table(self.to_rows())
 
 
 def row_of(value: object, names: str, **others: object) -> Row:
@@ -133,29 +128,6 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def html_table(rows: Sequence[Row]) -> str:
-    """Return rows as an HTML table; of many, the first."""
-    if not rows:
-        return "<p>no rows</p>"
-    heads = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
-    lines = [
-        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
-        for row in rows[:_SHOWN_ROWS]
-    ]
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    left = len(rows) - _SHOWN_ROWS
-    return table if left <= 0 else f"{table}<p>and {left} more rows</p>"
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    text = str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _is_cell(value: object) -> bool:

@@ -88,20 +88,17 @@ class EvaluateStream(Stream[None]):
         self._verdicts: dict[int, Verdicts] = {}
         self._on_negatives: dict[int, Verdicts] = {}
 
-    def _begin(self) -> None:
-        self._matches: dict[int, Sequence[NegativeMatch]] = {}
-        self._query_ids: list[str] = []
-        self._columns: list[list[float] | array[float]] = []
-        self._spent = 0.0
-        self._result: pb.EvaluateResponse | None = None
-
     def _chunks(self) -> Iterator[list[Piece]]:
         groups = self._groups if self._checked else map(checked_group, self._groups, count())
         return cut(groups, self._judge, evaluated=True)
 
     def request(self) -> Iterator[pb.StreamEvaluateRequest]:
         """Return what the next try sends."""
-        self._begin()
+        self._matches: dict[int, Sequence[NegativeMatch]] = {}
+        self._query_ids: list[str] = []
+        self._columns: list[list[float] | array[float]] = []
+        self._spent = 0.0
+        self._result: pb.EvaluateResponse | None = None
         return self.written(self._messages(self._purse.onto(self._start)))
 
     def _messages(self, start: pb.StreamEvaluateStart) -> Iterator[pb.StreamEvaluateRequest]:

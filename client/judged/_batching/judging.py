@@ -59,9 +59,7 @@ class Batch:
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
         self._parts: list[tuple[Sequence[Piece], Verdicts | VerdictError]] = []
-        self._failure: errors.JudgedError | None = None
-        self._judge_asked: JudgeIdentity | None = None
-        self._usage: Usage | None = None
+        self._failures: list[errors.JudgedError] = []
 
     @property
     def ahead(self) -> int:
@@ -89,38 +87,35 @@ class Batch:
     ) -> None:
         """Take in the answer of the next chunk; raise an error that means the call is wrong."""
         offsets = [0, *accumulate(map(_n_contexts, chunk))]
-        part: Verdicts | VerdictError
-        if not isinstance(reply, errors.JudgedError):
-            self._judge_asked = self._judge_asked or read_fields(JudgeIdentity, reply.judge)
+        if isinstance(reply, errors.InvalidArgument):
+            raise original_path(chunk, reply) from None
+        if isinstance(reply, PASSING):
+            self._purse.lost(reply)
+            self._failures.append(reply)
+            self._parts.append((chunk, missing_for(reply)))
+        elif isinstance(reply, errors.JudgedError):
+            raise reply
+        else:
             usage = usage_of(reply)
             self._purse.took(usage)
-            if usage is not None:
-                self._usage = usage if self._usage is None else self._usage + usage
-            part = read_verdicts(reply.verdicts, self._judge_asked)
-            if len(part) != offsets[-1]:
-                sent = f"the server sent {len(part)} verdicts for {offsets[-1]}"
+            found = read_verdicts(reply.verdicts, read_fields(JudgeIdentity, reply.judge), usage)
+            if len(found) != offsets[-1]:
+                sent = f"the server sent {len(found)} verdicts for {offsets[-1]}"
                 raise errors.InternalError(sent)
-            named = {place: self._purse.named(error) for place, error in part.errors.items()}
-            part = replace(part, errors=named, offsets=offsets)
-        elif isinstance(reply, errors.InvalidArgument):
-            raise original_path(chunk, reply) from None
-        elif isinstance(reply, PASSING):
-            self._purse.lost(reply)
-            self._failure = self._failure or reply
-            part = missing_for(reply)
-        else:
-            raise reply
-        self._parts.append((chunk, part))
+            named = {place: self._purse.named(error) for place, error in found.errors.items()}
+            self._parts.append((chunk, replace(found, errors=named, offsets=offsets)))
         self._done += offsets[-1]
         if self._progress is not None:
             self._progress(self._done, self._total)
 
     def verdicts(self) -> Verdicts:
         """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
-        if self._judge_asked is None:
-            raise self._failure or errors.InternalError("nothing was asked")
-        found = join_chunks(self._parts, _n_contexts, self._judge_asked, self._groups)
-        return replace(found, usage=self._usage)
+        answered = [part for _, part in self._parts if isinstance(part, Verdicts)]
+        if not answered:
+            raise self._failures[0]
+        usages = [part.usage for part in answered if part.usage is not None]
+        found = join_chunks(self._parts, _n_contexts, answered[0].judge, self._groups)
+        return replace(found, usage=sum(usages, Usage()) if usages else None)
 
 
 def _n_contexts(piece: Piece) -> int:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
-from google.protobuf.message import Message
-
-from judged._codec import write_at, write_fields
+from judged._codec import write_at
 from judged._inputs import need_kind
 from judged.errors import JudgedError
 from judged.v1 import groups_pb2
 from judged.values.judges import Asking, Judge, Usage
 from judged.values.verdicts import VerdictError
-
-Limited = TypeVar("Limited", bound=Message)
 
 LEAST = 1e-12
 """A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
@@ -71,9 +67,9 @@ class Purse:
         left = (limit - self.spent) * _BELOW / parts
         return replace(self._asking, max_cost=max(LEAST, left))
 
-    def onto(self, message: Limited) -> Limited:
+    def onto(self, message: Any) -> Any:  # noqa: ANN401 - a request
         """Return a copy of a message, which asks with what is left."""
-        limited = write_fields(type(message), asking=self.rest())
+        limited = type(message)(asking=write_asking(self.rest()))
         limited.MergeFrom(message)
         return limited
 

@@ -11,15 +11,12 @@ from judged._convert.metrics import RELEVANCE, write_options, write_relevance
 from judged._convert.trec import write_trec
 from judged._inputs import as_metrics, need_each, need_kind
 from judged.errors import WrongType
-from judged.v1 import groups_pb2
 from judged.v1 import statistics_service_pb2 as pb
 from judged.values.calibration import CalibrateOptions, Calibration, LabelledScores
-from judged.values.calibrators import Calibrator
 from judged.values.cascades import (
     CascadeFrontier,
     CascadeOptions,
     FrontierPoint,
-    FrontierStage,
     StagedLabels,
 )
 from judged.values.comparison import ComparedRuns, CompareOptions, DocumentRankings, RunRelevance
@@ -105,16 +102,13 @@ def read_frontier(message: pb.CalibrateCascadeResponse) -> CascadeFrontier:
     """Return the reply of CalibrateCascade."""
     points = []
     for sent in message.frontier:
+        point = read_fields(FrontierPoint, sent)
         stages = [
-            read_fields(FrontierStage, stage, calibrator=_made(stage.calibrator, message.signature))
-            for stage in sent.stages
+            replace(stage, calibrator=replace(stage.calibrator, made=message.signature))
+            for stage in point.stages
         ]
-        points.append(read_fields(FrontierPoint, sent, stages=tuple(stages)))
+        points.append(replace(point, stages=tuple(stages)))
     return read_fields(CascadeFrontier, message, points=tuple(points))
-
-
-def _made(calibrator: groups_pb2.Calibrator, signature: str) -> Calibrator:
-    return read_fields(Calibrator, calibrator, made=signature)
 
 
 def write_compare(

@@ -14,7 +14,7 @@ from typing import Any
 
 from judged._batching.chunks import distinct_ranks
 from judged._files import read_object
-from judged._views import View, aligned, html_table, plain, row_of
+from judged._views import View, aligned, plain, row_of
 from judged._writing import replace_text
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
@@ -149,9 +149,6 @@ class EvaluationResult(View):
 
     def __repr__(self) -> str:
         return f"EvaluationResult({self.table!r}, {len(self.queries)} queries)"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.table.to_rows()) + html_table(self.to_rows())
 
     @property
     def failures(self) -> dict[str, str]:
