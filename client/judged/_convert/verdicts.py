@@ -44,8 +44,16 @@ def missing_for(error: JudgedError) -> VerdictError:
     return VerdictError(0, error.reason or error.code, error.message, may_retry(error))
 
 
-_TYPES = {"relevant": "B", "score": "d", "status": "B", "source": "B", "flags": "I"}
-_RARE_TYPES = {"agreement": "d", "probability": "d", "stage": "B"}
+_TYPES = {
+    "relevant": "B",
+    "score": "d",
+    "status": "B",
+    "source": "B",
+    "flags": "I",
+    "agreement": "d",
+    "probability": "d",
+    "stage": "B",
+}
 """The columns of verdicts, with the types of arrays that hold them."""
 _LEFT_OUT = {"status": int(Status.OK), "source": int(Source.COMPUTED), "flags": 0}
 """What all verdicts of a column have that is left empty."""
@@ -68,7 +76,7 @@ def read_verdicts(
         return array(kind, values) if in_arrays else list(values)
 
     columns: dict[str, Any] = {}
-    for name, kind in (_TYPES | _RARE_TYPES).items():
+    for name, kind in _TYPES.items():
         values = getattr(message, name)
         if not values and name in _LEFT_OUT:
             values = [_LEFT_OUT[name]] * len(message.relevant)

@@ -137,7 +137,6 @@ class Certificates:
         self._tls = tls
         self._lock = threading.Lock()
         self._state = tls_state(tls)
-        self._refused: object = None
         self._looked_at = time.monotonic()
         self._credentials = _channel_credentials(tls)
         proxy = {} if tls.proxy is None else {"grpc.http_proxy": tls.proxy}
@@ -146,30 +145,22 @@ class Certificates:
 
     def current(self) -> grpc.ChannelCredentials:
         """Return the credentials of the files as they are; the same while these are the same."""
-        now = time.monotonic()
-        if now - self._looked_at >= LOOKED_AT_EVERY_S and self._lock.acquire(blocking=False):
-            try:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked_at >= LOOKED_AT_EVERY_S:
                 self._looked_at = now
                 self._renew()
-            finally:
-                self._lock.release()
-        return self._credentials
+            return self._credentials
 
     def _renew(self) -> None:
         state = tls_state(self._tls)
         if state == self._state:
             return
+        self._state = state
         try:
-            credentials = _channel_credentials(self._tls)
-        except errors.InvalidArgument as error:
-            # They may be half written. If they stay so, it is told once, at the second look.
-            if state == self._refused:
-                self._state = state
-                _log.warning("%s; the certificate of before is shown on", error.message)
-            self._refused = state
-            return
-        if tls_state(self._tls) == state:  # else they are being written: the next look decides
-            self._state, self._credentials = state, credentials
+            self._credentials = _channel_credentials(self._tls)
+        except errors.InvalidArgument as error:  # until they are changed again
+            _log.warning("%s; the certificate of before is shown on", error.message)
 
 
 def _refuse_mismatch(tls: Tls) -> None:

@@ -101,6 +101,13 @@ class Context:
     retrieved_text: str
 
 
+_READ_ONCE = {
+    "query_id": as_id,
+    **dict.fromkeys(("expected", "retrieved", "negatives"), as_list),
+    **dict.fromkeys(("document_ids", "relevant_document_ids"), as_ids),
+}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class QueryGroup:
     """One query with expected and retrieved texts: every pair of them is a context.
@@ -127,17 +134,12 @@ class QueryGroup:
     grades: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if type(self.query_id) is not str:
-            set_fields(self, query_id=as_id(self.query_id))
         for name in ("retrieved", "document_ids"):
             refuse_set(getattr(self, name), name)
-        for name in ("expected", "retrieved", "negatives"):
-            values = getattr(self, name)
-            if type(values) not in (list, tuple):
-                object.__setattr__(self, name, as_list(values))
-        for name in ("document_ids", "relevant_document_ids"):
-            if getattr(self, name) != ():
-                object.__setattr__(self, name, as_ids(getattr(self, name)))
+        for name, read in _READ_ONCE.items():
+            given = getattr(self, name)
+            if (read_once := read(given)) is not given:
+                object.__setattr__(self, name, read_once)
         if self.grades:
             relevant, grades = need_grades(self.relevant_document_ids, self.grades)
             set_fields(self, relevant_document_ids=relevant, grades=grades)

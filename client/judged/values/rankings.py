@@ -53,25 +53,17 @@ class TrecRankings(View):
 
     def __post_init__(self) -> None:
         qrels = need_by_ids(self.qrels, "qrels")
-        if not _LISTS.isdisjoint(map(type, qrels.values())):
-            name, judged = next((n, of) for n, of in qrels.items() if type(of) in _LISTS)
-            rule = f"must map document ids to grades, as in {{'d1': 1}}, not be a {kind_of(judged)}"
-            raise WrongType.of_field(f"qrels[{name!r}]", rule)
+        for name, judged in qrels.items():
+            if type(judged) in _LISTS:
+                rule = "must map document ids to grades, as in {'d1': 1}, not be a"
+                raise WrongType.of_field(f"qrels[{name!r}]", f"{rule} {kind_of(judged)}")
         set_fields(self, qrels=qrels, run=kept_run(self.run, "run"))
 
 
 def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:
     """Return a run by ids that are text, of which nothing can be read only once."""
-    run = need_by_ids(run, field)
-    if all(map(_is_kept, run.values())):
-        return run
-    return {query_id: _kept(ranked, f"{field}[{query_id!r}]") for query_id, ranked in run.items()}
-
-
-def _is_kept(documents: RetrievedDocuments) -> bool:
-    if isinstance(documents, ScoredDocuments):
-        return all(hasattr(column, "__len__") for column in documents)
-    return hasattr(documents, "__len__") and not isinstance(documents, set | frozenset)
+    given = need_by_ids(run, field).items()
+    return {query_id: _kept(ranked, f"{field}[{query_id!r}]") for query_id, ranked in given}
 
 
 def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
