@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any
 
 from judged import errors
 from judged._batching.chunks import packed
 from judged._codec import write_at, write_fields
 from judged._convert.metrics import (
-    Rankings,
     name_of,
     write_each,
     write_metadata,
@@ -21,7 +20,7 @@ from judged._convert.metrics import (
     write_relevance,
     write_values,
 )
-from judged._convert.trec import Joined, joined, write_trec
+from judged._convert.trec import joined, write_trec
 from judged._inputs import as_metrics, need_each
 from judged._transport.call import Attempts, Stream
 from judged._transport.status import rename_paths
@@ -30,10 +29,8 @@ from judged.v1.judge_service_pb2 import ComputeMetricsRequest as Request
 from judged.values.intervals import IntervalOptions
 from judged.values.metrics import MetricOptions, TextItem
 from judged.values.rankings import (
-    JudgedRankings,
     PerQueryValues,
     Relevance,
-    RetrievedDocuments,
     TrecRankings,
 )
 
@@ -142,30 +139,28 @@ def _contents(relevance: Relevance) -> Iterator[object]:
             raise
     elif isinstance(relevance, PerQueryValues):
         yield write_relevance(relevance)
-    elif isinstance(relevance, JudgedRankings):
-        sizes = [one.expected * one.retrieved for one in relevance.rankings]
-        given = {name: getattr(relevance, name) for name in _VERDICT_BYTES}
-        columns = {name: column for name, column in given.items() if len(column)}
-        fit = all(len(column) == sum(sizes) for column in columns.values())
-        if relevance.human_labels is None and fit:
-            yield from _cut_rankings(relevance, columns)
-        else:  # labels correct all of it; what does not fit is the server's
-            yield write_relevance(relevance)
     else:
-        yield from _cut_rankings(relevance, {})
+        yield from _cut_rankings(relevance)
 
 
-def _cut_rankings(whole: Rankings, columns: Mapping[str, Sequence[Any]]) -> Iterator[object]:
+def _cut_rankings(whole: Rankings) -> Iterator[object]:
     """Yield some of the rankings each time, with their part of the columns of verdicts."""
+    columns = {name: getattr(whole, name, ()) for name in _VERDICT_BYTES}
+    columns = {name: column for name, column in columns.items() if len(column)}
     of_verdict = sum(_VERDICT_BYTES[name] for name in columns)
 
-    def verdicts(ranking: Any) -> int:  # noqa: ANN401 - a message of any kind
+    def n_verdicts(ranking: Any) -> int:  # noqa: ANN401 - a value, or its message
         return ranking.expected * ranking.retrieved if columns else 0
 
+    total = sum(map(n_verdicts, whole.rankings))
+    misfit = any(len(column) != total for column in columns.values())
+    if not whole.rankings or misfit or getattr(whole, "human_labels", None) is not None:
+        yield write_relevance(whole)  # labels correct all of it; what does not fit is the server's
+        return
     first = 0
-    sized = ((one, [one.ByteSize() + of_verdict * verdicts(one)]) for one in write_each(whole))
-    for pack in packed(sized, [PART_BYTES]) if whole.rankings else ([],):
-        end = first + sum(map(verdicts, pack))
+    sized = ((one, [one.ByteSize() + of_verdict * n_verdicts(one)]) for one in write_each(whole))
+    for pack in packed(sized, [PART_BYTES]):
+        end = first + sum(map(n_verdicts, pack))
         cut: dict[str, Any] = {name: column[first:end] for name, column in columns.items()}
         cut["rankings"] = ()
         yield write_rankings(replace(whole, **cut), pack)
@@ -179,26 +174,24 @@ def _topics(whole: TrecRankings) -> Iterator[str]:
 
 def split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
     """Yield topics in parts of about PART_BYTES or less."""
-
-    def sized() -> Iterator[tuple[tuple[str, Joined | None, Joined | None], Sequence[int]]]:
-        for query_id in _topics(whole):
-            judged = joined(whole.qrels[query_id]) if query_id in whole.qrels else None
-            ranked = joined(whole.run[query_id]) if query_id in whole.run else None
-            size = sum(each.size for each in (judged, ranked) if each is not None)
-            yield (query_id, judged, ranked), [size]
-
-    packs = packed(sized(), [PART_BYTES])
+    sized = (
+        ((query_id, judged, ranked), [judged.size + ranked.size])
+        for query_id in _topics(whole)
+        for judged, ranked in [
+            (joined(whole.qrels.get(query_id, {})), joined(whole.run.get(query_id, {})))
+        ]
+    )
+    packs = packed(sized, [PART_BYTES])
     first = list(islice(packs, 2))
     if len(first) < 2:
         yield whole  # in the caller's order
         return
+    # Ids that are joined already are not joined again.
+    pack: Any
     for pack in chain(first, packs):
-        qrels = {query_id: judged for query_id, judged, _ in pack if judged is not None}
-        run = {query_id: ranked for query_id, _, ranked in pack if ranked is not None}
-        # Ids that are joined already are not joined again.
         yield TrecRankings(
-            cast("Mapping[str, Mapping[str, int]]", qrels),
-            cast("Mapping[str, RetrievedDocuments]", run),
+            {query_id: judged for query_id, judged, _ in pack if query_id in whole.qrels},
+            {query_id: ranked for query_id, _, ranked in pack if query_id in whole.run},
         )
 
 
