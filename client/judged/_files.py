@@ -197,27 +197,20 @@ class NotAllowed(Exception):
     """A JSON text holds what Python reads and we don't."""
 
 
-_LARGE = {float, list}
-"""What may be, or hold, a number that is too large."""
-
-
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [key for key, _ in pairs]
         twice = next(key for key in names if names.count(key) > 1)
         raise NotAllowed(f"has {twice!r} twice; keep one of them")
-    for name, value in pairs:
-        if type(value) in _LARGE and _too_large(value):
-            raise NotAllowed(f"has {name!r} that is too large for a number")
     return found
 
 
-def _too_large(value: object) -> bool:
-    """Say whether a value is, or a list holds, a number that JSON's writers can't write."""
-    if type(value) is list:
-        return any(map(_too_large, value))
-    return type(value) is float and math.isinf(value)
+def _number_of(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):  # which JSON's writers can't write
+        raise NotAllowed(f"holds {text[:80]}, which is too large for a number")
+    return value
 
 
 def _hint(text: str, error: json.JSONDecodeError, *, whole: bool) -> str:  # noqa: PLR0911 - a case each
@@ -258,7 +251,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise NotAllowed(f"is not JSON: {name} is no JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
+_DECODER = json.JSONDecoder(
+    parse_float=_number_of, parse_constant=_refuse_constant, object_pairs_hook=_object_of
+)
 """Decodes JSON as `parse_json` does, but for half characters. Raises NotAllowed too."""
 
 

@@ -12,6 +12,7 @@ from judged import errors
 from judged._batching.chunks import packed
 from judged._codec import write_at, write_fields
 from judged._convert.metrics import (
+    Rankings,
     name_of,
     write_each,
     write_metadata,
