@@ -6,11 +6,10 @@ The classes are in `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from judged import errors
 from judged._transport.channel import fails_by_tls, hint
@@ -19,23 +18,27 @@ from judged.internal.v1 import status_pb2
 REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
-_Code = grpc.StatusCode
 _UNREACHED = re.compile(
     r"failed to connect|backends failing|upstream connect|resol|domain name", re.IGNORECASE
 )
-_CLASSES: dict[grpc.StatusCode, type[errors.JudgedError]] = {
-    _Code.INVALID_ARGUMENT: errors.InvalidArgument,
-    _Code.OUT_OF_RANGE: errors.InvalidArgument,
-    _Code.NOT_FOUND: errors.NotFound,
-    _Code.UNIMPLEMENTED: errors.NotFound,
-    _Code.FAILED_PRECONDITION: errors.FailedPrecondition,
-    _Code.UNAUTHENTICATED: errors.PermissionDenied,
-    _Code.PERMISSION_DENIED: errors.PermissionDenied,
-    _Code.RESOURCE_EXHAUSTED: errors.Overloaded,
-    _Code.UNAVAILABLE: errors.Unavailable,
-    _Code.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+_CLASSES: Mapping[str, type[errors.JudgedError]] = {
+    "INVALID_ARGUMENT": errors.InvalidArgument,
+    "OUT_OF_RANGE": errors.InvalidArgument,
+    "NOT_FOUND": errors.NotFound,
+    "UNIMPLEMENTED": errors.NotFound,
+    "FAILED_PRECONDITION": errors.FailedPrecondition,
+    "UNAUTHENTICATED": errors.PermissionDenied,
+    "PERMISSION_DENIED": errors.PermissionDenied,
+    "RESOURCE_EXHAUSTED": errors.Overloaded,
+    "UNAVAILABLE": errors.Unavailable,
+    "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
     # Our own cancels never get here: this is a server dropping calls at the end of its drain.
-    _Code.CANCELLED: errors.Unavailable,
+    "CANCELLED": errors.Unavailable,
+}
+_KINDS: Mapping[str, type[Message]] = {
+    "ErrorInfo": status_pb2.ErrorInfo,
+    "BadRequest": status_pb2.BadRequest,
+    "RetryInfo": status_pb2.RetryInfo,
 }
 _CHOICES = {
     "CACHE_MODE": "CacheMode",
@@ -52,28 +55,30 @@ _FULL_NAME = re.compile(rf"\b({'|'.join(_CHOICES)})_([A-Z]+(?:_[A-Z]+)*)\b")
 
 def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 - of either gRPC
     """Return the error of a failed call to `target`; what failed has code, details, trailers."""
-    code = failure.code()
+    code: str = failure.code().name
     trailers = dict(failure.trailing_metadata() or ())
-    info, bad_request, retry_after = _details(trailers.get(_DETAILS))
-    message = in_python(failure.details() or code.name)
-    if code is _Code.CANCELLED:
+    details = _details(trailers.get(_DETAILS))
+    info = details.get("ErrorInfo", status_pb2.ErrorInfo())
+    message = in_python(failure.details() or code)
+    if code == "CANCELLED":
         message = f"{target} dropped the call; it may be shutting down"
-    elif code is _Code.UNAVAILABLE and not info.reason:
+    elif code == "UNAVAILABLE" and not info.reason:
         message = f"can't reach {target}: {message}; {hint(target, message)}"
     kind = _CLASSES.get(code, errors.InternalError)
     if info.reason == BUDGET_EXHAUSTED:
         kind = errors.BudgetExhausted
     error = kind(
         message,
-        code=code.name,
+        code=code,
         reason=info.reason,
         metadata=dict(info.metadata),
         request_id=str(trailers.get(REQUEST_ID, "")),
     )
-    if isinstance(error, errors.InvalidArgument) and bad_request.field_violations:
-        error.field = bad_request.field_violations[0].field
-    if isinstance(error, errors.Retryable):
-        error.retry_after = retry_after
+    if isinstance(error, errors.InvalidArgument) and "BadRequest" in details:
+        for violation in details["BadRequest"].field_violations[:1]:
+            error.field = violation.field
+    if isinstance(error, errors.Retryable) and "RetryInfo" in details:
+        error.retry_after = details["RetryInfo"].retry_delay.ToNanoseconds() / 1e9
     return error
 
 
@@ -108,25 +113,16 @@ def was_reached(error: errors.JudgedError) -> bool:
     return bool(error.reason) or not _UNREACHED.search(error.message)
 
 
-def _details(
-    raw: str | bytes | None,
-) -> tuple[status_pb2.ErrorInfo, status_pb2.BadRequest, float | None]:
-    info, bad_request = status_pb2.ErrorInfo(), status_pb2.BadRequest()
-    retry_after: float | None = None
-    if isinstance(raw, bytes):
-        try:
-            for detail in status_pb2.Status.FromString(raw).details:
-                name = detail.type_url.rpartition(".")[2]
-                if name == "ErrorInfo":
-                    info = status_pb2.ErrorInfo.FromString(detail.value)
-                elif name == "BadRequest":
-                    bad_request = status_pb2.BadRequest.FromString(detail.value)
-                elif name == "RetryInfo":
-                    delay = status_pb2.RetryInfo.FromString(detail.value).retry_delay
-                    retry_after = delay.ToNanoseconds() / 1e9
-        except DecodeError:
-            pass  # a proxy's details, not ours: the code and the message still stand
-    return info, bad_request, retry_after
+def _details(raw: str | bytes | None) -> dict[str, Any]:
+    """Return the details that say more of an error, by the names of their messages."""
+    if not isinstance(raw, bytes):
+        return {}
+    try:
+        details = status_pb2.Status.FromString(raw).details
+        named = ((each.type_url.rpartition(".")[2], each.value) for each in details)
+        return {name: _KINDS[name].FromString(value) for name, value in named if name in _KINDS}
+    except DecodeError:
+        return {}  # a proxy's details, not ours: the code and the message still stand
 
 
 def in_python(message: str) -> str:
