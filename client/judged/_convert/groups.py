@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain, count
+from itertools import chain
 
 from judged._codec import write_at
-from judged._inputs import all_texts, need_each, need_kind
+from judged._inputs import all_texts, need_kind
 from judged.errors import InvalidArgument
 from judged.v1 import groups_pb2
 from judged.values.groups import QueryGroup
 
 _LISTED = {list, tuple}
-
-
-def as_groups(groups: Iterable[QueryGroup]) -> list[QueryGroup]:
-    """Return groups that are read once. Raises InvalidArgument for what is no group."""
-    return list(
-        map(checked_group, need_each(groups, "groups", (QueryGroup,), "QueryGroup"), count())
-    )
 
 
 def checked_group(group: QueryGroup, index: int) -> QueryGroup:

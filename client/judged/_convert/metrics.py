@@ -52,7 +52,6 @@ _MESSAGES: Mapping[type, tuple[type[Message], type[Message]]] = {
     EmbeddedRankings: (pb.EmbeddedRankings, pb.EmbeddedRanking),
 }
 """The messages of rankings, and of one of them."""
-_MOST = (1 << 31) - 1
 
 
 def write_options(options: MetricOptions, given_as: str) -> pb2.MetricOptions:
@@ -70,9 +69,6 @@ def write_options(options: MetricOptions, given_as: str) -> pb2.MetricOptions:
             continue
         if given_as not in _OPTIONS_OF or name not in part.DESCRIPTOR.fields_by_name:
             rule = f"does nothing for {given_as}; leave it out"
-            raise errors.InvalidArgument.of_field(f"options.{name}", rule)
-        if type(value) is int and not 0 < value <= _MOST:  # the field can't hold a negative one
-            rule = f"must lie in 1 to {_MOST}"
             raise errors.InvalidArgument.of_field(f"options.{name}", rule)
         given[name] = value
     if given:

@@ -18,10 +18,10 @@ from judged._batching.chunks import (
     at_ranks,
     distinct_group,
     distinct_ranks,
+    fold,
     most_contexts,
     packed,
 )
-from judged._convert.groups import as_groups
 from judged._convert.judges import Purse
 from judged._files import FileError, Record
 from judged._inputs import as_metrics, need_by_ids
@@ -379,7 +379,7 @@ def to_judge(groups: Iterable[QueryGroup], *, own: bool = True) -> list[QueryGro
 
     Without `own` they alone are, as where all metrics bring judges of their own.
     """
-    distinct = [distinct_group(group) for group in as_groups(groups)]
+    distinct = [distinct_group(group) for group in fold(groups)]
     asked = [replace(group, negatives=()) for group in distinct if own]
     return [*asked, *against_negatives(distinct)]
 
@@ -401,7 +401,7 @@ class RecordedEvaluation:
         refused.
         """
         refuse_families(metrics)
-        self._given = as_groups(groups)
+        self._given = fold(groups)
         if not self._given:
             raise InvalidArgument.of_field("groups", "must hold at least one group")
         self._ranks = [

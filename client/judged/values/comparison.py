@@ -122,13 +122,6 @@ class RunComparison(View):
             | {"warnings": "; ".join([*self.warnings, *told])}
         ]
 
-    def to_query_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each query whose value moved most."""
-        return [
-            {"query_id": moved.query_id, self.baseline: moved.baseline, self.run: moved.run}
-            for moved in self.moved
-        ]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ComparedRuns(View):
