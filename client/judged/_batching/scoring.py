@@ -201,8 +201,6 @@ class Scoring(Stream[AnswerScore]):
 
 def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
     """Return rubrics as they are, and those that are given by their id alone."""
-    if isinstance(rubrics, str):
-        raise errors.InvalidArgument.of_field("rubrics", "must be a list of rubrics, not one text")
     listed: list[Rubric | str] = need_each(rubrics, "rubrics", (Rubric, str), "Rubric or its id")
     return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from judged import errors
-from judged._inputs import need_kind
+from judged._inputs import all_texts, need_kind
 from judged._transport.access import Metadata
 from judged._transport.status import REQUEST_ID, may_retry, was_reached
 from judged.v1 import judge_service_pb2 as pb
@@ -105,7 +105,7 @@ class CallOptions:
             raise errors.InvalidArgument.of_field("max_retries", rule)
         need_kind(self.metadata or {}, "metadata", Mapping, "a mapping of names to texts")
         for name, value in (self.metadata or {}).items():
-            if not (isinstance(name, str) and isinstance(value, str)):
+            if not all_texts((name, value)):
                 raise errors.InvalidArgument.of_field("metadata", "must map names to texts")
             if name.lower() in (REQUEST_ID, "authorization") or name.lower().startswith("grpc-"):
                 rule = f"has {name!r}, which the client sets itself; use credentials= for tokens"

@@ -111,16 +111,21 @@ class RunComparison(View):
         """Return one row: the difference, how sure it is, the tests, and what to mind of them."""
         interval = self.difference.interval
         told = [] if interval is None else [f"interval: {warning}" for warning in interval.warnings]
-        return [
-            row_of(self, "metric baseline run n baseline_mean run_mean")
-            | {"difference": self.difference.value, **ends_of(interval)}
-            | {"effect_size": self.effect_size, "p_permutation": self.permutation.p_value}
-            | {"p_permutation_holm": self.permutation.p_holm, "p_t_test": self.t_test.p_value}
-            | {"p_wilcoxon": self.wilcoxon.p_value}
-            | row_of(self, "wins losses ties")
-            | row_of(self.power, "detectable_difference")
-            | {"warnings": "; ".join([*self.warnings, *told])}
-        ]
+        row = row_of(
+            self,
+            "metric baseline run n baseline_mean run_mean",
+            difference=self.difference.value,
+            **ends_of(interval),
+            effect_size=self.effect_size,
+            p_permutation=self.permutation.p_value,
+            p_permutation_holm=self.permutation.p_holm,
+            p_t_test=self.t_test.p_value,
+            p_wilcoxon=self.wilcoxon.p_value,
+            **row_of(self, "wins losses ties"),
+            detectable_difference=self.power.detectable_difference,
+            warnings="; ".join([*self.warnings, *told]),
+        )
+        return [row]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
