@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, Self
@@ -13,8 +13,8 @@ import grpc
 
 from judged import errors
 from judged._batching.chunks import fill_expected, fold
-from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
-from judged._batching.judging import Batch, JudgeStream
+from judged._batching.evaluate_stream import EvaluateStream, Record
+from judged._batching.judging import Batch, JudgeStream, Progress
 from judged._batching.parts import Metadata, PartStream, metric_parts, of_whole, text_parts
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
@@ -131,7 +131,7 @@ class Client(BaseClient[Connection]):
         asking: Asking | None = None,
         request_id: str = "",
         timeout: float | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order, however many there are.
 
@@ -348,7 +348,7 @@ class Client(BaseClient[Connection]):
         asking: Asking | None = None,
         request_id: str = "",
         timeout: float | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress | None = None,
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in this order, however many there are.
 

@@ -21,7 +21,7 @@ from judged._batching.chunks import (
     distinct_ranks,
     n_contexts,
 )
-from judged._batching.judging import join_chunks
+from judged._batching.judging import Progress, join_chunks
 from judged._codec import read_fields
 from judged._convert.groups import checked_group, write_group
 from judged._convert.judges import Purse, write_judge
@@ -36,8 +36,6 @@ from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
 from judged.values.metrics import Evaluation, MetricOptions, NegativeMatch
 from judged.values.verdicts import Verdicts, join_verdicts
 
-Progress = Callable[[int, int], object]
-"""Is told (contexts done, contexts in all)."""
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]
 """Is told the groups that were judged, with their verdicts."""
 

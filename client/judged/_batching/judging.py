@@ -31,6 +31,7 @@ PASSING = (
 """Failures of a message that leave the others of its call as they are."""
 
 Progress = Callable[[int, int], object]
+"""Is told how much of a call is done, and how much there is in all."""
 
 
 class Batch:

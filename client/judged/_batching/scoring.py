@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from judged import errors
 from judged._batching.chunks import packed
-from judged._batching.judging import PASSING
+from judged._batching.judging import PASSING, Progress
 from judged._codec import read_fields, write_at, write_fields
 from judged._convert.judges import Purse
 from judged._convert.verdicts import missing_for, read_error
@@ -35,7 +35,6 @@ PART_SCORES = 1 << 13
 models should not wait between them."""
 PART_BYTES = 3 << 20
 
-Progress = Callable[[int, int], object]
 _Pair = tuple[str, str]
 _ITEM = re.compile(r"items\[(\d+)\]")
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from judged._batching.evaluate_stream import Progress, Record
+from judged._batching.evaluate_stream import Record
+from judged._batching.judging import Progress
 from judged._inputs import as_metrics, need_kind
 from judged._transport.primitives import async_on_thread
 from judged.aio import AsyncClient

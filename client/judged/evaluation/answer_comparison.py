@@ -21,7 +21,7 @@ from itertools import pairwise, permutations
 from operator import or_
 from statistics import fmean, median
 
-from judged._batching.evaluate_stream import Progress
+from judged._batching.judging import Progress
 from judged._batching.scoring import as_rubrics, summarise
 from judged._convert.judges import Purse
 from judged._inputs import Given, need_each, need_id, need_ids, set_fields

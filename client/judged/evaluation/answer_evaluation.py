@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from judged._batching.evaluate_stream import Progress
+from judged._batching.judging import Progress
 from judged._batching.scoring import as_rubrics, summarise
 from judged._files import Record
 from judged._inputs import Given, as_list, need_each, no_utf8, set_fields

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
-from judged._batching.evaluate_stream import Progress
+from judged._batching.judging import Progress
 from judged._inputs import need_list, refuse_set
 from judged._views import plain
 from judged.errors import InvalidArgument, WrongType
