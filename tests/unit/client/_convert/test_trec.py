@@ -87,9 +87,9 @@ def test_what_no_message_can_hold_is_named(qrels, run, field, rule):
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("value", [-1, 0, 1 << 31])
+@pytest.mark.parametrize("value", [-1, 1 << 32])
 @pytest.mark.parametrize("name", ["relevance_level", "max_documents"])
-def test_whole_numbers_of_the_options_stay_in_their_range(name, value):
+def test_whole_numbers_that_no_field_holds_are_named(name, value):
     with pytest.raises(InvalidArgument) as caught:
         write_options(MetricOptions(**{name: value}), "trec")
     assert caught.value.field == f"options.{name}"
