@@ -11,7 +11,7 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.chunks import fill_expected, fold
+from judged._batching.chunks import ToJudge, fill_expected, fold
 from judged._batching.evaluate_stream import EvaluateStream, Record
 from judged._batching.judging import Batch, JudgeStream, Progress
 from judged._batching.parts import Metadata, PartStream, metric_parts, of_whole, text_parts
@@ -52,7 +52,6 @@ from judged.values import (
     CascadeOptions,
     ComparedRuns,
     CompareOptions,
-    Context,
     CostEstimate,
     Evaluation,
     IntervalOptions,
@@ -123,7 +122,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
 
     async def judge(
         self,
-        items: Iterable[QueryGroup] | Iterable[Context],
+        items: ToJudge,
         judge: Judge | str | None = None,
         *,
         include_details: bool = False,
@@ -381,7 +380,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
 
     async def estimate(
         self,
-        items: Iterable[QueryGroup] | Iterable[Context],
+        items: ToJudge,
         judge: Judge | str | None = None,
         *,
         asking: Asking | None = None,

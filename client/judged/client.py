@@ -12,7 +12,7 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.chunks import fill_expected, fold
+from judged._batching.chunks import ToJudge, fill_expected, fold
 from judged._batching.evaluate_stream import EvaluateStream, Record
 from judged._batching.judging import Batch, JudgeStream, Progress
 from judged._batching.parts import Metadata, PartStream, metric_parts, of_whole, text_parts
@@ -53,7 +53,6 @@ from judged.values import (
     CascadeOptions,
     ComparedRuns,
     CompareOptions,
-    Context,
     CostEstimate,
     Evaluation,
     IntervalOptions,
@@ -124,7 +123,7 @@ class Client(BaseClient[Connection]):
 
     def judge(
         self,
-        items: Iterable[QueryGroup] | Iterable[Context],
+        items: ToJudge,
         judge: Judge | str | None = None,
         *,
         include_details: bool = False,
@@ -382,7 +381,7 @@ class Client(BaseClient[Connection]):
 
     def estimate(
         self,
-        items: Iterable[QueryGroup] | Iterable[Context],
+        items: ToJudge,
         judge: Judge | str | None = None,
         *,
         asking: Asking | None = None,

@@ -28,6 +28,8 @@ _SPAN_NUMBERS = 16
 """About what the two positions of a span take."""
 
 Item = TypeVar("Item")
+ToJudge = Iterable[QueryGroup] | Iterable[Context]
+"""What a judge may be given, the one or the other."""
 
 
 def packed(
@@ -63,7 +65,7 @@ class Piece:
         return at_ranks(self.group, range(self.start, self.end))
 
 
-def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
+def fold(items: ToJudge) -> list[QueryGroup]:
     """Return groups as they are, and contexts folded into groups in the same order.
 
     Consecutive contexts of one query that form a cross product, retrieved-major, become one group:
