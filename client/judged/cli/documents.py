@@ -12,7 +12,7 @@ from judged._views import of_all
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ServerCommand
 from judged.report.document import read_metrics, read_values
-from judged.values import ComparedRuns, MetricResult
+from judged.values import ComparedRuns, MetricResult, ScoreCounts
 from judged.values.metric_names import is_metric
 
 
@@ -92,31 +92,39 @@ def parse_report(content: bytes, name: str) -> Report:
     return Report(name, metrics, read_values(root), root.optional_text("signature"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Rubric:
+    """What a document of `judged score` says of a rubric."""
+
+    mean: float | None
+    counts: ScoreCounts
+    signature: str | None
+
+
 def _of_scores(root: Record, name: str) -> Report:
     """Return a document of `judged score`."""
-    rubrics = root.record("rubrics")
     per_item: dict[str, dict[str, float]] = {}
-    for place, content in enumerate(root.items("scores")):
-        record = Record(content, name, None, f"scores[{place}]")
+    for record in root.records("scores"):
         of_item = per_item.setdefault(record.identifier("item_id"), {})
         score = record.optional_number("score")
         if score is not None:
             of_item[record.text("rubric")] = score
-    metrics = {}
-    for rubric, content in ({} if rubrics is None else rubrics.fields).items():
-        record = Record(content, name, None, f"rubrics[{rubric!r}]")
-        counts = record.record("counts")
-        if counts is None:
-            raise record.error("has no 'counts'")
-        mean, n = record.optional_number("mean"), counts.position("ok")
-        missing = counts.position("error") + counts.position("abstained")
-        lower = upper = None
-        if missing:  # at the bottom of the scale, or at its top
-            total = (mean or 0.0) * n
-            lower, upper = total / (n + missing), (total + missing) / (n + missing)
-        signature = record.optional_text("signature") or ""
-        metrics[rubric] = MetricResult(rubric, mean, n, lower, upper, signature, ())
+    rubrics, metrics = root.inner(root.get("rubrics"), "rubrics"), {}
+    for rubric, content in rubrics.fields.items():
+        read = rubrics.inner(content, rubric).read(_Rubric)
+        metrics[rubric] = scored_metric(rubric, read.mean, read.counts, read.signature or "")
     return Report(name, metrics, per_item, None, of_answers=True)
+
+
+def scored_metric(
+    rubric: str, mean: float | None, counts: ScoreCounts, signature: str = ""
+) -> MetricResult:
+    """Return the mean of a rubric, with its bounds where scores are missing."""
+    lower = upper = None
+    if missing := counts.error + counts.abstained:  # at the bottom of the scale, or at its top
+        total, n = (mean or 0.0) * counts.ok, counts.ok + missing
+        lower, upper = total / n, (total + missing) / n
+    return MetricResult(rubric, mean, counts.ok, lower, upper, signature, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +140,9 @@ class MeasuredRun:
 def run_names(paths: Sequence[str]) -> list[str]:
     """Return a name for each file: its stem, or the path where stems repeat, each once."""
     stems = [Path(Path(path).name.removesuffix(".gz")).stem for path in paths]
-    names: list[str] = []
-    for path, stem in zip(paths, stems, strict=True):
-        wanted = stem if stems.count(stem) == 1 else path
-        name, again = wanted, 2
-        while name in names:
-            name, again = f"{wanted}#{again}", again + 1
-        names.append(name)
-    return names
+    names = [s if stems.count(s) == 1 else path for path, s in zip(paths, stems, strict=True)]
+    seen = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [name if n == 1 else f"{name}#{n}" for name, n in zip(names, seen, strict=True)]
 
 
 def common_metrics(reports: Sequence[Report]) -> list[str]:

@@ -21,7 +21,7 @@ import click
 from click.core import ParameterSource
 
 from judged._files import FileWarning
-from judged.cli.output import Output, Problem, check_apart, check_writable
+from judged.cli.output import Output, Places, Problem, check_files
 
 PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"
@@ -112,6 +112,10 @@ class Command(Dataclass):
         """Whether a trace is read in place of a judge."""
         return False
 
+    def places(self) -> Places:
+        """Return what the fields of a request are known as: by what was typed."""
+        return {}
+
     def check_files(self) -> None:
         """Raise Problem where a file can't be written, or is to be that of another option too."""
         reads: dict[str, str] = {}
@@ -124,9 +128,7 @@ class Command(Dataclass):
                     reads[path] = name
                 elif how.get("writes"):
                     writes.append((name, path))
-        check_apart(reads, writes)
-        for name, path in writes:
-            check_writable(path, name)
+        check_files(reads, writes)
 
 
 class Strict(Command):

@@ -15,9 +15,16 @@ from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.documents import Report, read_report
 from judged.cli.frame import Command, Strict, flag, many, opt
-from judged.cli.output import Gate, Outcome, Output, Problem
+from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
 from judged.report.summary import share
-from judged.values import AnswerScore, MetricResult, NegativeReport, Status, VerdictCounts
+from judged.values import (
+    AnswerScore,
+    MetricResult,
+    NegativeReport,
+    ScoreCounts,
+    Status,
+    VerdictCounts,
+)
 from judged.values.metric_names import is_metric, may_be
 
 
@@ -26,6 +33,10 @@ class MetricsOptions(Command):
 
     metric: Sequence[str] = many("NAME", "Metric as in ndcg@10; may be repeated.", required=True)
     per_query: bool = flag("Show the values of every query, not only the means.")
+
+    def places(self) -> Places:
+        """Return what metrics are known as: by what was typed."""
+        return super().places() | of_metrics(self.metric)
 
 
 class Drawn(Command):
@@ -109,17 +120,17 @@ class Gates:
     ) -> None:
         """Read the gates and the baseline. Raises Problem and FileError."""
         self._metrics, self._max_negatives = list(metrics), max_negatives
-        self._min_coverage = min_coverage
-        self._allow, drops = options.allow_other_signature, options.max_drop
+        self._min_coverage, self._allow = min_coverage, options.allow_other_signature
         means = options.min_score if min_scores is None else min_scores
+        drops, before = options.max_drop, options.baseline
         self._gates = [read_gate(text, "--min-score", metrics) for text in means]
         self._gates += [read_gate(text, "--max-drop", metrics) for text in drops]
-        if drops and options.baseline is None:
+        if drops and before is None:
             step = "needs --baseline FILE, the JSON document of the run to compare with"
             raise Problem(f"--max-drop {drops[0]}: {step}")
-        if options.baseline is not None and not drops:
-            raise Problem(f"--baseline {options.baseline}: has no use without --max-drop METRIC=X")
-        self._baseline = None if options.baseline is None else read_report(options.baseline)
+        if before is not None and not drops:
+            raise Problem(f"--baseline {before}: has no use without --max-drop METRIC=X")
+        self._baseline = None if before is None else read_report(before)
 
     def check(
         self,
@@ -135,31 +146,32 @@ class Gates:
         verdicts = table.counts.verdicts or VerdictCounts()
         left_out = table.counts.skipped_missing
         outcomes = []
-        for asked in self._gates:
-            if asked.typed and asked.typed not in table:
-                raise Problem(_unmeasured(str(asked), asked.typed, self._metrics))
-            place = self._metrics.index(asked.metric)
-            metric = table[asked.typed] if asked.typed else table.metrics[place]
-            gate = replace(asked, metric=metric.name) if asked.typed else asked
-            lower = _lower_bound(metric, left_out)
-            if metric.mean is None and (lower is None or not verdicts.ok):
-                why = f"{metric.name} has no mean, since no query was evaluated"
-                outcomes.append(not_assessed(gate, why))
-            elif gate.flag == "--max-drop" and self._baseline is not None:
-                before = self._comparable(self._baseline, metric, signature, out)
-                worst = None if lower is None else before - lower
-                outcomes.append(hold_drop(gate, metric.name, before, metric.mean, worst))
-            else:
-                outcomes.append(hold_mean(gate, metric.mean, lower))
-        covered = [(verdicts.ok, verdicts.error + verdicts.abstained, "verdicts")]
+        for gate in self._gates:
+            if gate.typed and gate.typed not in table:
+                raise Problem(_unmeasured(str(gate), gate.typed, self._metrics))
+            place = self._metrics.index(gate.metric)
+            metric = table[gate.typed] if gate.typed else table.metrics[place]
+            held = replace(gate, metric=metric.name) if gate.typed else gate
+            mean, lower = metric.mean, _lower_bound(metric, left_out)
+            if mean is None and not verdicts.ok:
+                lower = None
+            if gate.flag == "--min-score" or self._baseline is None:
+                outcomes.append(hold_mean(held, mean, lower))
+                continue
+            before = self._comparable(self._baseline, metric, signature, out)
+            worst = None if lower is None else before - lower
+            outcomes.append(hold_drop(held, metric.name, before, mean, worst))
+        covered = [(verdicts, "verdicts")]
         if self._max_negatives is not None:
             outcomes.append(_negatives(self._max_negatives, negatives))
-            counts = VerdictCounts() if negatives is None else negatives.counts
-            covered.append((counts.ok, counts.error + counts.abstained, "verdicts on negatives"))
+            if negatives is not None:
+                covered.append((negatives.counts, "verdicts on negatives"))
         if left_out:
-            covered.append((table.counts.evaluated, left_out, "topics of the qrels"))
+            topics = VerdictCounts(ok=table.counts.evaluated, error=left_out)
+            covered.append((topics, "topics of the qrels"))
         if outcomes or self._min_coverage is not None:
-            outcomes += coverage_outcomes(self._min_coverage, covered)
+            held_to = self._min_coverage
+            outcomes += [one for each in covered for one in hold_coverage(held_to, *each)]
         return outcomes
 
     def _comparable(
@@ -214,33 +226,31 @@ def split_gate(text: str, flag: str) -> tuple[str, float]:
 
 
 def read_gate(
-    text: str, flag: str, metrics: Sequence[str], signatures: Mapping[str, str] | None = None
+    text: str,
+    flag: str,
+    metrics: Sequence[str],
+    signatures: Mapping[str, str] | None = None,
+    option: str = "--metric",
 ) -> Gate:
     """Return the gate that METRIC=X is. Raises Problem.
 
     `signatures` are those of the metrics where they are known. Where they are not, whether what a
-    name leaves out is a default, the server knows: `Gates.check` makes sure.
+    name leaves out is a default, the server knows: `Gates.check` makes sure. `option` is what names
+    the metrics.
     """
     metric, threshold = split_gate(text, flag)
     if threshold < 0 and flag == "--max-drop":
         raise Problem(f"{flag} {text}: a drop is 0 or more")
-    if metric in metrics:
-        return Gate(flag, metric, threshold)
-    if signatures is None:
-        measured = next((name for name in metrics if may_be(metric, name)), None)
-    else:
-        known = ((name, signatures.get(name, "")) for name in metrics)
-        measured = next((name for name, told in known if is_metric(metric, name, told)), None)
-    if measured is None:
-        raise Problem(_unmeasured(f"{flag} {text}", metric, metrics))
-    return Gate(flag, measured, threshold, metric)
+    for name in sorted(metrics, key=lambda name: name != metric):
+        told = None if signatures is None else signatures.get(name, "")
+        if may_be(metric, name) if told is None else is_metric(metric, name, told):
+            return Gate(flag, name, threshold, "" if name == metric else metric)
+    raise Problem(_unmeasured(f"{flag} {text}", metric, metrics, option))
 
 
-def _unmeasured(gate: str, metric: str, metrics: Sequence[str]) -> str:
-    return (
-        f"{gate}: {metric} is not measured; add --metric {metric}, or name one of "
-        f"{', '.join(metrics)}"
-    )
+def _unmeasured(gate: str, metric: str, metrics: Sequence[str], option: str = "--metric") -> str:
+    known = ", ".join(metrics)
+    return f"{gate}: {metric} is not measured; add {option} {metric}, or name one of {known}"
 
 
 def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
@@ -258,13 +268,12 @@ def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
     """Hold a mean against its threshold, or its lower bound where something is missing."""
     worst = mean if lower is None else lower
     if worst is None:
-        return not_assessed(gate, f"{gate.metric} has no mean")
+        return not_assessed(gate, f"{gate.metric} has no mean, since nothing was evaluated")
     found = f"{gate.metric} is {'-' if mean is None else f'{mean:.4f}'}"
     if lower is not None:
         found += f", and {lower:.4f}{_WORST}"
     below = gate.threshold - worst
-    short = f", {_size(below)} below {gate}"
-    return _held(gate, mean, found, short, worst=lower, passed=below <= _ROUNDING)
+    return _held(gate, mean, found, below, f", {_size(below)} below {gate}", worst=lower)
 
 
 def hold_drop(
@@ -274,35 +283,19 @@ def hold_drop(
     fell = None if now is None else before - now
     held = max((each for each in (fell, worst) if each is not None), default=None)
     if held is None:
-        return not_assessed(gate, f"{name} has no mean")
+        return not_assessed(gate, f"{name} has no mean, since nothing was evaluated")
     which = "" if worst is None else _WORST
     found = f"{name} fell from {before:.4f} to {before - held:.4f}{which}"
     if held <= 0:
         found = f"{name} is {before - held:.4f}{which}, {before:.4f} before"
     over = held - gate.threshold
-    short = f", by {_size(over)} more than {gate} allows"
-    return _held(gate, fell, found, short, worst=worst, passed=over <= _ROUNDING)
+    return _held(gate, fell, found, over, f", by {_size(over)} more than {gate} allows", worst)
 
 
 def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
     """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
     over = (found if worst is None else worst) - gate.threshold
-    short = f", {over:g} more than {gate} allows"
-    return _held(gate, found, said, short, worst=worst, passed=over <= 0)
-
-
-def _held(
-    gate: Gate,
-    value: float | None,
-    said: str,
-    short: str,
-    *,
-    passed: bool,
-    worst: float | None = None,
-) -> Outcome:
-    """Return what became of a gate; `short` says what is wrong where it fell short."""
-    message = f"held: {said}; {gate}" if passed else f"fell short: {said}{short}"
-    return Outcome(gate, value, passed, message, worst)
+    return _held(gate, found, said, over, f", {over:g} more than {gate} allows", worst)
 
 
 def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
@@ -323,37 +316,52 @@ def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -
     for first, least in below[:1]:
         found = "missing" if first.score is None else f"{first.score:.4f}"
         short = f"; {first.rubric} of item {first.item_id!r} is {found}, and must be {least:g}"
-    said = (
-        f"{of_all(reach, len(held), 'score')} {word(reach, 'reaches', 'reach')} the "
-        "'min_score' of its line"
-    )
-    return _held(gate, reach / len(held), said, short, passed=not below)
+    verb = word(reach, "reaches", "reach")
+    said = f"{of_all(reach, len(held), 'score')} {verb} the 'min_score' of its line"
+    return _held(gate, reach / len(held), said, len(below), short)
+
+
+def hold_coverage(
+    threshold: float | None, counts: VerdictCounts | ScoreCounts, what: str, metric: str = ""
+) -> Iterator[Outcome]:
+    """Hold the share that is there against `--min-coverage`; against 1 unless it is given.
+
+    What is not assessable is neither there nor missing. `metric` is empty where all metrics share
+    what is covered.
+    """
+    gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
+    if total := counts.ok + counts.error + counts.abstained:
+        covers = counts.ok / total
+        said = f"coverage{f' of {metric}' if metric else ''} is {share(covers)}"
+        said += f" ({counts.ok} of {total} {what})"
+        asked = f"--min-coverage {gate.threshold:g}"
+        asked += " (the default of gates)" if threshold is None else ""
+        held = _held(gate, covers, said, gate.threshold - covers, f", below {asked}", asked=asked)
+        yield replace(held, assessed=counts.ok > 0)
+
+
+def _held(
+    gate: Gate,
+    value: float | None,
+    said: str,
+    over: float,
+    short: str,
+    worst: float | None = None,
+    asked: str = "",
+) -> Outcome:
+    """Return what became of a gate: it is passed unless `over` says by how much it is missed.
+
+    `short` is the end of the sentence then.
+    """
+    passed = over <= _ROUNDING
+    message = f"held: {said}; {asked or gate}" if passed else f"fell short: {said}{short}"
+    return Outcome(gate, value, passed, message, worst)
 
 
 def not_assessed(gate: Gate, why: str) -> Outcome:
     """Return the outcome of a gate on nothing."""
     message = f"nothing could be assessed: {why}, for {gate}"
     return Outcome(gate, None, False, message, assessed=False)
-
-
-def coverage_outcomes(
-    threshold: float | None, covered: Sequence[tuple[int, int, str]], metric: str = ""
-) -> Iterator[Outcome]:
-    """Hold what is there, of that and what is missing, against `--min-coverage`; 1 unless given.
-
-    What is not assessable is neither. `metric` is empty where all metrics share what is covered.
-    """
-    gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
-    default = " (the default of gates)" if threshold is None else ""
-    for there, missing, what in covered:
-        if total := there + missing:
-            covers = there / total
-            said = f"coverage{f' of {metric}' if metric else ''} is {share(covers)}"
-            said += f" ({there} of {total} {what})"
-            asked = f"--min-coverage {gate.threshold:g}{default}"
-            passed = covers >= gate.threshold - _ROUNDING
-            message = f"held: {said}; {asked}" if passed else f"fell short: {said}, below {asked}"
-            yield Outcome(gate, covers, passed, message, assessed=there > 0)
 
 
 def _negatives(most: int, report: NegativeReport | None) -> Outcome:

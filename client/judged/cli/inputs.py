@@ -7,10 +7,11 @@ alternatives. Each alternative is a context of its own; the item's verdict is th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from gzip import GzipFile
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +33,12 @@ from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.query import Query, expects_something
 from judged.evaluation.datasets.results import ResultFile, Retrieved
 from judged.evaluation.labels import read_inclusion
-from judged.traces import Missing
 
-Name = Callable[[Missing], str]
-"""Returns what the user knows the first missing context as."""
 _LINE = "{query, expected_text, retrieved_text}"
-_CONTEXT_FIELDS = (
-    *("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL),
-)
+_CONTEXT_FIELDS = "id query expected_text expected_alternatives retrieved_text system_model"
 _ANSWER_FIELDS = (
-    *("item_id", "id", "query", "answer", "other_answer", "references", "negative_references"),
-    *("contexts", "sources_used", "confidence", "min_score", SYSTEM_MODEL),
+    "item_id id query answer other_answer references negative_references contexts sources_used "
+    "confidence min_score system_model"
 )
 _CANDIDATE = '{"query_id": "q1", "query": "What is RAG?", "system": "mine", "answer": "A method."}'
 LABEL = "relevant"
@@ -53,17 +49,18 @@ def name_of(path: str) -> str:
     return "standard input" if path == STDOUT else path
 
 
-def input_records(path: str, *known: str) -> Iterator[Record]:
-    """Yield the object of every line that is not blank. Raises FileError.
+def input_records(path: str, empty: str, known: str = "") -> Iterator[Record]:
+    """Yield the object of every line that is not blank. Raises FileError: `empty` without a line.
 
     Fields with nearly a `known` name are warned of, where there are any.
     """
-    fields = KnownFields(*known)
+    fields, name, record = KnownFields(*known.split()), name_of(path), None
     stdin = path == STDOUT
-    records = number_records(sys.stdin.buffer, name_of(path)) if stdin else read_records(path)
-    for record in records:
+    for record in number_records(sys.stdin.buffer, name) if stdin else read_records(path):
         fields.check(record)
         yield record
+    if record is None:
+        raise FileError(name, None, empty)
 
 
 def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None:
@@ -78,27 +75,38 @@ def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFile:
-    """The answers of a file, the number of the line of each, and what no request holds.
+class AnswerLine:
+    """One answer of a file, the number of its line, and what no request holds.
 
-    That is the models that lines name, the negative references of each answer, the labels of
-    people, None without one, both empty where they were not asked for, and by item what its line
-    says that its scores must reach.
+    That is the model that the line names, the answer's negative references, the label of people,
+    None without one or where none was asked for, and what its scores must reach.
     """
 
+    number: int
+    item: AnswerItem
+    negatives: Sequence[str]
+    label: bool | None
+    min_score: float | None
+    system_model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFile:
+    """The answers of a file."""
+
     name: str
-    items: list[AnswerItem]
-    line_numbers: list[int]
-    system_models: dict[str, None] = field(default_factory=dict)
-    negatives: list[Sequence[str]] = field(default_factory=list)
-    labels: list[bool | None] = field(default_factory=list)
-    min_scores: dict[str, float] = field(default_factory=dict)
+    lines: list[AnswerLine]
+
+    @property
+    def items(self) -> list[AnswerItem]:
+        """The answers, as a request holds them."""
+        return [line.item for line in self.lines]
 
     def places(self) -> Places:
         """Return what the fields of the answers are known as: by the lines that they came from."""
 
         def place(item: str, rest: str) -> str:
-            return f"{self.name}:{self.line_numbers[int(item)]}: {rest!r}"
+            return f"{self.name}:{self.lines[int(item)].number}: {rest!r}"
 
         return {r"items\[(\d+)\]\.(.+)": place}
 
@@ -110,9 +118,10 @@ def read_answers(
 
     An answer without an id goes by the number of its line. With `label_field` lines have labels.
     """
-    found = AnswerFile(name_of(path), [], [])
+    found = AnswerFile(name_of(path), [])
     line_of: dict[str, int | None] = {}
-    for line in input_records(path, *_ANSWER_FIELDS, *([label_field] if label_field else [])):
+    empty = "holds nothing to score; write lines of {query, answer}"
+    for line in input_records(path, empty, f"{_ANSWER_FIELDS} {label_field or LABEL}"):
         item_id = line.optional_identifier("item_id", "id") or str(line.line)
         line.refuse_again(
             line_of,
@@ -120,54 +129,38 @@ def read_answers(
             f"item {item_id!r} was on line {{}} already; a line without 'item_id' goes by its "
             "number, so give every line an id of its own",
         )
-        found.line_numbers.append(line.line or 0)
         against = line.texts("negative_references")
         if against and not with_negatives:
             raise line.error(
                 "has 'negative_references', which no rubric reads; leave it out, or measure with "
                 "judged texts -m semantic_similarity"
             )
-        found.negatives.append(against)
-        if model := line.optional_text(SYSTEM_MODEL):
-            found.system_models[model] = None
-        if (own := line.share("min_score")) is not None:
-            found.min_scores[item_id] = own
-        if label_field is not None:
-            found.labels.append(line.optional_label(label_field))
         line.text("query"), line.text("answer")  # which an AnswerItem may do without
-        found.items.append(line.read(AnswerItem, item_id=item_id))
-    if not found.items:
-        raise FileError(found.name, None, "holds nothing to score; write lines of {query, answer}")
+        item = line.read(AnswerItem, item_id=item_id)
+        label = None if label_field is None else line.optional_label(label_field)
+        told = line.share("min_score"), line.optional_text(SYSTEM_MODEL)
+        found.lines.append(AnswerLine(line.line or 0, item, against, label, *told))
     if label_field is not None:
-        check_labelled(found.name, label_field, found.labels)
+        check_labelled(found.name, label_field, (line.label for line in found.lines))
     return found
 
 
-def read_candidates(path: str) -> list[CandidateAnswer]:
-    """Return the answers of a file, or of standard input for "-". Raises FileError.
+def read_candidates(path: str) -> list[tuple[int, CandidateAnswer]]:
+    """Return the answers of a file, or of standard input for "-", with their lines.
 
-    Answers without a query id belong together where their queries are equal.
+    Answers without a query id belong together where their queries are equal. Raises FileError.
     """
     shape = f"write a line for each system's answer: {_CANDIDATE}"
-    found: list[CandidateAnswer] = []
-    line_of: dict[tuple[str, str], int | None] = {}
-    query_of: dict[str, str] = {}
-    for line in input_records(
-        path, "query_id", "query", "system", "answer", "references", "contexts"
-    ):
+    found = []
+    known = "query_id query system answer references contexts"
+    for line in input_records(path, f"holds no two systems; {shape}", known):
         try:
-            query, system = line.text("query"), line.identifier("system")
-            line.text("answer")
+            query_id = line.optional_identifier("query_id") or line.text("query")
+            system = line.identifier("system")
+            answer = line.read(CandidateAnswer, query_id=query_id, system=system)
         except FileError as error:
             raise line.error(f"{error.problem}; {shape}") from None
-        query_id = line.optional_identifier("query_id") or query
-        again = f"is a second answer of {system!r} to that query; see line {{}}"
-        line.refuse_again(line_of, (query_id, system), again)
-        if query_of.setdefault(query_id, query) != query:
-            raise line.error(f"has another query under the id {query_id!r} than a line before it")
-        found.append(line.read(CandidateAnswer, query_id=query_id, system=system))
-    if len({one.system for one in found}) < 2:
-        raise FileError(name_of(path), None, f"holds no two systems; {shape}")
+        found.append((line.line or 0, answer))
     return found
 
 
@@ -175,85 +168,66 @@ def read_candidates(path: str) -> list[CandidateAnswer]:
 class Line:
     """One line of the input: its number, all its fields, a context for each expected text.
 
-    Where it has no expected text, that of its context is blank, and `lacks` says so.
+    Where it has no expected text, that of its context is blank, and `lacks` says so. Labelled lines
+    have a label, if any, and may have a score in place of texts.
     """
 
     number: int
-    fields: dict[str, Any]
+    fields: Mapping[str, Any]
     contexts: Sequence[Context]
     lacks: FileError | None = None
-
-
-@dataclass(slots=True)
-class Counted:
-    """What a file holds: lines, those of them that expect only a blank text, and contexts.
-
-    `lacks` says of the first line without an expected text that it has none; `system_models` are
-    those that lines say made their texts.
-    """
-
-    lines: int = 0
-    expecting_nothing: int = 0
-    contexts: int = 0
-    lacks: FileError | None = None
-    system_models: dict[str, None] = field(default_factory=dict)
-
-
-def count_lines(lines: Iterable[Line]) -> Counted:
-    """Return what lines hold."""
-    counted = Counted()
-    for line in lines:
-        counted.lines += 1
-        counted.expecting_nothing += not any(c.expected_text.strip() for c in line.contexts)
-        counted.contexts += len(line.contexts)
-        counted.lacks = counted.lacks or line.lacks
-        if model := line.fields.get(SYSTEM_MODEL):
-            counted.system_models[model] = None
-    return counted
+    score: float | None = None
+    label: bool | None = None
+    query_id: str | None = None
+    inclusion: float | None = None
 
 
 def read_contexts(path: str) -> list[Line]:
     """Return the lines of a file, or of standard input for "-". Raises FileError."""
     found: list[Line] = []
     line_of: dict[str, int | None] = {}
-    for record in input_records(path, *_CONTEXT_FIELDS):
+    empty = f"holds nothing to judge; write lines of {_LINE}"
+    for record in input_records(path, empty, _CONTEXT_FIELDS):
         if (item_id := record.optional_identifier("id")) is not None:
             again = f"has the id {item_id!r} of line {{}}; give each line its own"
             record.refuse_again(line_of, item_id, again)
         record.optional_text(SYSTEM_MODEL)
         lacks = None
-        if record.get("expected_text") is None and record.get("expected_alternatives") is None:
+        if record.get("expected_text", "expected_alternatives") is None:
             lacks = record.missing(("expected_text",))
         contexts = contexts_of(record, [] if lacks is None else [""])
         found.append(Line(record.line or 0, dict(record.fields), contexts, lacks))
-    if not found:
-        raise FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
     return found
 
 
+def system_models(lines: Iterable[Line]) -> dict[str, None]:
+    """Return the models that lines say made their texts."""
+    return {model: None for line in lines if (model := line.fields.get(SYSTEM_MODEL))}
+
+
 def check_expectations(
-    out: Output, path: str, judge: Judge, counted: Counted, client: Client
+    out: Output, path: str, judge: Judge, lines: Sequence[Line], client: Client
 ) -> None:
     """Warn of lines whose expected text is blank. Raises Problem where all are.
 
     Not where language models judge, whose rubrics need not show what was expected. Raises FileError
     for a line without one, where the judge needs it.
     """
-    if counted.lacks is not None:
+    for lacks in [line.lacks for line in lines if line.lacks is not None][:1]:
         alone = [QueryGroup(retrieved=["text"])]
         if not client.estimate(alone, judge).contexts:  # of a judge that needs none there is one
-            raise counted.lacks
-    n = counted.expecting_nothing
+            raise lacks
+    n = sum(not any(c.expected_text.strip() for c in line.contexts) for line in lines)
     if not n or judge.kind in ASKING_KINDS:
         return
     name = name_of(path)
-    if n == counted.lines:
+    if n == len(lines):
         raise Problem(
             f"{name}: 'expected_text' is blank on every line, so there is nothing to hold "
             "'retrieved_text' against; write there what should be found"
         )
     out.warn(
-        f"{of_all(n, counted.lines, 'line')} of {name} {word(n, 'has', 'have')} a blank "
+        f"{of_all(n, len(lines), 'line')} of {name} {word(n, 'has', 'have')} a blank "
         "'expected_text', which only an empty text matches; write there what should be found"
     )
 
@@ -297,74 +271,43 @@ def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
     """
     if len(verdicts) == len(lines):
         return verdicts
-    picks, start = [], 0
-    for line in lines:
-        end = start + len(line.contexts)
-        picks.append(_best(verdicts, range(start, end)))
-        start = end
-    best, offsets = [verdicts[place] for place in picks], range(len(picks) + 1)
+    ends = [0, *accumulate(len(line.contexts) for line in lines)]
+    best = [
+        verdicts[max(range(start, end), key=partial(_worth, verdicts))]
+        for start, end in pairwise(ends)
+    ]
+    offsets = range(len(lines) + 1)
     return Verdicts.of(best, offsets, verdicts.judge, verdicts.usage, verdicts.groups)
 
 
-def _best(verdicts: Verdicts, contexts: range) -> int:
-    judged = [index for index in contexts if verdicts.status[index] == Status.OK]
-    relevant = [index for index in judged if verdicts.relevant[index]]
-    if not relevant and len(judged) < len(contexts):
-        return next(index for index in contexts if verdicts.status[index] != Status.OK)
-    return max(relevant or judged, key=lambda index: verdicts.score[index])
+def _worth(verdicts: Verdicts, index: int) -> tuple[int, float]:
+    if verdicts.status[index] != Status.OK:
+        return 1, 0.0
+    return 2 if verdicts.relevant[index] else 0, verdicts.score[index]
 
 
 def places_of_lines(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Places:
     """Return what the fields of groups are known as: by the lines that they came from."""
-    line_of = _lines_of(lines, groups)
+    starts = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
+    lines_by_context = [line for line in lines for _ in line.contexts]
 
     def place(group: str, side: str, text: str | None) -> str:
-        at, number, n = int(group), int(text or 0), groups[int(group)].n_expected
-        offset = number if side == "expected" else number * n
+        at, number = int(group), int(text or 0)
+        offset = number if side == "expected" else number * groups[at].n_expected
         what = "query" if side == "query" else f"{side}_text"
-        return f"{name}:{line_of(at, offset).number}: {what!r}"
+        return f"{name}:{lines_by_context[starts[at] + offset].number}: {what!r}"
 
     return {r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?": place}
 
 
-def missing_line(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Name:
-    """Return what turns a context without a judgement into the line that it came from."""
-    line_of = _lines_of(lines, groups)
-
-    def line(missing: Missing) -> str:
-        if (first := missing.place) is None:
-            return missing.first
-        offset = first.retrieved * groups[first.group].n_expected + first.expected
-        return f"{name}:{line_of(first.group, offset).number}"
-
-    return line
-
-
-def _lines_of(lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Callable[[int, int], Line]:
-    """Return what finds the line of a context: of which group, and which one in it."""
-    starts = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
-    lines_by_context = [line for line in lines for _ in line.contexts]
-    return lambda group, offset: lines_by_context[starts[group] + offset]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledLine(Line):
-    """One line: its contexts or its score, its label and what it belongs to, if any."""
-
-    score: float | None = None
-    label: bool | None = None
-    query_id: str | None = None
-    inclusion: float | None = None
-
-
-def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[LabelledLine]:
+def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Line]:
     """Return the lines of a file, or of standard input for "-". Raises FileError.
 
     Lines must hold a score when `scored`, and the texts of a context otherwise.
     """
-    name = name_of(path)
     lines = []
-    for record in input_records(path, *_CONTEXT_FIELDS, label_field, "query_id", "score"):
+    known = f"{_CONTEXT_FIELDS} {label_field} query_id score"
+    for record in input_records(path, f"holds nothing; write lines with {label_field!r}", known):
         label = record.optional_label(label_field)
         score = record.share("score") if scored else None
         if scored and score is None:
@@ -372,14 +315,12 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
         contexts = () if scored else contexts_of(record)
         query_id, inclusion = record.optional_identifier("query_id"), read_inclusion(record)
         at = record.line or 0
-        lines.append(LabelledLine(at, {}, contexts, None, score, label, query_id, inclusion))
-    if not lines:
-        raise FileError(name, None, f"holds nothing; write lines with {label_field!r}")
-    check_labelled(name, label_field, (line.label for line in lines))
+        lines.append(Line(at, {}, contexts, None, score, label, query_id, inclusion))
+    check_labelled(name_of(path), label_field, (line.label for line in lines))
     return lines
 
 
-def cluster_of(line: LabelledLine) -> str:
+def cluster_of(line: Line) -> str:
     """Return the name of a line's query, else of the line: lines of one query are a cluster."""
     if line.query_id is not None:
         return f"query {line.query_id}"
@@ -441,23 +382,3 @@ def places_of_queries(queries: ReadQueries) -> Places:
         return f"query {queries.query_id(int(group))!r}, {what} {int(text) + 1}"
 
     return {r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\].*": place}
-
-
-def missing_context(groups: Sequence[QueryGroup]) -> Name:
-    """Return what turns a context without a judgement into what the user knows it as."""
-
-    def name(missing: Missing) -> str:
-        first, group, side = missing.place, missing.group, "expected answer"
-        if first is None or group is None:
-            return missing.first
-        if first.group >= len(groups):  # the groups of negatives come behind the others
-            group = [g for g in groups if g.negatives][first.group - len(groups)]
-            side = "negative answer"
-        result = (
-            repr(group.document_ids[first.retrieved])
-            if group.document_ids
-            else f"{first.retrieved + 1}"
-        )
-        return f"query {group.query_id!r}, result {result}, {side} {first.expected + 1}"
-
-    return name

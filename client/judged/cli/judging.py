@@ -33,8 +33,7 @@ from judged import (
 from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
-from judged.cli.inputs import Name
-from judged.cli.output import Exit, Output, Places, Problem, say
+from judged.cli.output import Exit, Output, Places, Problem, known_as, say
 from judged.cli.server import Connection, JudgingCommand
 from judged.evaluation.circular_judging import circular_remarks, judging_models
 from judged.traces import (
@@ -52,6 +51,13 @@ from judged.values import Scalar, ServerInfo, load_cascade
 LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"
 REPLAYED = "--judge none"
 MODEL = "judge_model judge_samples judge_temperature judge_max_tokens"
+_ONLY_WITH = {
+    MODEL: (LLM, NONE),
+    "judge_refresh cache_only": (LLM, PANEL, CASCADE),
+    "member": (PANEL,),
+    "stage": (CASCADE,),
+}
+"""Options that some judges alone have."""
 _KEYLESS = re.compile(r"language model .* can't be asked: .*")
 """What the server adds when the model's key is missing: what to do about that."""
 
@@ -91,9 +97,8 @@ class AskingOptions(Spending):
         both = {"judge_refresh", "cache_only"}
         if self.judge_refresh and self.cache_only:
             if len(both & self.typed) != 1:
-                raise Problem(
-                    "--judge-refresh and --cache-only exclude each other; say one of them"
-                )
+                problem = "--judge-refresh and --cache-only exclude each other; say one of them"
+                raise Problem(problem)
             self.leave_out(" ".join(both))
 
     def how_asked(self) -> Asking | None:
@@ -127,10 +132,10 @@ class ModelOptions(JudgingCommand):
 
     def places(self) -> Places:
         """Return what parameters are known as that were typed by flags of their own."""
-        typed = [option for option in MODEL.split() if getattr(self, option) is not None]
-        return {
+        return super().places() | {
             rf'.*parameters\["{option.removeprefix("judge_")}"\]': flag_of(option)
-            for option in typed
+            for option in MODEL.split()
+            if getattr(self, option) is not None
         }
 
 
@@ -159,29 +164,22 @@ class TraceOptions(Command):
     trace_texts: TextsKept | None = opt(
         None, "What --trace keeps of the texts; in full by default."
     )
-    no_judge: bool = flag("As --judge none: judgements come from --trace and the verdict cache.")
 
     @property
     def replays(self) -> bool:
         """Whether no judge is to run."""
-        return self.no_judge or getattr(self, "judge", None) == NONE
+        return getattr(self, "judge", None) == NONE
 
     def settle(self) -> None:
         """Refuse what does not go with a judge, or without one."""
         super().settle()
-        judge = getattr(self, "judge", None)
-        if self.no_judge and judge not in {None, NONE}:
-            if {"judge", "no_judge"} <= self.typed:
-                raise Problem(f"--no-judge and --judge {judge} exclude each other; say one of them")
-            self.leave_out("no_judge" if "judge" in self.typed else "judge")
         if self.trace is None or self.replays:
             self.leave_out("trace_texts", "is for a --trace that is written; leave it out")
         if self.trace is None or not self.replays:
             self.leave_out("trace_judge", f"is for {REPLAYED} with --trace; leave it out")
         if self.replays:
-            self.leave_out(
-                "estimate max_cost", f"no model is asked with {REPLAYED}; leave one of them out"
-            )
+            why = f"no model is asked with {REPLAYED}; leave one of them out"
+            self.leave_out("estimate max_cost", why)
 
 
 class NamedTrace(TraceOptions, ModelOptions):
@@ -218,13 +216,7 @@ class JudgeOptions(ModelOptions):
         if kind == NONE:
             why = f"is for a judge, and {REPLAYED} runs none; leave it out"
             self.leave_out("profile member stage calibration", why)
-        elif kind != LLM:
-            self.leave_out(MODEL, f"is for --judge {LLM}; say that too, or leave it out")
-        for names, kinds in (
-            ("judge_refresh cache_only", (LLM, PANEL, CASCADE)),
-            ("member", (PANEL,)),
-            ("stage", (CASCADE,)),
-        ):
+        for names, kinds in _ONLY_WITH.items():
             if kind not in kinds:
                 named = " or ".join(f"--judge {each}" for each in kinds)
                 self.leave_out(names, f"is for {named}; say that too, or leave it out")
@@ -289,12 +281,12 @@ class CascadeOptions(JudgeOptions):
         for text in self.stage:
             stage, weight, own = read_member(info, "--stage", text, "calibration")
             if "calibration" in own:
-                read = read_calibration(info, own["calibration"], f"--stage {text}: calibration")
+                read = read_calibration(own["calibration"], f"--stage {text}: calibration")
                 stage = replace(stage, calibration=read)
             judge = replace(judge, members=[*judge.members, PanelMember(stage, weight)])
         if self.calibration is None:
             return judge
-        return replace(judge, calibration=read_calibration(info, self.calibration))
+        return replace(judge, calibration=read_calibration(self.calibration))
 
 
 def read_judge(
@@ -367,26 +359,9 @@ def _loaded(load: Callable[[str], Kept], flag: str, path: str) -> Kept:
         raise Problem(f"{flag}: {error.message.removeprefix('calibration: ')}") from None
 
 
-def read_calibration(info: ServerInfo, given: str, flag: str = "--calibration") -> Calibrator | str:
-    """Return the calibration of a file, else the name of one. Raises Problem."""
-    if Path(given).is_file():
-        return _loaded(Calibrator.load, flag, given)
-    if given in info.calibrations:
-        return given
-    known = ", ".join(info.calibrations) or "none"
-    raise Problem(
-        f"{flag} {given}: there is no such file, and the server has no calibration of that name; "
-        f"it has {known}"
-    )
-
-
-def refuse_other(kind: str | None) -> None:
-    """Raise Problem for a judge that no line of texts can be given to."""
-    if kind == "span":
-        raise Problem(
-            "--judge span: compares places in files, and lines hold texts; use judged evaluate "
-            "with 'expected_spans', or another judge"
-        )
+def read_calibration(given: str, flag: str = "--calibration") -> Calibrator | str:
+    """Return the calibration of a file, else the name of one of the server's. Raises Problem."""
+    return _loaded(Calibrator.load, flag, given) if Path(given).is_file() else given
 
 
 def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
@@ -468,21 +443,19 @@ def open_replay(
 
     Raises Problem, FileError.
     """
-    given = options.parameters()
+    given, named = options.parameters(), options.trace_judge or ""
     if options.trace is None and not given:
         raise Problem(
             f"{REPLAYED}: say where the judgements come from: --trace FILE, or --judge-model NAME "
             "for the server's verdict cache"
         )
-    trace = _read_trace(options, out)
-    named, known = options.trace_judge or "", [] if trace is None else trace.names()
-    if trace is not None and named and named not in known:
-        raise Problem(
-            f"--trace-judge {named}: {trace.name} has judgements by {', '.join(known) or 'none'}"
-        )
-    if trace is not None and given and not named:
+    if (trace := _read_trace(options, out)) is not None:
+        known = trace.names()
+        if named and named not in known:
+            has = f"{trace.name} has judgements by {', '.join(known) or 'none'}"
+            raise Problem(f"--trace-judge {named}: {has}")
         asked = f"{LLM}/{given.get('rubric', 'retrieval_match')}"
-        if asked in known or not trace.context_names():
+        if given and not named and (asked in known or not trace.context_names()):
             named = asked
     replay = Replay(trace, named, min_score, with_details=details)
     if given:
@@ -520,20 +493,20 @@ def open_score_replay(
 
 @contextmanager
 def replayed(
-    options: TraceOptions, out: Output, replay: Replay | ScoreReplay, name: Name | None = None
+    options: TraceOptions, out: Output, replay: Replay | ScoreReplay, places: Places
 ) -> Iterator[None]:
     """Turn what a replay lacks into problems that say how to get it; warn of what differs."""
     try:
         yield
     except Missing as error:
-        first = error.first if name is None else name(error)
         judge = "" if error.judge is None else f": {error.judge.signature}"
         cache = None if replay.cached is None else "the server's verdict cache"
         raise Problem(
             f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement')} by "
             f"{error.name} {word(error.missing, 'is', 'are')} not in "
-            f"{' or in '.join(filter(None, (options.trace, cache)))}, first that of {first}; "
-            f"to get {word(error.missing, 'it', 'them')}, {_ONCE}{judge}"
+            f"{' or in '.join(filter(None, (options.trace, cache)))}, first that of "
+            f"{_first_missing(error, places)}; to get {word(error.missing, 'it', 'them')}, "
+            f"{_ONCE}{judge}"
         ) from None
     except ReplayError as error:
         step = f"; to judge anew, {_ONCE}"
@@ -551,3 +524,14 @@ def replayed(
             f"{n} between {options.trace} and the server's verdict cache; those of the trace "
             "count. Judge anew with --judge-refresh to settle it"
         )
+
+
+def _first_missing(error: Missing, places: Places) -> str:
+    """Return what the user knows the first missing judgement as."""
+    place, group = error.place, error.group
+    if place is None or group is None:
+        return error.first
+    if group.query_id:
+        result = group.document_ids[place.retrieved] if group.document_ids else place.retrieved + 1
+        return f"query {group.query_id!r}, result {result!r}"
+    return known_as(f"groups[{place.group}].retrieved[{place.retrieved}]", places) or error.first

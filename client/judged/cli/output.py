@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from threading import Timer
 from typing import Any, TextIO
@@ -86,12 +88,27 @@ class Outcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
-    """The items of a long list, or with `named` the names and values of a long object."""
+class Items(list[Any]):
+    """A long list of a document, whose items are made as they are written."""
 
-    values: Iterable[Any]
-    named: bool = False
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._rest = iter(values)
+        super().__init__(islice(self._rest, 1))  # the encoder asks whether there is any
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(super().__iter__(), self._rest)
+
+
+class NamedItems(dict[str, Any]):
+    """A long object of a document, whose values are made as they are written."""
+
+    def __init__(self, values: Iterable[tuple[str, Any]]) -> None:
+        self._rest = iter(values)
+        super().__init__(islice(self._rest, 1))
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]  # no view
+        """Yield names and values, once."""
+        return chain(super().items(), self._rest)
 
 
 class Problem(Exception):
@@ -139,8 +156,17 @@ class Output:
     def write_json(self, document: Mapping[str, object]) -> None:
         """Write the JSON document, if one was asked for; Items are written as they come."""
         if self._json_to is not None:
-            with open_output(self._json_to, "--json") as file:
-                file.writelines(document_texts(document))
+            _write("--json", self._json_to, document_texts(document))
+
+    def write(self, flag: str, target: str | None, texts: Iterable[str]) -> bool:
+        """Write texts to the file of an option, or print them; return whether that was done.
+
+        Not where there is no file, or where the JSON document has standard output. Raises Problem.
+        """
+        if target is None or (target == STDOUT and self.takes_stdout):
+            return False
+        _write(flag, target, texts)
+        return True
 
     def show(self, *parts: Table | str) -> None:
         """Print tables and lines on standard output, unless the JSON document goes there."""
@@ -230,28 +256,25 @@ def _standard_output() -> Iterator[TextIO]:
         raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
 
 
-def check_writable(target: str, flag: str) -> None:
-    """Raise Problem when an output can't be written, before the work that it is to hold."""
-    if target == STDOUT:
-        return
-    path = Path(target)
-    if path.is_dir():
-        raise Problem(f"{flag} {target}: is a folder; name a file in it")
-    if not path.absolute().parent.is_dir():
-        raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise Problem(f"{flag} {target}: can't be written here; name a file in another folder")
+def check_files(reads: Mapping[str, str], writes: Iterable[tuple[str, str]]) -> None:
+    """Raise Problem where an output can't be written, before the work that it is to hold.
 
-
-def check_apart(reads: Mapping[str, str], writes: Iterable[tuple[str, str]]) -> None:
-    """Raise Problem when an output would replace an input, or what an earlier output wrote.
-
-    `reads` has files with their names in the help, `writes` flags with their files.
+    Or would replace an input, or an earlier output. `reads` has files with their names in the help,
+    `writes` flags with their files.
     """
-    taken = {_identity(path): name for path, name in reads.items() if _is_file(path)}
+    taken = {Path(path).resolve(): name for path, name in reads.items() if _is_file(path)}
     for flag, target in writes:
-        first = taken.setdefault(_identity(target), flag) if _is_file(target) else flag
-        if first != flag:
+        if not _is_file(target):
+            continue
+        path, folder = Path(target), Path(target).absolute().parent
+        if path.is_dir():
+            raise Problem(f"{flag} {target}: is a folder; name a file in it")
+        if not folder.is_dir():
+            raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            problem = "can't be written here; name a file in another folder"
+            raise Problem(f"{flag} {target}: {problem}")
+        if (first := taken.setdefault(path.resolve(), flag)) != flag:
             raise Problem(f"{flag} {target}: is the file of {first} too; name another one")
 
 
@@ -259,20 +282,15 @@ def _is_file(path: str) -> bool:
     return path != STDOUT and not Path(path).is_char_device()
 
 
-def _identity(path: str) -> Path:
-    return Path(path).resolve()
-
-
-@contextmanager
-def open_output(target: str, flag: str) -> Iterator[TextIO]:
-    """Open a file for writing, or standard output for "-". Raises Problem."""
+def _write(flag: str, target: str, texts: Iterable[str]) -> None:
+    """Write texts to a file, or to standard output for "-". Raises Problem."""
     if target == STDOUT:
         with _standard_output() as stream:
-            yield stream
+            stream.writelines(texts)
         return
     try:
         with replacing_text(target) as file:
-            yield file
+            file.writelines(texts)
     except OSError as error:
         raise Problem(f"{flag} {target}: can't be written: {error.strerror or error}") from None
 
@@ -289,6 +307,12 @@ class Table:
     rows: Iterable[Sequence[str | float | Estimate | None]]
     names: int = 1
     left: int = 1
+
+    @classmethod
+    def of(cls, values: Iterable[object], columns: Mapping[str, str], **how: int) -> Table:
+        """Return a row for each value; `columns` has the attribute, or the format, under a head."""
+        reads = [each.format if "{" in each else attrgetter(each) for each in columns.values()]
+        return cls([*columns], [[read(value) for read in reads] for value in values], **how)
 
     def lines(self, width: int | None = None) -> Iterator[str]:
         """Yield the lines of the table; of one wider than `width` a part below the other.
@@ -339,37 +363,14 @@ def _width(text: str) -> int:
 def document_texts(document: Mapping[str, object]) -> Iterator[str]:
     """Yield the text of a document in parts, indented by two. Items are read as they are written.
 
-    It is that of `json.dump`. Raises ValueError for a number that is none.
+    Raises ValueError for a number that is none.
     """
-    opening = "{"
-    for name, value in document.items():
-        yield f"{opening}\n  {_text(name)}: "
-        opening = ","
-        if isinstance(value, Items):
-            yield from _items(value)
-        else:
-            yield _text(value, 2)
-    yield "{}\n" if opening == "{" else "\n}\n"
-
-
-def _items(items: Items) -> Iterator[str]:
-    opening, closing = "{}" if items.named else "[]"
-    before = opening
-    for item in items.values:
-        name, value = (f"{_text(item[0])}: ", item[1]) if items.named else ("", item)
-        yield f"{before}\n    {name}{_text(value, 4)}"
-        before = ","
-    yield f"{opening}{closing}" if before == opening else f"\n  {closing}"
+    written = json.JSONEncoder(ensure_ascii=False, indent=2, allow_nan=False, default=_as_json)
+    return chain(written.iterencode(document), "\n")
 
 
 def _as_json(value: Any) -> object:  # noqa: ANN401 - a dataclass, or a time
     return value.isoformat() if isinstance(value, datetime) else asdict(value)
-
-
-def _text(value: object, indent: int = 0) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=_as_json)
-    # Line feeds within texts are escaped, so that these begin lines.
-    return text.replace("\n", "\n" + " " * indent)
 
 
 Places = dict[str, str | Callable[..., str]]
@@ -382,6 +383,7 @@ _FLAGS: Places = {
     r"(?:judge\.)?min_score": "--min-score",
     r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
     r"judge\.guarantee.*": "--cascade",
+    r"judge\.calibration.*": "--calibration",
     r"judge\.members(.*)": r"--member or --stage\1",
     r"rubrics\[\d+\]\.min_score": "--min-score",
     r"rubrics\[\d+\]\.weights.*": "--weights",
@@ -422,9 +424,9 @@ def explained(places: Places | None = None) -> Iterator[None]:
 def explain(error: errors.JudgedError, places: Places) -> str:
     """Return what went wrong as one line."""
     message = error.message
-    if isinstance(error, errors.InvalidArgument) and (known := _known(error.field, places)):
+    if isinstance(error, errors.InvalidArgument) and (known := known_as(error.field, places)):
         rule = message.removeprefix(f"{error.field}: ")
-        rule = _INDEXED.sub(lambda found: _known(found[0], places) or found[0], rule)
+        rule = _INDEXED.sub(lambda found: known_as(found[0], places) or found[0], rule)
         rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
         return f"{known}: {rule}"
     if isinstance(error, errors.DeadlineExceeded):
@@ -434,7 +436,7 @@ def explain(error: errors.JudgedError, places: Places) -> str:
     return message
 
 
-def _known(path: str, places: Places) -> str | None:
+def known_as(path: str, places: Places) -> str | None:
     """Return what the user knows a field as, None where that is nothing else."""
     path = path.removeprefix("start.")  # callers of a command see no streams
     for pattern, known in (*places.items(), *_FLAGS.items()):

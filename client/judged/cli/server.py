@@ -17,11 +17,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
 from judged._transport.channel import fault
 from judged.cli.frame import Command, Strict, flag_of, opt
-from judged.cli.output import Places, Problem, Progress, explained, progress_bar
+from judged.cli.output import Places, Problem, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token
 from judged.values import ServerInfo
 
@@ -78,8 +79,9 @@ class ServerCommand(Command):
     @contextmanager
     def connect(self, places: Places | None = None) -> Iterator[Connection]:
         """Connect to the server; what it refuses is told by `places`. Raises Problem."""
+        known = {**(places or {}), **self.places()}
         with ExitStack() as stack:
-            stack.enter_context(explained(places))
+            stack.enter_context(explained(known))
             if self.target:
                 if (wrong := fault(self.target.strip())) is not None:
                     raise Problem(f"--target {self.target}: {wrong}")
@@ -89,7 +91,7 @@ class ServerCommand(Command):
                     raise Problem(_as_flags(error.message)) from None
             else:
                 stack.enter_context(_problems_as_private())
-                stack.enter_context(explained(places))
+                stack.enter_context(explained(known))
                 client = Client(stack.enter_context(private_server()))
                 client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
             stack.enter_context(client)
@@ -121,10 +123,13 @@ class JudgingCommand(ResultCommand):
     @contextmanager
     def asking(
         self, title: str, total: int, places: Places | None = None
-    ) -> Iterator[tuple[Connection, Progress | None]]:
-        """Connect to the server, and show how much of `total` is done."""
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """Connect to the server, and show how much of `total` is done.
+
+        Yields too what calls take: what tells the progress, and how long they may take.
+        """
         with self.connect(places) as server, progress_bar(title, total) as progress:
-            yield server, progress
+            yield server, {"timeout": self.timeout, "progress": progress}
 
 
 def _as_flags(message: str) -> str:

@@ -43,7 +43,7 @@ class TestProblems:
         message = world.fails(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
         assert message.startswith(
             f"--judge none: 1 of 2 judgements by {NAME} is not in t.jsonl, first that of "
-            f"query 'q1', result 'd1', expected answer 1; {ONCE.format('it')}: llm|"
+            f"query 'q1', result 'd1'; {ONCE.format('it')}: llm|"
         )
         assert "|model:other|" in message
         assert "|samples:3|" in message
@@ -80,10 +80,6 @@ class TestProblems:
                     "--judge none: say where the judgements come from: --trace FILE, or "
                     "--judge-model NAME for the server's verdict cache"
                 ),
-            ),
-            (
-                (*JUDGE, "--no-judge", "--judge", "exact"),
-                "--no-judge and --judge exact exclude each other; say one of them",
             ),
             (
                 (*JUDGE, "--judge", "none", "--trace", "no.jsonl"),

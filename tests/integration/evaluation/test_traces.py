@@ -126,7 +126,7 @@ class TestFile:
         assert first["negatives"]["queries_hit"] == 1
         assert again["negatives"] == first["negatives"]
         rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
-        assert "first that of query 'q1', result 'd2', negative answer 1" in world.fails(
+        assert "first that of query 'q1', result 'd2'; " in world.fails(
             *EVALUATE, "--judge", "none", "--trace", "t.jsonl"
         )
 
@@ -136,7 +136,7 @@ class TestBar:
         world.fine(*JUDGE, "--trace", "t.jsonl")
         for threshold, relevant in (("0.9", [False, False]), ("0.3", [True, False])):
             judged = world.fine(*JUDGE, "--min-score", threshold)
-            again = world.fine(*JUDGE, "--no-judge", "--trace", "t.jsonl", "--min-score", threshold)
+            again = world.fine(*JUDGE, "--judge", "none", "--trace", "t.jsonl", "--min-score", threshold)
             assert [line["relevant"] for line in lines_of(again.stdout)] == relevant
             assert again.stderr == judged.stderr
 

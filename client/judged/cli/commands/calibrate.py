@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
 
 from judged import (
     Asking,
@@ -29,7 +28,6 @@ from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import Drawn, MethodOption
 from judged.cli.inputs import (
     LABEL,
-    LabelledLine,
     Line,
     cluster_of,
     fold_lines,
@@ -41,7 +39,6 @@ from judged.cli.inputs import (
 from judged.cli.judging import (
     LLM,
     MODEL,
-    NONE,
     REPLAYED,
     AskingOptions,
     JudgeOptions,
@@ -52,19 +49,9 @@ from judged.cli.judging import (
     kept_trace,
     read_amount,
     read_member,
-    refuse_other,
     refuse_uncached,
 )
-from judged.cli.output import (
-    Output,
-    Places,
-    Problem,
-    Table,
-    explained,
-    open_output,
-    progress_bar,
-    say,
-)
+from judged.cli.output import Output, Places, Problem, Table, explained, progress_bar, say
 from judged.cli.server import JudgingCommand
 from judged.cli.tables import (
     describe_guarantee,
@@ -83,14 +70,12 @@ from judged.report.summary import ends, number
 from judged.values import (
     AnswerScore,
     Calibration,
-    CascadeBounds,
     CascadeFrontier,
     CascadeOptions,
     Context,
     CorrectedEstimate,
     CostEstimate,
     Estimate,
-    JudgeQuality,
     Reliability,
     ScoredStage,
     ServerInfo,
@@ -128,7 +113,6 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
     trace: str | None = opt(
         "FILE", "Keep the judgements in this file, beside those it has.", writes=True
     )
-    no_judge: bool = flag("As --judge none: scores come from the lines.")
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
     precision_floor: float | None = opt("X", "Precision that the third threshold must keep; 0.9.")
     folds: int | None = opt("N", "Folds of cross-validation; 5.")
@@ -159,14 +143,12 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
 
     def settle(self) -> None:
         """Refuse flags of a judge where there is none, or where a rubric is asked for."""
-        if "judge" in self.typed and self.judge != NONE:
-            self.leave_out("no_judge")
-        if self.rubric is not None and "rubric" not in self.typed and (self.judge or self.no_judge):
+        if self.rubric is not None and "rubric" not in self.typed and self.judge:
             self.leave_out("rubric")
         of_judges = "profile param member trace trace_texts"
         if self.rubric is not None:
             self.leave_out(
-                f"judge no_judge {of_judges}" if "rubric" in self.typed else "",
+                f"judge {of_judges}" if "rubric" in self.typed else "",
                 "is of a judge, whose place --rubric takes; leave it out",
             )
         elif self.replays:
@@ -177,31 +159,27 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
 
     def run(self, out: Output) -> Document | None:
         """Judge or score what is not, and report."""
-        refuse_other(self.judge)
         kept, answers, groups = kept_trace(self, out), None, list[QueryGroup]()
-        places: Places = dict(self.places())
         if self.rubric is not None:
             answers = read_answers(self.labels, label_field=self.label_field)
-            columns = zip(answers.items, answers.line_numbers, answers.labels, strict=True)
             lines = [
-                LabelledLine(number, {}, [Context(item.query, "", "")], label=label)
-                for item, number, label in columns
+                Line(line.number, {}, [Context(line.item.query, "", "")], label=line.label)
+                for line in answers.lines
             ]
-            places |= places_of_rubrics([self.rubric]) | answers.places()
+            places = places_of_rubrics([self.rubric]) | answers.places()
         else:
             lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
             groups = [] if self.replays else fold_lines(lines)
-            places |= places_of_lines(self.labels, lines if groups else [], groups)
-        usage, judge = None, None
-        how: dict[str, Any] = {"asking": self.how_asked()}
-        with self.asking("judging", len(lines), places) as (server, progress):
+            places = places_of_lines(self.labels, lines, groups)
+        usage, judge, asking = None, None, self.how_asked()
+        with self.asking("judging", len(lines), places) as (server, how):
             client, info = server.client, server.info
-            timed = {**how, "timeout": self.timeout, "progress": progress}
             if answers is not None and self.rubric is not None:
                 asked = read_rubrics([self.rubric], info, self.min_score, self.parameters())
                 if self.estimate:
-                    return report_estimate(out, client.estimate_scores(answers.items, asked, **how))
-                scores = client.score_answers(answers.items, asked, **timed)
+                    would = client.estimate_scores(answers.items, asked, asking=asking)
+                    return report_estimate(out, would)
+                scores = client.score_answers(answers.items, asked, asking=asking, **how)
                 out.warn(*score_warnings(scores))
                 usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
             elif not self.replays:
@@ -213,8 +191,9 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                         "weighted"
                     )
                 if self.estimate:
-                    return report_estimate(out, client.estimate(groups, spec, **how))
-                found = client.judge(groups, spec, include_details=kept is not None, **timed)
+                    return report_estimate(out, client.estimate(groups, spec, asking=asking))
+                details = kept is not None
+                found = client.judge(groups, spec, include_details=details, asking=asking, **how)
                 keep(kept, groups, found)
                 found = of_lines(lines, found)
                 out.warn(
@@ -234,14 +213,14 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
         signature = None if judge is None else judge.signature
         report_calibration(out, made, len(lines), signature, usage)
         if made.reliability is not None:
-            self._keep(made.reliability, signature)
+            self._keep(out, made.reliability, signature)
         return None
 
-    def _keep(self, believed: Reliability, signature: str | None) -> None:
+    def _keep(self, out: Output, believed: Reliability, signature: str | None) -> None:
         """Write the calibration and its diagram. Raises Problem where labels made none to keep."""
         if self.diagram is not None:
-            with open_output(self.diagram, "--diagram") as file:
-                file.write(reliability_diagram(believed, signature or "scores of the lines"))
+            drawn = reliability_diagram(believed, signature or "scores of the lines")
+            out.write("--diagram", self.diagram, [drawn])
         if self.output is not None:
             if not believed.fitted:
                 why = believed.calibrator.not_fitted or "there are too few labels"
@@ -255,7 +234,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
             )
 
 
-def _scored(lines: Sequence[LabelledLine], found: Verdicts | ScoredAnswers) -> list[LabelledLine]:
+def _scored(lines: Sequence[Line], found: Verdicts | ScoredAnswers) -> list[Line]:
     """Return the lines that have a score, labelled or not. Raises Problem."""
     refuse_uncached(found)
     each: Iterable[Verdict | AnswerScore] = found
@@ -270,7 +249,7 @@ def _scored(lines: Sequence[LabelledLine], found: Verdicts | ScoredAnswers) -> l
     return scored
 
 
-def _items(lines: Sequence[LabelledLine]) -> LabelledScores:
+def _items(lines: Sequence[Line]) -> LabelledScores:
     """Return what the server is asked about."""
     clusters = list(map(cluster_of, lines))
     inclusion = [line.inclusion for line in lines if line.inclusion is not None]
@@ -290,10 +269,10 @@ def report_calibration(
     out: Output, found: Calibration, n_lines: int, judge: str | None, usage: Usage | None
 ) -> None:
     """Show what a judge is worth, warn of what needs it, write the document."""
-    believed, shares = found.reliability, {"share of relevant items": found.prevalence}
+    quality, believed, bounds = found.quality, found.reliability, found.cascade
     probability = {} if believed is None else estimates_of(believed)
     estimates = {
-        **estimates_of(found.quality),
+        **estimates_of(quality),
         **{f"probability {name}": one for name, one in probability.items()},
         **{
             f"cross-validated {each.criterion.name.lower()}": each.cross_validated
@@ -302,29 +281,42 @@ def report_calibration(
         **_of_share("prevalence", found.prevalence),
     }
     out.warn(
-        *found.quality.warnings,
+        *quality.warnings,
         *(f"prevalence: {warning}" for warning in found.prevalence.warnings),
         *(() if believed is None else believed.warnings),
         *estimate_warnings(estimates),
     )
+    shares = {"share of relevant items": found.prevalence}
     if found.agreement is not None:
         shares["judge agrees with people"] = found.agreement
         estimates |= _of_share("judge agrees with people", found.agreement)
-    out.show(describe_agreement(found, judge), "", estimates_table("estimate", estimates), "")
-    out.show(f"{_counted(found.quality, n_lines)}{f'; {judge}' if judge else ''}", "")
-    out.show(thresholds_table(found), "", *_cascade(found.cascade))
-    if told := more_labels(shares):
-        out.show("", told)
-    if believed is not None:
-        out.show("", _describe_fit(believed))
+    thresholds = [
+        {**asdict(each), "criterion": each.criterion.name.lower()} for each in found.thresholds
+    ]
+    chosen = [(each["criterion"], each["min_score"], each["fitted"]) for each in thresholds]
+    certified = [
+        ("accept from", bounds.accept, bounds.uncertified_accept),
+        ("reject up to", bounds.reject, bounds.uncertified_reject),
+    ]
+    out.show(
+        describe_agreement(found, judge),
+        *("", estimates_table("estimate", estimates), ""),
+        f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}: {quality.true_positives} true "
+        f"and {quality.false_positives} false positives, {quality.true_negatives} true and "
+        f"{quality.false_negatives} false negatives{f'; {judge}' if judge else ''}",
+        *("", Table(["best threshold for", "min_score", "fitted"], chosen), ""),
+        Table(["cascade", "certified", "uncertified"], certified),
+        f"cascade at an error of {bounds.max_error:g}: {bounds.escalated:.1%} go on to a better "
+        f"judge; the labels count as {bounds.labels_counted:.1f}, {bounds.design_effect:.2f} of "
+        "them as one",
+        *more_labels(shares),
+        *([] if believed is None else ["", _describe_fit(believed)]),
+    )
     out.write_json(
         {
-            "quality": fields_but(found.quality, "warnings"),
-            "thresholds": [
-                {**asdict(threshold), "criterion": threshold.criterion.name.lower()}
-                for threshold in found.thresholds
-            ],
-            "cascade": found.cascade,
+            "quality": fields_but(quality, "warnings"),
+            "thresholds": thresholds,
+            "cascade": bounds,
             "reliability": believed
             and fields_but(believed, "warnings", "n_clusters") | {"n_queries": believed.n_clusters},
             "prevalence": fields_but(found.prevalence, "warnings", "half_width_with_more"),
@@ -341,9 +333,9 @@ def describe_agreement(found: Calibration, judge: str | None) -> str:
     """Return how often the judge agrees with people, by how many labels, as a sentence."""
     quality, believed = found.quality, found.reliability
     name = "the judge" if judge is None else judge.partition("|")[0]
-    labels = plural(quality.n, "label")
     by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
-    said = f"{name} agrees with people on {_share(quality.accuracy)} of {labels}{by}"
+    said = f"{name} agrees with people on {_share(quality.accuracy)} of "
+    said += f"{plural(quality.n, 'label')}{by}"
     if believed is None or not believed.fitted or believed.accuracy is None:
         return said
     calibrated = _share(believed.accuracy)
@@ -356,23 +348,9 @@ def _share(estimate: Estimate | None) -> str:
     return f"{number(known.value)}{between}"
 
 
-def thresholds_table(found: Calibration) -> Table:
-    """Return the thresholds: what each is best at, where it is, and what it is worth."""
-    rows = [(each.criterion.name.lower(), each.min_score, each.fitted) for each in found.thresholds]
-    return Table(["best threshold for", "min_score", "fitted"], rows)
-
-
 def _of_share(what: str, share: CorrectedEstimate) -> dict[str, Estimate | None]:
     names = ("naive", "corrected", "labels_only")
     return {f"{what} {name}": getattr(share, name) for name in names}
-
-
-def _counted(quality: JudgeQuality, n_lines: int) -> str:
-    return (
-        f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}: {quality.true_positives} true "
-        f"and {quality.false_positives} false positives, {quality.true_negatives} true and "
-        f"{quality.false_negatives} false negatives"
-    )
 
 
 def _describe_fit(believed: Reliability) -> str:
@@ -384,20 +362,6 @@ def _describe_fit(believed: Reliability) -> str:
         f"{plural(believed.n_labels, 'label')} of "
         f"{plural(believed.n_clusters, 'query', 'queries')}"
     )
-
-
-def _cascade(cascade: CascadeBounds) -> tuple[Table, str]:
-    """Return the scores that need no better judge; labels do not prove uncertified ones."""
-    rows = [
-        ("accept from", cascade.accept, cascade.uncertified_accept),
-        ("reject up to", cascade.reject, cascade.uncertified_reject),
-    ]
-    told = (
-        f"cascade at an error of {cascade.max_error:g}: {cascade.escalated:.1%} go on to a better "
-        f"judge; the labels count as {cascade.labels_counted:.1f}, {cascade.design_effect:.2f} of "
-        "them as one"
-    )
-    return Table(["cascade", "certified", "uncertified"], rows), told
 
 
 _TOLD = ("proposed", "uncertified", "n_proposing", "n_certifying", "signature")
@@ -464,7 +428,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         lines = [line for line in read if line.label is not None]
         groups, scored = fold_lines(lines), []
         cache = CacheMode.REFRESH if self.judge_refresh else CacheMode.USE
-        asking: Asking | None = Asking(cache, self.max_cost)
+        purse = Purse(Asking(cache, self.max_cost))  # one limit for all stages
         with self.connect(places_of_lines(self.labels, lines, groups)) as server:
             client = server.client
             stages = [_read_stage(server.info, text) for text in self.stage]
@@ -480,13 +444,12 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
                 with explained(one.places), bar as progress:
                     verdicts = client.judge(
                         *(groups, one.judge),
-                        asking=asking,
+                        asking=purse.rest(),
                         timeout=self.timeout,
                         progress=progress,
                     )
+                purse.took(verdicts.usage)
                 scored.append(_of_stage(out, one.name, cost, lines, verdicts))
-                spent = None if verdicts.usage is None else verdicts.usage.cost
-                asking = Purse(asking, spent or 0.0).rest()  # one limit for all stages
             found = client.calibrate_cascade(
                 StagedLabels(
                     scored,
@@ -499,40 +462,59 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
                     *(self.confidence, self.seed),
                 ),
             )
-        names = [stage.name for stage in stages]
         out.warn(*found.warnings)
-        tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
-        told = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
-        if found.proposed is not None:
-            point = found.points[found.proposed]
-            told += [f"proposed: {describe_stages(point, names)}"]
-            told += [describe_guarantee(point.guarantee)]
-        elif found.uncertified is not None:
-            stages_of = describe_stages(found.points[found.uncertified], names)
-            told.append(f"uncertified, on these labels alone: {stages_of}")
-        out.show(frontier_table(found, names, unit), "", *told)
-        document = {
-            "stages": [{"stage": n, "cost": cost} for n, cost in zip(names, costs, strict=True)],
-            "cost_unit": unit,
-            "frontier": [
-                {
-                    **asdict(point),
-                    "accuracy": point.accuracy,
-                    "least_accuracy": point.least_accuracy,
-                    "judges": describe_stages(point, names),
-                }
-                for point in found.points
-            ],
-            **{name: getattr(found, name) for name in _TOLD},
-            "n_queries": found.n_clusters,
-        }
-        out.write_json({**document, "warnings": out.warnings})
+        names = [stage.name for stage in stages]
+        self._report(out, found, names, costs, unit)
         if self.diagram is not None:
-            with open_output(self.diagram, "--diagram") as file:
-                file.write(frontier_diagram(found, names, unit))
+            out.write("--diagram", self.diagram, [frontier_diagram(found, names, unit)])
         if self.output is not None:
             self._keep(found, stages, unit)
         return None
+
+    def _report(
+        self,
+        out: Output,
+        found: CascadeFrontier,
+        names: Sequence[str],
+        costs: Sequence[float],
+        unit: str,
+    ) -> None:
+        """Show the cascades, the cheapest first, and write the document."""
+        judges = [describe_stages(point, names) for point in found.points]
+        tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
+        told = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
+        if found.proposed is not None:
+            told.append(f"proposed: {judges[found.proposed]}")
+            told.append(describe_guarantee(found.points[found.proposed].guarantee))
+        elif found.uncertified is not None:
+            told.append(f"uncertified, on these labels alone: {judges[found.uncertified]}")
+        rows = []
+        for place, point in enumerate(found.points):
+            mark = "proposed" if place == found.proposed else "certified" if point.certified else ""
+            cost, settled = f"{point.cost:.4g}", f"{point.settled:.1%}"
+            rows.append((mark, judges[place], cost, settled, point.accuracy, point.least_accuracy))
+        heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
+        out.show(Table(heads, rows, names=2), "", *told)
+        out.write_json(
+            {
+                "stages": [
+                    {"stage": n, "cost": cost} for n, cost in zip(names, costs, strict=True)
+                ],
+                "cost_unit": unit,
+                "frontier": [
+                    {
+                        **asdict(point),
+                        "accuracy": point.accuracy,
+                        "least_accuracy": point.least_accuracy,
+                        "judges": of_point,
+                    }
+                    for point, of_point in zip(found.points, judges, strict=True)
+                ],
+                **{name: getattr(found, name) for name in _TOLD},
+                "n_queries": found.n_clusters,
+                "warnings": out.warnings,
+            }
+        )
 
     def _keep(self, found: CascadeFrontier, stages: Sequence[_Stage], unit: str) -> None:
         """Write the proposed cascade. Raises Problem where there is none."""
@@ -604,15 +586,3 @@ def _costs(
     if all(each.cost is not None for each in would) and any(each.cost for each in would):
         return [(each.cost or 0.0) / n for each in would], "cost"
     return [each.calls / n for each in would], "calls"
-
-
-def frontier_table(found: CascadeFrontier, names: Sequence[str], unit: str) -> Table:
-    """Return a row a cascade, the cheapest first: `at least` is the bound of the accuracy."""
-    rows = []
-    for place, point in enumerate(found.points):
-        mark = "proposed" if place == found.proposed else "certified" if point.certified else ""
-        cost, settled = f"{point.cost:.4g}", f"{point.settled:.1%}"
-        worth = (point.accuracy, point.least_accuracy)
-        rows.append((mark, describe_stages(point, names), cost, settled, *worth))
-    heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
-    return Table(heads, rows, names=2)

@@ -14,7 +14,7 @@ from judged.canary import Canary, CanaryItem, Check, History, check_canary, reco
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
 from judged.cli.frame import Document, arg, opt
-from judged.cli.inputs import Line, check_expectations, count_lines, read_contexts
+from judged.cli.inputs import Line, check_expectations, read_contexts
 from judged.cli.judging import CascadeOptions, MaxCost
 from judged.cli.output import Output, Problem, Table, say
 from judged.cli.server import JudgingCommand
@@ -51,16 +51,11 @@ class RecordCommand(CascadeOptions, MaxCost):
     def run(self, out: Output) -> Document:
         """Ask, and write the canary."""
         lines = read_contexts(self.items)
-        with self.asking("recording", self.asks, self.places()) as (server, progress):
+        with self.asking("recording", self.asks) as (server, how):
             spec = self.spec(server.info, self.min_score)
-            check_expectations(out, self.items, spec, count_lines(lines), server.client)
-            canary = record_canary(
-                *(server.client, list(map(_item, lines)), spec),
-                asks=self.asks,
-                max_cost=self.max_cost,
-                timeout=self.timeout,
-                progress=progress,
-            )
+            check_expectations(out, self.items, spec, lines, server.client)
+            how |= {"asks": self.asks, "max_cost": self.max_cost}
+            canary = record_canary(server.client, list(map(_item, lines)), spec, **how)
         canary.write(self.output)
         n, noisy = len(canary.items), sum(item.flips > 0 for item in canary.items)
         flips, asks = canary.flips, canary.asks
@@ -130,14 +125,9 @@ class CheckCommand(JudgingCommand, MaxCost):
             raise Problem(f"{error}; --history: {step}") from error
         if history.others:
             say(f"{kept}: {history.others} checks are of another recording and don't count")
-        with self.asking("checking", self.rounds) as (server, progress):
-            found = check_canary(
-                *(server.client, canary, history),
-                rounds=self.rounds,
-                max_cost=self.max_cost,
-                timeout=self.timeout,
-                progress=progress,
-            )
+        with self.asking("checking", self.rounds) as (server, how):
+            how |= {"rounds": self.rounds, "max_cost": self.max_cost}
+            found = check_canary(server.client, canary, history, **how)
         level = math.log(1 / self.false_alarms)
         out.worse = history.highest >= level
         out.warn(*_other_judge(canary, found))

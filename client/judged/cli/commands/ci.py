@@ -25,7 +25,7 @@ from judged._files import parse_json, read_bytes
 from judged.cli.documents import compare_documents, parse_report
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import AnySignature
-from judged.cli.output import Output, Problem, open_output, say
+from judged.cli.output import Output, Problem, say
 from judged.cli.server import ResultCommand
 from judged.report import Report, make_report, to_html
 from judged.report.content import verdict_of
@@ -105,15 +105,11 @@ class CiCommand(ResultCommand, AnySignature):
             title="Pull request beside main",
             names=("pull request", "main"),
         )
-        if self.comment is not None:
-            with open_output(self.comment, "--comment") as file:
-                file.write(to_comment(made, age))
-        if self.report is not None:
-            with open_output(self.report, "--report") as file:
-                file.write(to_html(made))
+        out.write("--comment", self.comment, [to_comment(made, age)])
+        if self.report is not None and out.write("--report", self.report, [to_html(made)]):
             say(f"wrote {self.report}")
         if self.dataset is not None:
-            self._annotate(made, self.dataset)
+            self._annotate(out, made, self.dataset)
         out.show(headline(made), *([] if age is None else [str(age)]))
         out.worse = bool(worse(made))
         return {
@@ -152,7 +148,7 @@ class CiCommand(ResultCommand, AnySignature):
         days = (datetime.now(UTC) - made).total_seconds() / 86400
         return content, BaselineAge(commit, days, behind, days > self.max_age, self.baseline)
 
-    def _annotate(self, made: Report, dataset: str) -> None:
+    def _annotate(self, out: Output, made: Report, dataset: str) -> None:
         """Tell forges of queries that got worse, at their lines of the data set."""
         annotations = [
             (query_id, f"{metric} of query {query_id} fell from {was:.4f} to {now:.4f}")
@@ -164,9 +160,8 @@ class CiCommand(ResultCommand, AnySignature):
         if self.github:
             for line in for_github(path, lines, annotations):
                 sys.stderr.write(f"{visible(line)}\n")
-        if self.code_quality is not None:
-            with open_output(self.code_quality, "--code-quality") as file:
-                json.dump(for_gitlab(path, lines, annotations), file, indent=1)
+        found = json.dumps(for_gitlab(path, lines, annotations), indent=1)
+        out.write("--code-quality", self.code_quality, [found])
 
 
 Annotations = Sequence[tuple[str, str]]

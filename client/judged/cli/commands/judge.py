@@ -25,14 +25,12 @@ from judged.cli.inputs import (
     Line,
     ReadQueries,
     check_expectations,
-    count_lines,
     fold_lines,
-    missing_context,
-    missing_line,
     of_lines,
     places_of_lines,
     places_of_queries,
     read_contexts,
+    system_models,
 )
 from judged.cli.judging import (
     AskingOptions,
@@ -41,12 +39,11 @@ from judged.cli.judging import (
     keep,
     kept_trace,
     open_replay,
-    refuse_other,
     refuse_uncached,
     replayed,
     tell_circular,
 )
-from judged.cli.output import STDOUT, Items, Output, Problem, of_metrics, open_output, say
+from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
 from judged.cli.tables import (
     cascade_table,
     describe_counts,
@@ -104,48 +101,39 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
 
     def run(self, out: Output) -> Document:
         """Judge, and write the lines."""
-        refuse_other(self.kind)
         lines, as_qrels = read_contexts(self.contexts), self.output.endswith(_QRELS)
         if as_qrels:
             _check_ids(self.contexts, lines)
-        counted, groups, kept = count_lines(lines), fold_lines(lines), kept_trace(self, out)
-        places = places_of_lines(self.contexts, lines, groups) | self.places()
-        with self.asking("judging", counted.contexts, places) as (server, progress):
+        groups, kept, asking = fold_lines(lines), kept_trace(self, out), self.how_asked()
+        places, n = (
+            places_of_lines(self.contexts, lines, groups),
+            sum(len(x.contexts) for x in lines),
+        )
+        with self.asking("judging", n, places) as (server, how):
             client, info = server.client, server.info
             if self.replays:
                 replay = open_replay(self, out, server, self.min_score, details=self.details)
-                with replayed(self, out, replay, missing_line(self.contexts, lines, groups)):
+                with replayed(self, out, replay, places):
                     found = replay.all_verdicts(groups, info.rubrics)
             else:
                 spec = self.spec(info, self.min_score)
-                check_expectations(out, self.contexts, spec, counted, client)
-                tell_circular(out, counted.system_models, info, [spec])
+                check_expectations(out, self.contexts, spec, lines, client)
+                tell_circular(out, system_models(lines), info, [spec])
                 if self.estimate:
-                    would = client.estimate(groups, spec, asking=self.how_asked())
-                    return report_estimate(out, would)
-                found = client.judge(
-                    *(groups, spec),
-                    include_details=self.details or kept is not None,
-                    asking=self.how_asked(),
-                    timeout=self.timeout,
-                    progress=progress,
-                )
+                    return report_estimate(out, client.estimate(groups, spec, asking=asking))
+                details = self.details or kept is not None
+                found = client.judge(groups, spec, include_details=details, asking=asking, **how)
                 keep(kept, groups, found)
             refuse_uncached(found)
         verdicts = of_lines(lines, found if self.details else replace(found, details={}))
-        if not (self.output == STDOUT and out.takes_stdout):
-            with open_output(self.output, "--output") as file:
-                file.writelines(
-                    _qrels(out, self.output, lines, verdicts)
-                    if as_qrels
-                    else map(json_line, _judged(lines, verdicts))
-                )
+        as_lines = _qrels(out, self.output, lines, verdicts) if as_qrels else None
+        out.write("--output", self.output, as_lines or map(json_line, _judged(lines, verdicts)))
         tell_verdicts(out, verdicts)
         replaced = {name for line in lines for name in line.fields}
         if names := ", ".join(name for name in _ANSWERS if name in replaced):
             out.warn(f"the input has fields that the verdict replaced: {names}")
         return {
-            "verdicts": list(_judged(lines, verdicts)) if out.writes_json else [],
+            "verdicts": Items(_judged(lines, verdicts)),
             "counts": VerdictCounts.of(verdicts).to_dict(),
             "signature": verdicts.judge.signature,
             **usage_document(verdicts.usage),
@@ -292,28 +280,22 @@ class EvaluateCommand(
         )
         kept = kept_trace(self, out)
         corrected: Mapping[str, CorrectedEstimate] | None = None
-        places = {**self.places(), **of_metrics(self.metric), **places_of_queries(queries)}
-        with self.asking("judging", queries.n_contexts, places) as (server, progress):
+        places, asking = places_of_queries(queries), self.how_asked()
+        with self.asking("judging", queries.n_contexts, places) as (server, how):
             measure = partial(Evaluator(server.client).evaluate_groups, groups, self.metric)
             if self.replays:
                 replay = open_replay(self, out, server, threshold)
-                with replayed(self, out, replay, missing_context(list(groups))):
+                with replayed(self, out, replay, places):
                     found = measure(replay, asked, timeout=self.timeout)
             else:
                 spec = self.spec(server.info, threshold)
                 tell_circular(out, queries.system_models, server.info, [spec])
-                asking = self.how_asked()
                 if self.estimate:
                     would = Evaluator(server.client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)
+                record = None if kept is None else partial(keep, kept)
                 with _unmeasured_written(out):
-                    found = measure(
-                        *(spec, asked),
-                        asking=asking,
-                        record=None if kept is None else partial(keep, kept),
-                        timeout=self.timeout,
-                        progress=progress,
-                    )
+                    found = measure(spec, asked, asking=asking, record=record, **how)
             refuse_uncached(found.verdicts)
             if human is not None and labelled is not None:
                 corrected = corrected_means(server.client, found, human, asked, labelled.inclusion)
@@ -362,7 +344,7 @@ class EvaluateCommand(
             out.show("", slices_table(table))
         document = {
             **document_head("", None, replace(table, query_ids=()), judge, out.warnings),
-            "per_query": Items(table.query_values(), named=True),
+            "per_query": NamedItems(table.query_values()),
             **usage_document(found.usage),
         }
         if found.negatives is not None:

@@ -6,14 +6,16 @@ The numbers are the server's; which items these are is up to `judged.labelling`.
 from __future__ import annotations
 
 import getpass
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 
 from judged import RatingLevel, RatingTable
-from judged._files import FileError, Record
+from judged._files import FileError
 from judged._views import of_all, plural, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import MethodOption
@@ -86,41 +88,27 @@ class AgreeCommand(ResultCommand, MethodOption):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Rated:
+    """What raters say of an item; null is nothing."""
+
+    ratings: Mapping[str, str | int | bool | None]
+
+
 def read_ratings(path: str) -> list[dict[str, str]]:
-    """Return the category of each rater by item. Raises FileError."""
-    items: dict[str, dict[str, str]] = {}
+    """Return the category of each rater by item, as text. Raises FileError."""
+    items: list[dict[str, str]] = []
     line_of: dict[str, int | None] = {}
-    for record in input_records(path):
-        item_id, ratings = record.identifier("item_id"), record.get("ratings")
+    empty = "holds no ratings; write lines of {item_id, ratings}"
+    for record in input_records(path, empty):
         again = "has the 'item_id' of line {} again; merge their ratings"
-        record.refuse_again(line_of, item_id, again)
-        if not isinstance(ratings, dict):
-            raise record.error("has no 'ratings', an object of {rater: category}")
-        if ratings.get("") is not None:
-            raise record.error("has a rater without a name in 'ratings'")
-        items[item_id] = {
-            rater: _category(record, rater, rating)
-            for rater, rating in ratings.items()
-            if rating is not None
-        }
-    if not any(items.values()):
-        problem = "holds no ratings; write lines of {item_id, ratings}"
-        raise FileError(name_of(path), None, problem)
-    return list(items.values())
-
-
-def _category(record: Record, rater: str, rating: object) -> str:
-    """Return a rating as text: a string, a whole number, or true and false."""
-    if isinstance(rating, bool):
-        return "true" if rating else "false"
-    if isinstance(rating, int):
-        return str(rating)
-    if not isinstance(rating, str) or not rating:
-        raise record.error(
-            f"has a rating by {rater!r} that is no category: use text, a whole number, true or "
-            "false, or null for none"
-        )
-    return rating
+        record.refuse_again(line_of, record.identifier("item_id"), again)
+        given = record.read(_Rated).ratings.items()
+        known = {rater: rating for rater, rating in given if rating is not None}
+        items.append({r: x if isinstance(x, str) else json.dumps(x) for r, x in known.items()})
+    if not any(items):
+        raise FileError(name_of(path), None, empty)
+    return items
 
 
 def choose_categories(

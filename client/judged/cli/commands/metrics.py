@@ -53,7 +53,6 @@ from judged.cli.output import (
     Table,
     explained,
     of_metrics,
-    open_output,
     say,
 )
 from judged.cli.server import ResultCommand
@@ -63,10 +62,10 @@ from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
 from judged.evaluation.datasets.fit import spelling_warning
 from judged.evaluation.warnings import count_warnings, interval_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
-from judged.report.summary import p_value, signed
+from judged.report.content import verdict_of
+from judged.report.summary import p_value, signed, signed_ends
 from judged.values import (
     ComparedRuns,
-    Estimate,
     MetricCounts,
     MetricResult,
     RunComparison,
@@ -105,7 +104,7 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
             relevance_level=self.relevance_level,
             max_documents=self.max_documents,
         )
-        with self.connect(of_metrics(self.metric)) as server:
+        with self.connect() as server:
             table, told = measure_run(server.client, self.metric, judged, retrieved, options)
         out.warn(*told, *interval_warnings(table, options.interval))
         return show_means(self, out, table, gates, [describe_counts(table.counts)])
@@ -194,57 +193,47 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         """Measure, and report."""
         gates = Gates(self, self.metric)
         read = read_answers(self.answers, with_negatives=METRIC in self.metric)
-        for item, line in zip(read.items, read.line_numbers, strict=True):
-            if not item.references:
-                raise Problem(
-                    f"{read.name}:{line}: item {item.item_id!r} has no 'references'; a text metric "
-                    "needs at least one"
-                )
-        made = self.how_sure()
+        n, made = len(read.lines), self.how_sure()
         texts = [TextItem(item.answer, item.references) for item in read.items]
         by_words = [name for name in self.metric if name != METRIC]
-        found: dict[str, MetricResult] = {}
-        similarity, measured = None, TextMetricTable([])
-        with self.connect({**of_metrics(self.metric), **read.places()}) as server:
+        measured, similarity = TextMetricTable([]), None
+        with self.connect(read.places()) as server:
             if by_words:
                 measured = server.client.compute_text_metrics(
                     by_words, texts, per_item=True, interval=made
                 )
-                found = _results(measured)
             if METRIC in self.metric:
+                negatives = [line.negatives for line in read.lines]
                 similarity = answer_similarity(
-                    texts, read.negatives, client=server.client, interval=made
+                    texts, negatives, client=server.client, interval=made
                 )
-                found[METRIC] = similarity.metric
-        n = len(read.items)
+        found = _results(measured)
+        told, document = [plural(n, "answer")], dict[str, object]()
+        out.warn(*_unread_warnings(measured, similarity, n))
+        if similarity is not None:
+            found[METRIC] = similarity.metric
+            told.append(f"judge {similarity.judge.signature}")
+            if similarity.truncated:
+                some = of_all(similarity.truncated, n, "answer")
+                why = "a text is longer than the model's window"
+                out.warn(f"{some} compared by the beginning alone: {why}")
+            if similarity.with_negatives:
+                some = of_all(_near(similarity), similarity.with_negatives, "answer")
+                told.append(f"{some} nearer a negative reference than any reference")
+                near = [
+                    {"item_id": read.items[one.item].item_id, **fields_but(one, "item")}
+                    for one in similarity.negatives
+                ]
+                document["negatives"] = {"answers": similarity.with_negatives, "near": near}
         table = MetricTable(
             [found[name] for name in self.metric],
             [item.item_id for item in read.items],
             MetricCounts(queries=n, evaluated=n),
         )
-        out.warn(*_unread_warnings(measured, similarity, n))
-        if similarity is not None and similarity.truncated:
-            some = of_all(similarity.truncated, n, "answer")
-            out.warn(
-                f"{some} compared by the beginning alone: a text is longer than the model's window"
-            )
         out.warn(*interval_warnings(table, made))
         if self.max_negatives is not None:
             out.gates.append(_hold_near(self.max_negatives, similarity, read.name))
-        told, negatives = [plural(n, "answer")], {}
-        if similarity is not None:
-            told.append(f"judge {similarity.judge.signature}")
-            if similarity.with_negatives:
-                some = of_all(_near(similarity), similarity.with_negatives, "answer")
-                told.append(f"{some} nearer a negative reference than any reference")
-                negatives["negatives"] = {
-                    "answers": similarity.with_negatives,
-                    "near": [
-                        {"item_id": read.items[one.item].item_id, **fields_but(one, "item")}
-                        for one in similarity.negatives
-                    ],
-                }
-        return {**show_means(self, out, table, gates, told), **negatives}
+        return {**show_means(self, out, table, gates, told), **document}
 
 
 def _results(measured: TextMetricTable) -> dict[str, MetricResult]:
@@ -262,25 +251,22 @@ def _unread_warnings(
 ) -> Iterator[str]:
     """Yield of how many answers each metric does not read a good part."""
     for metric in measured:
-        if not metric.unread:
-            continue
-        some = f"{of_all(metric.unread, n, 'answer')} (or the references)"
         what = f"without spaces, which {metric.name} does not part into words"
         if metric.name.startswith("rouge"):
             what = f"that {metric.name} does not read"
-        verb = word(metric.unread, "is", "are")
-        yield f"{some} {verb} in a script {what}{_missing(metric.without_value)}"
-    if similarity is not None and similarity.unread:
-        some = of_all(similarity.unread, n, "answer")
-        yield (
-            f"{some} (or the references) {word(similarity.unread, 'has', 'have')} many words that "
-            f"the model of {METRIC} does not know{_missing(similarity.without_value)}; start the "
-            "server with a model of their language (judged-server models add)"
-        )
+        what = f"{word(metric.unread, 'is', 'are')} in a script {what}"
+        yield from _unread(metric.unread, n, what, metric.without_value)
+    if similarity is not None:
+        what = f"{word(similarity.unread, 'has', 'have')} many words that the model of {METRIC} "
+        what += "does not know; start the server with a model of their language (judged-server "
+        yield from _unread(similarity.unread, n, f"{what}models add)", similarity.without_value)
 
 
-def _missing(n: int) -> str:
-    return f"; {n} of them {word(n, 'has', 'have')} no value" if n else ""
+def _unread(unread: int, n: int, what: str, without_value: int) -> Iterator[str]:
+    if unread:
+        missing = f"; {without_value} of them {word(without_value, 'has', 'have')} no value"
+        some = f"{of_all(unread, n, 'answer')} (or the references)"
+        yield f"{some} {what}{missing if without_value else ''}"
 
 
 def _near(found: AnswerSimilarity) -> int:
@@ -348,10 +334,7 @@ class CompareCommand(ResultCommand, AnySignature):
         if self.baseline is not None:
             runs = [self.baseline, *(run for run in runs if run != self.baseline)]
         if len(runs) < 2:
-            raise Problem(
-                "a comparison needs at least two runs; name the baseline first, or as --baseline "
-                "FILE"
-            )
+            raise Problem("name two runs or more, the baseline first, or as --baseline FILE")
         if self.qrels is not None and not self.metric:
             raise Problem("name at least one --metric, as in ndcg@10")
         asked = CompareOptions.of(
@@ -364,7 +347,8 @@ class CompareCommand(ResultCommand, AnySignature):
         if self.confidence is not None or self.seed is not None:
             interval = IntervalOptions.of(confidence=self.confidence, seed=self.seed)
         with self.connect(of_metrics(self.metric)) as server:
-            measured, signatures = self._measured(out, server.client, runs)
+            measured = self._measured(out, server.client, runs)
+            signatures = {name: one.signature for name, one in measured[0].means.items()}
             metrics = list(signatures)
             drops = [read_gate(text, "--max-drop", metrics, signatures) for text in self.max_drop]
             of_runs = {r"runs\[(\d+)\].*": lambda place: measured[int(place)].file}
@@ -409,10 +393,8 @@ class CompareCommand(ResultCommand, AnySignature):
             "signature": found.signature,
         }
 
-    def _measured(
-        self, out: Output, client: Client, paths: Sequence[str]
-    ) -> tuple[list[MeasuredRun], dict[str, str]]:
-        """Return the runs, and the signature of each metric by its name. Raises Problem."""
+    def _measured(self, out: Output, client: Client, paths: Sequence[str]) -> list[MeasuredRun]:
+        """Return the runs, measured by the same metrics. Raises Problem."""
         names = run_names(paths)
         if self.qrels is None:
             try:
@@ -422,20 +404,19 @@ class CompareCommand(ResultCommand, AnySignature):
                 raise Problem(f"{error}; {step}") from None
             metrics = [reports[0].name_of(n) for n in self.metric] or common_metrics(reports)
             allow = self.allow_other_signature
-            runs = measured_runs(out, names, reports, metrics, allow=allow)
-            return runs, {name: reports[0].metric(name).signature for name in metrics}
+            return measured_runs(out, names, reports, metrics, allow=allow)
         judged, measured = TrecQrels.from_file(self.qrels), []
         options = MetricOptions(complete=self.complete, per_query=True)
         for name, path in zip(names, paths, strict=True):
+            run = TrecRun.from_file(path)
             try:
-                table, told = measure_run(
-                    client, self.metric, judged, TrecRun.from_file(path), options
-                )
+                table, told = measure_run(client, self.metric, judged, run, options)
             except Problem as problem:
                 raise Problem(f"{path}: {problem}") from None
             out.warn(*(f"{name}: {warning}" for warning in told))
-            measured.append(MeasuredRun(name, path, table.per_query_values()))
-        return measured, {metric.name: metric.signature for metric in table}
+            means = {metric.name: metric for metric in table}
+            measured.append(MeasuredRun(name, path, table.per_query_values(), means))
+        return measured
 
 
 def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredRun) -> Outcome:
@@ -481,25 +462,16 @@ def comparison_table(comparisons: Sequence[RunComparison], difference: float | N
             f"{made.baseline_mean:.4f}",
             f"{made.run_mean:.4f}",
             signed(made.difference.value),
-            _interval(made.difference),
+            signed_ends(made.difference.interval),
             p_value(made.permutation.p_holm),
             f"{made.wins}/{made.losses}/{made.ties}",
             made.power.detectable_difference,
-            _finding(made),
+            verdict_of(made),
             *([] if difference is None else [made.power.power, made.power.queries_needed]),
         ]
         for made in comparisons
     ]
     return Table(heads, rows, names=2)
-
-
-def _finding(made: RunComparison) -> str:
-    """Return what the corrected test says at the confidence of the interval."""
-    interval = made.difference.interval
-    alpha = 1 - interval.confidence if interval is not None else 0.05
-    if made.permutation.p_holm >= alpha or not made.difference.value:
-        return "not clearly different"
-    return "better" if made.difference.value > 0 else "worse"
 
 
 def moved_table(made: RunComparison, most: int) -> Table:
@@ -509,13 +481,6 @@ def moved_table(made: RunComparison, most: int) -> Table:
         for each in made.moved[:most]
     ]
     return Table(["query", made.baseline, made.run, "difference"], rows)
-
-
-def _interval(estimate: Estimate) -> str:
-    interval = estimate.interval
-    if interval is None:
-        return "-"
-    return f"{interval.lower:+.4f} to {interval.upper:+.4f}"
 
 
 class ReportCommand(ResultCommand, AnySignature):
@@ -567,16 +532,13 @@ class ReportCommand(ResultCommand, AnySignature):
             raise Problem(f"{paths[-1]}: {error.message}") from None
         written = []
         for to, end in zip(self.output, ends, strict=True):
-            if to == STDOUT and out.takes_stdout:
-                continue
             form, write = _FORMS[end]
             text = write(made)
-            with open_output(to, "--output") as file:
-                file.write(text)
-            n = len(text.encode())
-            written.append({"path": to, "format": form, "bytes": n})
-            if to != STDOUT:
-                say(f"wrote {to}, {n:,} bytes")
+            if out.write("--output", to, [text]):
+                n = len(text.encode())
+                written.append({"path": to, "format": form, "bytes": n})
+                if to != STDOUT:
+                    say(f"wrote {to}, {n:,} bytes")
         shown = [run for run in (made.baseline, made.run) if run is not None]
         return {
             "read": [

@@ -14,18 +14,19 @@ from typing import Any
 from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
 from judged._files import json_line
 from judged._views import of_all, plural, word
+from judged.cli.documents import scored_metric
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
     Drawn,
     MinCoverage,
-    coverage_outcomes,
+    hold_coverage,
     hold_items,
     hold_mean,
-    not_assessed,
+    read_gate,
     split_gate,
     split_min_scores,
 )
-from judged.cli.inputs import read_answers, read_candidates
+from judged.cli.inputs import name_of, read_answers, read_candidates
 from judged.cli.judging import (
     NONE,
     REPLAYED,
@@ -51,7 +52,7 @@ from judged.cli.output import (
     Places,
     Problem,
     Table,
-    open_output,
+    explained,
     say,
 )
 from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
@@ -84,17 +85,12 @@ def read_thresholds(
     texts: Sequence[str], rubrics: Sequence[str]
 ) -> tuple[float | None, list[Gate]]:
     """Return the threshold of an answer and the gates on means of `--min-score`. Raises Problem."""
-    known = [id_of(name) for name in rubrics]
     threshold, given = split_min_scores(texts)
-    gates = []
+    known, gates = [id_of(name) for name in rubrics], []
     for text in given:
         name, value = split_gate(text, "--min-score")
-        if (rubric := id_of(name)) not in known:
-            raise Problem(
-                f"--min-score {text}: {rubric} is not scored; add --rubric {rubric}, or name one "
-                f"of {', '.join(known)}"
-            )
-        gates.append(Gate("--min-score", rubric, value))
+        typed = f"{id_of(name)}={value}"
+        gates.append(read_gate(typed, "--min-score", known, option="--rubric"))
     return threshold, gates
 
 
@@ -106,16 +102,11 @@ def outcomes(
     What is missing counts as the bottom of the scale; what is not assessable is not missing.
     """
     found = {summary.rubric: summary for summary in summaries}
-    missing = {name: one.counts.error + one.counts.abstained for name, one in found.items()}
     for gate in gates:
-        mean, n, lacks = found[gate.metric].mean, found[gate.metric].counts.ok, missing[gate.metric]
-        if mean is None:
-            yield not_assessed(gate, f"{gate.metric} has no mean, since no answer has a score")
-        else:
-            yield hold_mean(gate, mean, mean * n / (n + lacks) if lacks else None)
+        metric = scored_metric(gate.metric, found[gate.metric].mean, found[gate.metric].counts)
+        yield hold_mean(gate, metric.mean, metric.lower_bound if metric.n else None)
     for rubric in dict.fromkeys(gate.metric for gate in gates) if min_coverage is None else found:
-        covered = [(found[rubric].counts.ok, missing[rubric], "scores")]
-        yield from coverage_outcomes(min_coverage, covered, rubric)
+        yield from hold_coverage(min_coverage, found[rubric].counts, "scores", rubric)
 
 
 def id_of(rubric: str) -> str:
@@ -139,9 +130,6 @@ def read_rubrics(
     weights: str | None = None,
 ) -> list[Rubric]:
     """Return the rubrics that the flags ask for. Raises Problem."""
-    for place, name in enumerate(names):
-        if id_of(name) in map(id_of, names[:place]):
-            raise Problem(f"--rubric {name}: is given twice")
     parameters = read_judge(info, ANSWERS, None, None, given).parameters
     typed = [] if weights is None else [part.strip() for part in weights.split(",")]
     pairs = read_pairs("--weights", typed).items()
@@ -152,9 +140,7 @@ def read_rubrics(
     return [Rubric(n, threshold, parameters, weighed if n in fit else {}) for n in names]
 
 
-def with_calibrations(
-    rubrics: Sequence[Rubric], info: ServerInfo, given: Sequence[str]
-) -> list[Rubric]:
+def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[Rubric]:
     """Return the rubrics with the calibrations that the flags name. Raises Problem."""
     found = {rubric.id: rubric for rubric in rubrics}
     for text in given:
@@ -168,7 +154,7 @@ def with_calibrations(
             (name,), source = found, text
         if found[name].calibration is not None:
             raise Problem(f"--calibration {text}: {name} has one already")
-        found[name] = replace(found[name], calibration=read_calibration(info, source))
+        found[name] = replace(found[name], calibration=read_calibration(source))
     return [*found.values()]
 
 
@@ -242,7 +228,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     )
     per_item: bool = flag("Show the scores of every answer, not only the means.")
     details: bool = flag("Give reasoning, claims, replies and usage with each score.")
-    judge: str | None = opt("none", "Ask no model: see --trace and --no-judge.")
+    judge: str | None = opt("none", "Ask no model: take what --trace and the verdict cache have.")
     output: str | None = opt(
         "FILE|-", "Write every score as a JSON line; - prints them.", writes=True
     )
@@ -268,48 +254,51 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 f"{REPLAYED}. To ask no model again, say --cache-only"
             )
 
+    def places(self) -> Places:
+        """Return what rubrics are known as: by what was typed."""
+        return super().places() | places_of_rubrics(self.rubric)
+
     def run(self, out: Output) -> Document:
         """Score, and write lines, tables and gates."""
         threshold, gates = read_thresholds(self.min_score, self.rubric)
-        file, given = read_answers(self.answers), self.parameters()
+        file, given, asking = read_answers(self.answers), self.parameters(), self.how_asked()
         kept, members = kept_trace(self, out), dict[str, ScoredAnswers]()
-        places = {**self.places(), **places_of_rubrics(self.rubric), **file.places()}
-        total = len(file.items) * len(self.rubric)
-        how: dict[str, Any] = {"include_replies": self.details, "timeout": self.timeout}
-        with self.asking("scoring", total, places) as (server, progress):
-            client, info, asking = server.client, server.info, self.how_asked()
+        items, total = file.items, len(file.lines) * len(self.rubric)
+        with self.asking("scoring", total, file.places()) as (server, how):
+            client, info = server.client, server.info
             rubrics = read_rubrics(self.rubric, info, threshold, given, self.weights)
-            rubrics = with_calibrations(rubrics, info, self.calibration)
+            rubrics = with_calibrations(rubrics, self.calibration)
             each_model = by_model(rubrics, self.member, info)
+            how["include_replies"] = self.details
             if self.replays:
                 from_cache = bool(given or self.weights)
                 replay = open_score_replay(self, out, server, from_cache=from_cache, **how)
-                with replayed(self, out, replay):
-                    found = replay.scores(file.items, rubrics, info.rubrics)
+                with replayed(self, out, replay, {}):
+                    found = replay.scores(items, rubrics, info.rubrics)
             else:
-                tell_circular(out, file.system_models, info, chain(*each_model))
+                models = dict.fromkeys(line.system_model or "" for line in file.lines)
+                tell_circular(out, filter(None, models), info, chain(*each_model))
                 if self.estimate:
-                    would = (
-                        client.estimate_scores(file.items, r, asking=asking) for r in each_model
-                    )
+                    would = (client.estimate_scores(items, r, asking=asking) for r in each_model)
                     return report_estimate(out, sum(would, CostEstimate()))
-                how |= {"asking": asking, "progress": progress}
+                how["asking"] = asking
                 if self.member:
-                    combine = self.combine or Combine.MEAN
-                    panel = score_by_panel(
-                        file.items, rubrics, self.member, client=client, combine=combine, **how
-                    )
+                    how["combine"] = self.combine or Combine.MEAN
+                    panel = score_by_panel(items, rubrics, self.member, client=client, **how)
                     found, members = panel.scores, panel.members
                 else:
-                    found = client.score_answers(file.items, rubrics, **how)
+                    found = client.score_answers(items, rubrics, **how)
                 if kept is not None:
-                    kept.keep_scores(file.items, found.scores, info.rubrics)
+                    kept.keep_scores(items, found.scores, info.rubrics)
                     tell_kept(kept)
             for some in members.values() or [found]:
                 refuse_uncached(some)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
-        if file.min_scores:
-            out.gates.append(hold_items(found, file.min_scores))
+        min_scores = {
+            line.item.item_id: line.min_score for line in file.lines if line.min_score is not None
+        }
+        if min_scores:
+            out.gates.append(hold_items(found, min_scores))
         return self._report(out, found, members)
 
     def _report(
@@ -322,9 +311,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 whole = score_line(score, details=self.details)
                 told = {name: whole[name] for name in _OF_MEMBER if name in whole}
                 line.setdefault("members", {})[model] = told
-        if self.output is not None and not (self.output == STDOUT and out.takes_stdout):
-            with open_output(self.output, "--output") as file:
-                file.writelines(map(json_line, lines))
+        out.write("--output", self.output, map(json_line, lines))
         answers = plural(len(found) // max(1, len(found.rubrics)), "answer", "answers")
         by = plural(len(found.rubrics), "rubric")
         made_from = [f"{answers} by {by}", *_tell_scores(out, found)]
@@ -463,10 +450,18 @@ class RankCommand(ScoringOptions, Drawn):
 
     def run(self, out: Output) -> Document:
         """Compare, and rank."""
-        pairs = AnswerPairs(read_candidates(self.answers))
+        read = read_candidates(self.answers)
+        places: Places = {
+            r"answers\[(\d+)\]": lambda at: f"{name_of(self.answers)}:{read[int(at)][0]}",
+            "answers": name_of(self.answers),
+        }
+        with explained(places):
+            pairs = AnswerPairs([answer for _, answer in read])
         given, asking = self.parameters(), self.how_asked()
-        places = self.places() | places_of_rubrics([self.rubric])
-        with self.asking("comparing", len(pairs.items), places) as (server, progress):
+        with self.asking("comparing", len(pairs.items), places_of_rubrics([self.rubric])) as (
+            server,
+            how,
+        ):
             fields = {info.rubric: info.fields for info in server.info.rubrics}
             shown = fields.get(id_of(self.rubric))
             if shown is not None and not {"answer", "other_answer"} <= set(shown):
@@ -475,17 +470,11 @@ class RankCommand(ScoringOptions, Drawn):
             if self.estimate:
                 would = server.client.estimate_scores(pairs.items, [asked], asking=asking)
                 return report_estimate(out, would)
-            found = compare_answers(
-                pairs,
-                client=server.client,
-                rubric=asked,
-                interval=IntervalOptions.of(
-                    confidence=self.confidence, resamples=self.resamples, seed=self.seed
-                ),
-                asking=asking,
-                timeout=self.timeout,
-                progress=progress,
+            interval = IntervalOptions.of(
+                confidence=self.confidence, resamples=self.resamples, seed=self.seed
             )
+            how |= {"rubric": asked, "interval": interval, "asking": asking}
+            found = compare_answers(pairs, client=server.client, **how)
         ranking, scores = found.ranking, found.scores
         out.warn(*ranking.warnings)
         comparisons = plural(len(found.comparisons), "comparison")

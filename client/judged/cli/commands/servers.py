@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata, resources
-from pathlib import Path
 
 from judged import MetricOptions
-from judged.cli.frame import FILE_VARIABLE, PREFIX, Document, opt
-from judged.cli.output import Output, Problem, Table, of_metrics, open_output, say
+from judged.cli.frame import PREFIX, Document, opt
+from judged.cli.output import Output, Problem, Table, of_metrics, say
 from judged.cli.server import ServerCommand
 from judged.cli.tables import fields_but, means_table
 from judged.evaluation import Dataset, Evaluator, Results
@@ -145,10 +144,7 @@ class UsageCommand(ServerCommand):
             say(_NOT_RECORDED)
         elif not usage.rows:
             say(f"no language model was asked in the last {self.days} days")
-        parts: list[Table | str] = [_rows(usage)] if usage.rows else []
-        if usage.budgets:
-            parts += ["", _budgets(usage)] if parts else [_budgets(usage)]
-        out.show(*parts)
+        out.show(*[table for table in (_rows(usage), _budgets(usage)) if table.rows])
         return {
             "tenant": usage.tenant or None,
             "is_recorded": usage.is_recorded,
@@ -158,37 +154,27 @@ class UsageCommand(ServerCommand):
 
 
 def _rows(usage: TenantUsage) -> Table:
-    heads = [
-        "day",
-        "judge",
-        "rubric",
-        "model",
-        "questions",
-        "input tokens",
-        "output tokens",
-        "cost",
-    ]
-    rows = [
-        [
-            *(row.day, row.judge or "-", row.rubric, row.model, f"{row.questions:,}"),
-            *(f"{row.input_tokens:,}", f"{row.output_tokens:,}", f"{row.cost:.6f} {row.currency}"),
-        ]
-        for row in usage.rows
-    ]
-    return Table(heads, rows, left=4)
+    columns = {
+        "day": "day",
+        "judge": "judge",
+        "rubric": "rubric",
+        "model": "model",
+        "questions": "{0.questions:,}",
+        "input tokens": "{0.input_tokens:,}",
+        "output tokens": "{0.output_tokens:,}",
+        "cost": "{0.cost:.6f} {0.currency}",
+    }
+    return Table.of(usage.rows, columns, left=4)
 
 
 def _budgets(usage: TenantUsage) -> Table:
-    rows = [
-        [
-            each.budget,
-            f"{each.limit:g} {each.currency}",
-            f"{each.left:.6f} {each.currency}",
-            f"{each.renewed_at:%Y-%m-%d %H:%M} UTC",
-        ]
-        for each in usage.budgets
-    ]
-    return Table(["budget", "limit", "left", "renewed at"], rows)
+    columns = {
+        "budget": "budget",
+        "limit": "{0.limit:g} {0.currency}",
+        "left": "{0.left:.6f} {0.currency}",
+        "renewed at": "{0.renewed_at:%Y-%m-%d %H:%M} UTC",
+    }
+    return Table.of(usage.budgets, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +199,8 @@ class DoctorCommand(ServerCommand):
     def run(self, out: Output) -> Document:
         """Check packages, variables and the server."""
         findings = [*_packages(), *_variables(), *self._server()]
-        rows = [[one.check, one.status, one.found] for one in findings]
-        out.show(Table(["check", "", "found"], rows, names=3, left=3))
+        columns = {"check": "check", "": "status", "found": "found"}
+        out.show(Table.of(findings, columns, names=3, left=3))
         problems = [one for one in findings if one.status == "problem"]
         out.failed = bool(problems)
         return {"findings": findings, "problems": len(problems)}
@@ -253,10 +239,6 @@ def _variables() -> Iterator[Finding]:
         if name.startswith(f"{PREFIX}_")
     ]
     yield Finding("environment", "ok", " ".join(told) or f"no {PREFIX}_* variable is set")
-    if named := os.environ.get(FILE_VARIABLE):
-        there = Path(named).is_file()
-        step = "" if there else f"; name a file that is there with {FILE_VARIABLE}, or unset it"
-        yield Finding("options file", "ok" if there else "problem", f"{named}{step}")
 
 
 def _offers(info: ServerInfo) -> Iterator[Finding]:
@@ -330,8 +312,7 @@ class DemoCommand(ServerCommand):
             p = one.permutation.p_holm
             said = f"{signed(one.difference.value)}, p {p:.4f}: {verdict_of(one)}"
             out.show(f"  {one.metric:9} {said}")
-        with open_output(self.output, "--output") as page:
-            page.write(to_html(report))
+        out.write("--output", self.output, [to_html(report)])
         out.show(
             "  So few questions can't show a difference of this size; intervals and p say so.",
             "",

@@ -14,10 +14,11 @@ from judged.cli import output
 from judged.cli.output import (
     Exit,
     Items,
+    NamedItems,
     Output,
     Problem,
     Table,
-    check_apart,
+    check_files,
     document_texts,
     say,
 )
@@ -72,11 +73,11 @@ class TestCheckApart:
         Path("answers").write_text("{}", encoding="utf-8")
         Path("link").symlink_to("answers")
         with pytest.raises(Problem, match=r"^--output link: is the file of ANSWERS.jsonl too"):
-            check_apart({"answers": "ANSWERS.jsonl"}, [("--output", "link")])
+            check_files({"answers": "ANSWERS.jsonl"}, [("--output", "link")])
 
     def test_takes_what_is_no_file_twice(self):
-        check_apart({}, [("--output", "-"), ("--json", "-")])
-        check_apart({}, [("--output", "/dev/null"), ("--json", "/dev/null")])
+        check_files({}, [("--output", "-"), ("--json", "-")])
+        check_files({}, [("--output", "/dev/null"), ("--json", "/dev/null")])
 
 
 def wide(line):
@@ -136,7 +137,7 @@ def test_has_the_text_of_json_dumps(document):
     in_items = {
         name: Items(iter(value))
         if isinstance(value, list)
-        else Items(iter(value.items()), named=True)
+        else NamedItems(iter(value.items()))
         if isinstance(value, dict)
         else value
         for name, value in document.items()

@@ -65,10 +65,6 @@ class TestRubrics:
         with pytest.raises(Problem, match=message):
             rubrics(*names, weights=weights)
 
-    def test_rubrics_that_are_given_twice(self):
-        with pytest.raises(Problem, match="--rubric quality@1: is given twice"):
-            rubrics("quality", "quality@1")
-
 
 class TestBars:
     def test_a_number_is_the_bar_and_the_others_are_gates(self):
