@@ -9,11 +9,15 @@ from pathlib import Path
 from judged import MetricOptions, PerQueryValues
 from judged._files import FileError, Record, read_bytes
 from judged._views import of_all
+from judged.cli.frame import Strict, flag
 from judged.cli.output import Output, Problem, of_metrics
-from judged.cli.server import ServerCommand
+from judged.cli.server import ResultCommand
 from judged.report.document import read_metrics, read_values
 from judged.values import ComparedRuns, MetricResult, ScoreCounts
 from judged.values.metric_names import is_metric
+
+Ways = Sequence[tuple[str, str]]
+"""How each metric was measured, and who judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Report:
             )
         return self.metrics[name]
 
-    def ways(self, metrics: Sequence[str]) -> list[tuple[str, str]]:
+    def ways(self, metrics: Sequence[str]) -> Ways:
         """Return how metrics were measured, and who judged. Raises FileError."""
         of_metrics = [(metric, self.metric(metric).signature) for metric in metrics]
         return [*of_metrics, ("the judge", self.signature or "none")]
@@ -158,60 +162,66 @@ def common_metrics(reports: Sequence[Report]) -> list[str]:
     return common
 
 
-def measured_runs(
-    out: Output,
-    names: Sequence[str],
-    reports: Sequence[Report],
-    metrics: Sequence[str],
-    *,
-    allow: bool,
-) -> list[MeasuredRun]:
-    """Return the values of documents, all measured and judged in one way unless `allow`ed.
+class AnySignature(Strict):
+    """A command that compares documents, which should be made in one way."""
 
-    Raises Problem.
-    """
-    measured = []
-    for name, whole in zip(names, reports, strict=True):
-        report = whole.having(metrics)
-        lacking = len(whole.per_query) - len(report.per_query)
-        if lacking and not report.per_query:
-            raise Problem(f"{report.name}: no item has a score by {', '.join(metrics)}")
-        if lacking:
-            some = of_all(lacking, len(whole.per_query), "item")
-            out.warn(f"{name}: {some} left out, without a score by {' and '.join(metrics)}")
-        if not report.per_query:
-            raise Problem(
-                f"{report.name}: has no values of queries to compare; measure with "
-                "MetricOptions(per_query=True), as judged evaluate --json does"
-            )
-        values = PerQueryValues(list(report.per_query), [report.column(each) for each in metrics])
-        ways = [each.ways(metrics) for each in (reports[0], report)]
-        for (what, first), (_, own) in zip(*ways, strict=True):
-            difference = f"{report.name}: {what} is {own} there, but {first} in the baseline"
-            if first != own and not allow:
+    allow_other_signature: bool = flag(
+        "Compare numbers that were made in another way; a warning in place of a refusal."
+    )
+
+    def check_ways(self, out: Output, name: str, theirs: Ways, ours: Ways) -> None:
+        """Raise Problem where a document was made in another way than the other, or warn."""
+        for (what, one), (_, other) in zip(theirs, ours, strict=True):
+            if one == other:
+                continue
+            difference = f"{name}: {what} is {one} there and {other} in the other"
+            if not self.allow_other_signature:
+                step = "measure both in one way, or pass --allow-other-signature"
+                raise Problem(f"{difference}; {step}")
+            out.warn(difference)
+
+
+class ComparingCommand(ResultCommand, AnySignature):
+    """A command that compares documents by the server's tests."""
+
+    def compared(
+        self, out: Output, names: Sequence[str], reports: Sequence[Report], options: MetricOptions
+    ) -> ComparedRuns:
+        """Return how documents differ from the first by all metrics that they share.
+
+        Raises Problem.
+        """
+        metrics = common_metrics(reports)
+        runs = self.measured(out, names, reports, metrics)
+        with self.connect(of_metrics(metrics)) as server:
+            values = {run.name: run.values for run in runs}
+            return server.client.compare_runs(metrics, values, options)
+
+    def measured(
+        self, out: Output, names: Sequence[str], reports: Sequence[Report], metrics: Sequence[str]
+    ) -> list[MeasuredRun]:
+        """Return the values of documents, all measured and judged in one way.
+
+        Unless another signature is allowed. Raises Problem.
+        """
+        measured = []
+        for name, whole in zip(names, reports, strict=True):
+            report = whole.having(metrics)
+            lacking = len(whole.per_query) - len(report.per_query)
+            if lacking and not report.per_query:
+                raise Problem(f"{report.name}: no item has a score by {', '.join(metrics)}")
+            if lacking:
+                some = of_all(lacking, len(whole.per_query), "item")
+                out.warn(f"{name}: {some} left out, without a score by {' and '.join(metrics)}")
+            if not report.per_query:
                 raise Problem(
-                    f"{difference}; measure both in one way, or pass --allow-other-signature"
+                    f"{report.name}: has no values of queries to compare; measure with "
+                    "MetricOptions(per_query=True), as judged evaluate --json does"
                 )
-            out.warn(*([difference] if first != own else []))
-        means = {metric: report.metric(metric) for metric in metrics}
-        measured.append(MeasuredRun(name, report.name, values, means))
-    return measured
-
-
-def compare_documents(
-    out: Output,
-    command: ServerCommand,
-    names: Sequence[str],
-    reports: Sequence[Report],
-    options: MetricOptions,
-    *,
-    allow: bool,
-) -> ComparedRuns:
-    """Return how documents differ from the first by all metrics that they share.
-
-    `allow` is that of `measured_runs`. Raises Problem.
-    """
-    metrics = common_metrics(reports)
-    runs = measured_runs(out, names, reports, metrics, allow=allow)
-    with command.connect(of_metrics(metrics)) as server:
-        return server.client.compare_runs(metrics, {run.name: run.values for run in runs}, options)
+            values = PerQueryValues(
+                list(report.per_query), [report.column(each) for each in metrics]
+            )
+            self.check_ways(out, report.name, report.ways(metrics), reports[0].ways(metrics))
+            means = {metric: report.metric(metric) for metric in metrics}
+            measured.append(MeasuredRun(name, report.name, values, means))
+        return measured

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType
-from typing import Any, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -27,6 +27,7 @@ PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"
 """Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
 Document = dict[str, Any]
+Value = TypeVar("Value")
 _SHORT = {"metric": ["-m"], "number": ["-n"], "output": ["-o"]}
 _EXAMPLES = "Examples:\n"
 
@@ -115,6 +116,14 @@ class Command(Dataclass):
     def places(self) -> Places:
         """Return what the fields of a request are known as: by what was typed."""
         return {}
+
+    def options(self, kind: Callable[..., Value], **others: object) -> Value:
+        """Return options of a call: the fields that this command has too, then `others`.
+
+        What is None has its default.
+        """
+        own = {each.name: getattr(self, each.name, None) for each in fields(cast(Any, kind))}
+        return kind(**{name: each for name, each in (own | others).items() if each is not None})
 
     def check_files(self) -> None:
         """Raise Problem where a file can't be written, or is to be that of another option too."""
@@ -270,12 +279,13 @@ def _parameter(name: str, of: Any, how: Mapping[str, Any], default: object) -> c
     )
 
 
-def commands_of(group: click.Group, before: str = "") -> dict[str, click.Command]:
+def commands_of(command: click.Command, words: str = "") -> dict[str, click.Command]:
     """Return all commands by the words that are typed, as in "canary check"."""
+    if not isinstance(command, click.Group):
+        return {words: command}
     found: dict[str, click.Command] = {}
-    for name, command in group.commands.items():
-        inner = commands_of(command, f"{name} ") if isinstance(command, click.Group) else None
-        found |= {f"{before}{name}": command} if inner is None else inner
+    for name, inner in command.commands.items():
+        found |= commands_of(inner, f"{words} {name}".lstrip())
     return found
 
 
@@ -325,8 +335,7 @@ def _of_file(path: str, context: click.Context) -> Iterator[tuple[str, object]]:
         raise Problem(f"--config {path}: can't be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise Problem(f"--config {path}: is not TOML: {error}") from None
-    root = context.find_root().command
-    commands = commands_of(root) if isinstance(root, click.Group) else {}
+    commands = commands_of(context.find_root().command)
     known = {name: options_of(each) for name, each in commands.items()}
     everywhere = {name: each for options in known.values() for name, each in options.items()}
     mine = context.command_path.partition(" ")[2]
@@ -345,11 +354,12 @@ def _of_file(path: str, context: click.Context) -> Iterator[tuple[str, object]]:
 
 def _tables(content: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the tables of a file by command, what is outside first, [canary.check] by two words."""
-    inner = {key: each for key, each in content.items() if isinstance(each, dict)}
-    if not inner or len(inner) < len(content) or not name:
-        yield name, {key: each for key, each in content.items() if key not in inner}
-    for key, each in inner.items():
-        yield from _tables(each, f"{name} {key}".lstrip())
+    values = {key: each for key, each in content.items() if not isinstance(each, dict)}
+    if values or not content:
+        yield name, values
+    for key, each in content.items():
+        if key not in values:
+            yield from _tables(each, f"{name} {key}".lstrip())
 
 
 def _of_toml(option: click.Option, value: object, source: str) -> object:

@@ -8,12 +8,12 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from judged import IntervalMethod, IntervalOptions, MetricTable
 from judged._inputs import read_number
 from judged._views import of_all, plural, word
-from judged.cli.documents import Report, read_report
+from judged.cli.documents import AnySignature, Report, read_report
 from judged.cli.frame import Command, Strict, flag, many, opt
 from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
 from judged.report.summary import share
@@ -54,9 +54,9 @@ class IntervalOption(Drawn):
 
     def how_sure(self) -> IntervalOptions | None:
         """Return the options of intervals, None when none of them was given."""
-        named = {each.name: getattr(self, each.name, None) for each in fields(IntervalOptions)}
-        named["method"] = self.interval
-        return None if set(named.values()) == {None} else IntervalOptions.of(**named)
+        if {self.interval, self.confidence, self.resamples, self.seed} == {None}:
+            return None
+        return self.options(IntervalOptions, method=self.interval)
 
 
 class MethodOption(IntervalOption):
@@ -67,14 +67,6 @@ class MethodOption(IntervalOption):
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""
-
-
-class AnySignature(Strict):
-    """A command that compares documents, which should be made in one way."""
-
-    allow_other_signature: bool = flag(
-        "Compare numbers that were made in another way; a warning in place of a refusal."
-    )
 
 
 class GateOptions(AnySignature):
@@ -120,7 +112,7 @@ class Gates:
     ) -> None:
         """Read the gates and the baseline. Raises Problem and FileError."""
         self._metrics, self._max_negatives = list(metrics), max_negatives
-        self._min_coverage, self._allow = min_coverage, options.allow_other_signature
+        self._min_coverage, self._options = min_coverage, options
         means = options.min_score if min_scores is None else min_scores
         drops, before = options.max_drop, options.baseline
         self._gates = [read_gate(text, "--min-score", metrics) for text in means]
@@ -181,15 +173,8 @@ class Gates:
         before, name = report.metric(metric.name), f"--baseline {report.name}"
         if before.mean is None:
             raise Problem(f"{name}: {metric.name} has no mean there")
-        ours = (metric.signature, signature or "none")
-        for (what, theirs), own in zip(report.ways([metric.name]), ours, strict=True):
-            if theirs == own:
-                continue
-            difference = f"{name}: {what} is {theirs} there and {own} here"
-            if not self._allow:
-                step = "make a new baseline, or pass --allow-other-signature"
-                raise Problem(f"{difference}; {step}")
-            out.warn(difference)
+        ours = [(metric.name, metric.signature), ("the judge", signature or "none")]
+        self._options.check_ways(out, name, report.ways([metric.name]), ours)
         if before.n != metric.n:
             queries = plural(before.n, "query", "queries")
             out.warn(f"{name}: {metric.name} is a mean of {queries} there and of {metric.n} here")

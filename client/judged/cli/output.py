@@ -26,6 +26,7 @@ from typing import Any, TextIO
 import click
 
 from judged import errors
+from judged._views import row_of
 from judged._writing import replacing_text
 from judged.report.summary import number
 from judged.report.texts import visible
@@ -81,10 +82,8 @@ class Outcome:
             "gate": self.gate.flag.removeprefix("--").replace("-", "_"),
             "metric": self.gate.metric or None,
             "threshold": self.gate.threshold,
-            "value": self.value,
             "worst_case": self.value if self.worst is None else self.worst,
-            "passed": self.passed,
-            "message": self.message,
+            **row_of(self, "value passed message"),
         }
 
 
@@ -324,22 +323,26 @@ class Table:
             [visible(_cell(cell)).replace("\n", " ") for cell in row]
             for row in (self.heads, *self.rows)
         ]
-        columns = []
-        for place, column in enumerate(zip(*cells, strict=True)):
-            size = max(map(_width, column))
-            blanks = [" " * (size - _width(cell)) for cell in column]
-            sides = (column, blanks) if place < self.left else (blanks, column)
-            columns.append(["".join(pair) for pair in zip(*sides, strict=True)])
+        columns = [
+            _aligned(column, left=place < self.left)
+            for place, column in enumerate(zip(*cells, strict=True))
+        ]
         names = columns[: self.names]
-        fits = width if width is not None and _taken(names) <= width // 2 else None
-        parts: list[list[list[str]]] = [[]]
+        fits = sys.maxsize if width is None or _taken(names) > width // 2 else width
+        parts: list[list[Sequence[str]]] = [[]]
         for other in columns[self.names :]:
-            if fits is not None and parts[-1] and _taken([*names, *parts[-1], other]) > fits:
+            if parts[-1] and _taken([*names, *parts[-1], other]) > fits:
                 parts.append([])
             parts[-1].append(other)
         for nth, part in enumerate(parts):
-            head, *rows = ((" " * _GAP).join(row) for row in zip(*names, *part, strict=True))
+            head, *rows = map((" " * _GAP).join, zip(*names, *part, strict=True))
             yield from [*([""] if nth else []), head, "─" * _width(head), *rows]
+
+
+def _aligned(cells: Sequence[str], *, left: bool) -> list[str]:
+    size = max(map(_width, cells))
+    padded = [(cell, " " * (size - _width(cell))) for cell in cells]
+    return [cell + blank if left else blank + cell for cell, blank in padded]
 
 
 def _cell(value: str | float | Estimate | None) -> str:

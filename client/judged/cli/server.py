@@ -81,6 +81,8 @@ class ServerCommand(Command):
         """Connect to the server; what it refuses is told by `places`. Raises Problem."""
         known = {**(places or {}), **self.places()}
         with ExitStack() as stack:
+            if not self.target:
+                stack.enter_context(_problems_as_private())
             stack.enter_context(explained(known))
             if self.target:
                 if (wrong := fault(self.target.strip())) is not None:
@@ -90,8 +92,6 @@ class ServerCommand(Command):
                 except InvalidArgument as error:
                     raise Problem(_as_flags(error.message)) from None
             else:
-                stack.enter_context(_problems_as_private())
-                stack.enter_context(explained(known))
                 client = Client(stack.enter_context(private_server()))
                 client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
             stack.enter_context(client)

@@ -262,8 +262,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            ({"doc_id": None}, "pool.jsonl:3: has no 'doc_id', which a judgment list"),
-            ({"query_id": "a b"}, "pool.jsonl:3: has 'query_id' with white space"),
+            ({"doc_id": None}, "pool.jsonl:3: has no 'doc_id' without white space"),
+            ({"query_id": "a b"}, "pool.jsonl:3: has no 'query_id' without white space"),
             ({"query_id": "7"}, "pool.jsonl:3: judges 'a' for query '7' again, as line 1 does"),
         ],
     )

@@ -21,9 +21,8 @@ from judged import (
     Verdicts,
 )
 from judged._convert.judges import Purse
-from judged._views import plain, plural
+from judged._views import plain, plural, row_of
 from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
-from judged.cli.diagrams import describe_stages, frontier_diagram, reliability_diagram
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import Drawn, MethodOption
 from judged.cli.inputs import (
@@ -55,11 +54,14 @@ from judged.cli.output import Output, Places, Problem, Table, explained, progres
 from judged.cli.server import JudgingCommand
 from judged.cli.tables import (
     describe_guarantee,
+    describe_stages,
     describe_usage,
     estimate_warnings,
     estimates_table,
     fields_but,
+    frontier_diagram,
     more_labels,
+    reliability_diagram,
     report_estimate,
     usage_document,
     vote_warnings,
@@ -204,11 +206,8 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
                 usage, judge, lines = found.usage, found.judge, _scored(lines, found)
             if usage is not None:
                 say(describe_usage(usage))
-            options = CalibrateOptions(
-                self.min_score if judge is None else judge.min_score,
-                *(self.precision_floor, self.folds, self.max_error, judge, self.criterion),
-                self.max_share,
-            )
+            threshold = self.min_score if judge is None else judge.min_score
+            options = self.options(CalibrateOptions, min_score=threshold, judge=judge)
             made = client.calibrate(_items(lines), options, self.how_sure())
         signature = None if judge is None else judge.signature
         report_calibration(out, made, len(lines), signature, usage)
@@ -364,7 +363,6 @@ def _describe_fit(believed: Reliability) -> str:
     )
 
 
-_TOLD = ("proposed", "uncertified", "n_proposing", "n_certifying", "signature")
 _ANEW = Asking(CacheMode.REFRESH)
 """Prices are those of questions that nobody asked before."""
 
@@ -457,10 +455,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
                     list(map(cluster_of, lines)),
                     [len(line.contexts[0].retrieved_text) for line in lines],
                 ),
-                CascadeOptions(
-                    *(self.max_error, self.max_share, self.max_item_cost, self.abstain),
-                    *(self.confidence, self.seed),
-                ),
+                self.options(CascadeOptions, max_cost=self.max_item_cost, may_abstain=self.abstain),
             )
         out.warn(*found.warnings)
         names = [stage.name for stage in stages]
@@ -504,13 +499,11 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
                 "frontier": [
                     {
                         **asdict(point),
-                        "accuracy": point.accuracy,
-                        "least_accuracy": point.least_accuracy,
-                        "judges": of_point,
+                        **row_of(point, "accuracy least_accuracy", judges=of_point),
                     }
                     for point, of_point in zip(found.points, judges, strict=True)
                 ],
-                **{name: getattr(found, name) for name in _TOLD},
+                **row_of(found, "proposed uncertified n_proposing n_certifying signature"),
                 "n_queries": found.n_clusters,
                 "warnings": out.warnings,
             }

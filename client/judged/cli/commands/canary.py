@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from judged._views import plural
+from judged._views import plural, row_of
 from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
@@ -21,7 +21,7 @@ from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
 
 ENOUGH_ITEMS = 20
-_WHO = ("signature", "models", "system_fingerprints")
+_WHO = "signature models system_fingerprints"
 NOISY = 0.1
 """The largest share of differing verdicts for which docs/ci.md says how soon a change shows."""
 
@@ -78,7 +78,7 @@ class RecordCommand(CascadeOptions, MaxCost):
                 "judge is surer"
             )
         counted = {"items": n, "flips": flips, "asks": asks, "share": share, "noisy_items": noisy}
-        return {**counted, **{name: getattr(canary, name) for name in _WHO}}
+        return counted | row_of(canary, _WHO)
 
 
 class CheckCommand(JudgingCommand, MaxCost):
@@ -169,8 +169,8 @@ class CheckCommand(JudgingCommand, MaxCost):
             "share_recorded": usual,
             "flipped": flipped,
             "recorded_signature": canary.signature,
-            "recorded_models": list(canary.models),
-            **{name: getattr(found, name) for name in _WHO},
+            "recorded_models": canary.models,
+            **row_of(found, _WHO),
         }
 
 

@@ -22,11 +22,10 @@ from typing import Any
 
 from judged import IntervalOptions, MetricOptions
 from judged._files import parse_json, read_bytes
-from judged.cli.documents import compare_documents, parse_report
+from judged._views import row_of
+from judged.cli.documents import ComparingCommand, parse_report
 from judged.cli.frame import Document, arg, flag, opt
-from judged.cli.gates import AnySignature
 from judged.cli.output import Output, Problem, say
-from judged.cli.server import ResultCommand
 from judged.report import Report, make_report, to_html
 from judged.report.content import verdict_of
 from judged.report.markdown import BaselineAge, headline, lost, to_comment, worse
@@ -42,7 +41,7 @@ MOST = 10
 _ID = re.compile(rb'"(?:query_id|id)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
-class CiCommand(ResultCommand, AnySignature):
+class CiCommand(ComparingCommand):
     """Hold a result against main's: what moved, and how certain.
 
     Examples:
@@ -88,12 +87,9 @@ class CiCommand(ResultCommand, AnySignature):
         compared: Sequence[RunComparison] = ()
         source = self.baseline or f"the baseline {self.name!r}"
         if before is not None:
-            found = compare_documents(
-                *(out, self, ["main", "pull request"], [parse_report(before, source), now]),
-                MetricOptions(interval=IntervalOptions(confidence=1 - self.alpha)),
-                allow=self.allow_other_signature,
-            )
-            compared = found.comparisons
+            options = MetricOptions(interval=IntervalOptions(confidence=1 - self.alpha))
+            reports = [parse_report(before, source), now]
+            compared = self.compared(out, ["main", "pull request"], reports, options).comparisons
             for one in compared:
                 out.warn(*(f"{one.metric}: {warning}" for warning in one.warnings))
         if age is not None and age.stale:
@@ -117,8 +113,7 @@ class CiCommand(ResultCommand, AnySignature):
             "worse": [one.metric for one in worse(made)],
             "differences": [
                 {
-                    "metric": one.metric,
-                    "n": one.n,
+                    **row_of(one, "metric n"),
                     "baseline": one.baseline_mean,
                     "mean": one.run_mean,
                     "difference": one.difference.value,

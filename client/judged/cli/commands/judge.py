@@ -167,10 +167,8 @@ def _check_ids(name: str, lines: Sequence[Line]) -> None:
         for field in ("query_id", "doc_id"):
             value = as_id(line.fields.get(field))
             if not isinstance(value, str) or value.split() != [value]:
-                problem = "has no {!r}, which a judgment list is made of; give each line both ids"
-                if isinstance(value, str):
-                    problem = "has {!r} with white space, at which TREC's columns end"
-                raise FileError(name, line.number, problem.format(field))
+                problem = "without white space; a judgment list has both ids on each line"
+                raise FileError(name, line.number, f"has no {field!r} {problem}")
             ids.append(value)
         first = seen.setdefault(tuple(ids), line.number)
         if first != line.number:
@@ -272,11 +270,10 @@ class EvaluateCommand(
         labelled = None if self.labels is None else Labels.from_jsonl(self.labels)
         groups = list(queries) if whole else queries
         human = None if labelled is None else labelled.rankings(list(groups))
-        asked = MetricOptions(
-            self.matching,
+        asked = self.options(
+            MetricOptions,
             per_query=self.per_query or out.writes_json or labelled is not None,
             interval=self.how_sure(),
-            slice_by=self.slice_by,
         )
         kept = kept_trace(self, out)
         corrected: Mapping[str, CorrectedEstimate] | None = None

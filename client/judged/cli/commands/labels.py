@@ -16,7 +16,7 @@ from importlib.util import find_spec
 
 from judged import RatingLevel, RatingTable
 from judged._files import FileError
-from judged._views import of_all, plural, word
+from judged._views import of_all, plural, row_of, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import MethodOption
 from judged.cli.inputs import input_records, name_of
@@ -79,11 +79,9 @@ class AgreeCommand(ResultCommand, MethodOption):
             heads = [f"{first} \\ {second}", *found.categories]
             out.show("", Table(heads, [(category, *row) for category, row in rows]))
         return {
-            "raters": list(found.raters),
-            "categories": list(found.categories),
+            **row_of(found, "raters categories n_items"),
             "level": self.level.name.lower(),
-            "n_items": found.n_items,
-            "confusion": [list(row) for row in found.confusion_rows()],
+            "confusion": list(found.confusion_rows()),
             "agreement": estimates,
         }
 
@@ -223,10 +221,9 @@ class LabelCommand(ResultCommand):
         show_corrected(out, found.means)
         return {
             "labels": len(labels.labels),
-            "counted": found.counted,
             "items": items,
             "annotators": labels.annotators,
-            "means": found.means,
+            **row_of(found, "counted means"),
         }
 
 

@@ -22,18 +22,16 @@ from judged import (
     TrecRankings,
 )
 from judged._files import parse_json, read_bytes
-from judged._views import of_all, plural, word
+from judged._views import of_all, plural, row_of, word
 from judged.cli.documents import (
+    ComparingCommand,
     MeasuredRun,
     common_metrics,
-    compare_documents,
-    measured_runs,
     read_report,
     run_names,
 )
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
-    AnySignature,
     GateOptions,
     Gates,
     IntervalOption,
@@ -96,14 +94,7 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
         """Measure, and report."""
         gates = Gates(self, self.metric, min_coverage=self.min_coverage)
         judged, retrieved = TrecQrels.from_file(self.qrels), TrecRun.from_file(self.run_)
-        options = MetricOptions(
-            complete=self.complete,
-            per_query=True,
-            interval=self.how_sure(),
-            unjudged=self.unjudged,
-            relevance_level=self.relevance_level,
-            max_documents=self.max_documents,
-        )
+        options = self.options(MetricOptions, per_query=True, interval=self.how_sure())
         with self.connect() as server:
             table, told = measure_run(server.client, self.metric, judged, retrieved, options)
         out.warn(*told, *interval_warnings(table, options.interval))
@@ -296,7 +287,7 @@ _FORMS = {
 """What outputs are written as, by the ends of their names."""
 
 
-class CompareCommand(ResultCommand, AnySignature):
+class CompareCommand(ComparingCommand):
     """Test whether runs on the same queries differ.
 
     Examples:
@@ -337,15 +328,10 @@ class CompareCommand(ResultCommand, AnySignature):
             raise Problem("name two runs or more, the baseline first, or as --baseline FILE")
         if self.qrels is not None and not self.metric:
             raise Problem("name at least one --metric, as in ndcg@10")
-        asked = CompareOptions.of(
-            permutations=self.permutations,
-            seed=self.seed,
-            max_moved=max(self.moved, _DEFAULT_MOVED),
-            difference=self.difference,
-        )
+        asked = self.options(CompareOptions, max_moved=max(self.moved, _DEFAULT_MOVED))
         interval = None  # the server's default
         if self.confidence is not None or self.seed is not None:
-            interval = IntervalOptions.of(confidence=self.confidence, seed=self.seed)
+            interval = self.options(IntervalOptions)
         with self.connect(of_metrics(self.metric)) as server:
             measured = self._measured(out, server.client, runs)
             signatures = {name: one.signature for name, one in measured[0].means.items()}
@@ -383,14 +369,13 @@ class CompareCommand(ResultCommand, AnySignature):
                 run.name: {
                     "file": run.file,
                     "metrics": {
-                        metric.name: {"mean": metric.mean, "n": metric.n}
+                        metric.name: row_of(metric, "mean n")
                         for metric in found.tables[run.name].metrics
                     },
                 }
                 for run in measured
             },
-            "comparisons": found.comparisons,
-            "signature": found.signature,
+            **row_of(found, "comparisons signature"),
         }
 
     def _measured(self, out: Output, client: Client, paths: Sequence[str]) -> list[MeasuredRun]:
@@ -403,8 +388,7 @@ class CompareCommand(ResultCommand, AnySignature):
                 step = "for TREC runs name their judgements with --qrels"
                 raise Problem(f"{error}; {step}") from None
             metrics = [reports[0].name_of(n) for n in self.metric] or common_metrics(reports)
-            allow = self.allow_other_signature
-            return measured_runs(out, names, reports, metrics, allow=allow)
+            return self.measured(out, names, reports, metrics)
         judged, measured = TrecQrels.from_file(self.qrels), []
         options = MetricOptions(complete=self.complete, per_query=True)
         for name, path in zip(names, paths, strict=True):
@@ -483,7 +467,7 @@ def moved_table(made: RunComparison, most: int) -> Table:
     return Table(["query", made.baseline, made.run, "difference"], rows)
 
 
-class ReportCommand(ResultCommand, AnySignature):
+class ReportCommand(ComparingCommand):
     """Show results as an HTML page, as Markdown or as JUnit XML.
 
     Examples:
@@ -519,14 +503,12 @@ class ReportCommand(ResultCommand, AnySignature):
         paths, names = self.documents, run_names(self.documents)
         read = [parse_json(read_bytes(path), path, None) for path in paths]
         compared: Sequence[RunComparison] = ()
-        if two := len(paths) == 2:
-            reports = [read_report(path) for path in paths]
-            allow = self.allow_other_signature
-            found = compare_documents(out, self, names, reports, MetricOptions(), allow=allow)
-            compared = found.comparisons
+        before = None
+        if len(paths) == 2:
+            reports, before = [read_report(path) for path in paths], read[0]
+            compared = self.compared(out, names, reports, MetricOptions()).comparisons
         try:
-            before = read[0] if two else None
-            of_runs = (names[-1], names[0] if two else "")
+            of_runs = (names[-1], names[0])
             made = make_report(read[-1], before, compared, title=self.title, names=of_runs)
         except NoResultDocument as error:
             raise Problem(f"{paths[-1]}: {error.message}") from None

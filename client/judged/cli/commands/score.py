@@ -13,7 +13,7 @@ from typing import Any
 
 from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
 from judged._files import json_line
-from judged._views import of_all, plural, word
+from judged._views import of_all, plural, row_of, word
 from judged.cli.documents import scored_metric
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
@@ -59,6 +59,7 @@ from judged.cli.tables import describe_usage, report_estimate, split_warnings, w
 from judged.evaluation import compare_answers, score_by_panel
 from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs, Combine, replace_model
 from judged.evaluation.warnings import missing_kinds
+from judged.report.summary import ends
 from judged.values import (
     AnswerScore,
     CostEstimate,
@@ -175,7 +176,7 @@ def by_model(
 
 
 _SHOWN_WARNINGS = 5
-_COUNTED = ("ok", "error", "abstained", "not_assessable")
+_COUNTED = "ok error abstained not_assessable"
 _LINE = (
     *("item_id", "rubric", "status", "score", "passed", "min_score", "agreement", "samples"),
     "source",
@@ -328,9 +329,8 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
             "scores": lines,
             "rubrics": {
                 summary.rubric: {
-                    "mean": summary.mean,
-                    "passed": summary.passed,
-                    "counts": {name: getattr(summary.counts, name) for name in _COUNTED},
+                    **row_of(summary, "mean passed"),
+                    "counts": row_of(summary.counts, _COUNTED),
                     "agreement": agreement_of(found, summary.rubric),
                     "signature": None if summary.judge is None else summary.judge.signature,
                 }
@@ -470,9 +470,7 @@ class RankCommand(ScoringOptions, Drawn):
             if self.estimate:
                 would = server.client.estimate_scores(pairs.items, [asked], asking=asking)
                 return report_estimate(out, would)
-            interval = IntervalOptions.of(
-                confidence=self.confidence, resamples=self.resamples, seed=self.seed
-            )
+            interval = self.options(IntervalOptions)
             how |= {"rubric": asked, "interval": interval, "asking": asking}
             found = compare_answers(pairs, client=server.client, **how)
         ranking, scores = found.ranking, found.scores
@@ -488,23 +486,17 @@ class RankCommand(ScoringOptions, Drawn):
         out.show(_ranking_table(ranking), "", *made_from)
         judges = [s.judge.signature for s in (scores.rubrics if scores else ()) if s.judge]
         return {
-            "systems": ranking.systems,
-            "tie": ranking.tie,
-            "position": ranking.position,
-            "queries": ranking.queries,
-            "comparisons": found.comparisons,
-            "missing": found.missing,
+            **row_of(ranking, "systems tie position queries signature"),
+            **row_of(found, "comparisons missing"),
             "judge": judges[0] if judges else None,
             "usage": None if scores is None else scores.usage,
-            "signature": ranking.signature,
         }
 
 
 def _ranking_table(ranking: SystemRanking) -> Table:
     rows = []
     for system in ranking.systems:
-        interval = system.strength.interval
-        told = "-" if interval is None else f"{interval.lower:+.3f} to {interval.upper:+.3f}"
+        told = ends(system.strength.interval, "+.3f")
         counts = f"{system.wins:g}/{system.ties:g}/{system.losses:g}"
         rows.append([system.name, f"{system.strength.value or 0.0:+.3f}", told, counts])
     return Table(["system", "strength", "interval", "won/tied/lost"], rows)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata, resources
 
 from judged import MetricOptions
+from judged._views import row_of
 from judged.cli.frame import PREFIX, Document, opt
 from judged.cli.output import Output, Problem, Table, of_metrics, say
 from judged.cli.server import ServerCommand
@@ -25,7 +26,6 @@ from judged.values import (
     JudgeInfo,
     Scalar,
     ServerInfo,
-    TenantUsage,
 )
 
 _PACKAGES = ("judged", "grpcio", "protobuf")
@@ -72,8 +72,7 @@ class JudgesCommand(ServerCommand):
             f"server         {info.version}",
         )
         return {
-            "version": info.version,
-            "default_judge": info.default_judge,
+            **row_of(info, "version default_judge models rubrics"),
             "judges": [
                 {
                     **asdict(judge),
@@ -85,19 +84,13 @@ class JudgesCommand(ServerCommand):
                 }
                 for judge in info.judges
             ],
-            "models": info.models,
             "chat_models": [
                 {**asdict(model), "unavailable": model.unavailable or None}
                 for model in info.chat_models
             ],
-            "rubrics": info.rubrics,
             "metrics": [
-                {
-                    "name": metric.name,
-                    "description": metric.description,
-                    "reference": metric.reference,
-                    "matching": [mode.name.lower() for mode in metric.matching_modes],
-                }
+                row_of(metric, "name description reference")
+                | {"matching": [mode.name.lower() for mode in metric.matching_modes]}
                 for metric in info.metrics
             ],
         }
@@ -144,37 +137,34 @@ class UsageCommand(ServerCommand):
             say(_NOT_RECORDED)
         elif not usage.rows:
             say(f"no language model was asked in the last {self.days} days")
-        out.show(*[table for table in (_rows(usage), _budgets(usage)) if table.rows])
+        if usage.rows:
+            out.show(Table.of(usage.rows, _USED, left=4))
+        if usage.budgets:
+            out.show(*([""] if usage.rows else []), Table.of(usage.budgets, _BUDGETS))
         return {
             "tenant": usage.tenant or None,
-            "is_recorded": usage.is_recorded,
             "rows": [{**asdict(row), "judge": row.judge or None} for row in usage.rows],
-            "budgets": usage.budgets,
+            **row_of(usage, "is_recorded budgets"),
         }
 
 
-def _rows(usage: TenantUsage) -> Table:
-    columns = {
-        "day": "day",
-        "judge": "judge",
-        "rubric": "rubric",
-        "model": "model",
-        "questions": "{0.questions:,}",
-        "input tokens": "{0.input_tokens:,}",
-        "output tokens": "{0.output_tokens:,}",
-        "cost": "{0.cost:.6f} {0.currency}",
-    }
-    return Table.of(usage.rows, columns, left=4)
-
-
-def _budgets(usage: TenantUsage) -> Table:
-    columns = {
-        "budget": "budget",
-        "limit": "{0.limit:g} {0.currency}",
-        "left": "{0.left:.6f} {0.currency}",
-        "renewed at": "{0.renewed_at:%Y-%m-%d %H:%M} UTC",
-    }
-    return Table.of(usage.budgets, columns)
+_USED = {
+    "day": "day",
+    "judge": "judge",
+    "rubric": "rubric",
+    "model": "model",
+    "questions": "{0.questions:,}",
+    "input tokens": "{0.input_tokens:,}",
+    "output tokens": "{0.output_tokens:,}",
+    "cost": "{0.cost:.6f} {0.currency}",
+}
+_BUDGETS = {
+    "budget": "budget",
+    "limit": "{0.limit:g} {0.currency}",
+    "left": "{0.left:.6f} {0.currency}",
+    "renewed at": "{0.renewed_at:%Y-%m-%d %H:%M} UTC",
+}
+"""The columns of what was used, and of budgets."""
 
 
 @dataclass(frozen=True, slots=True)
