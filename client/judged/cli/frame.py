@@ -73,9 +73,10 @@ class Dataclass:
 
 
 class Command(Dataclass):
-    """One run of a command. `typed` are the options that were on the command line.
+    """One run of a command.
 
-    `elsewhere` has what the environment or the file say of these.
+    `typed` has the options that were on the command line, with what the environment or the file say
+    of them.
     """
 
     json: str | None = opt(
@@ -83,8 +84,7 @@ class Command(Dataclass):
         "Write the result as one JSON document; - prints it instead of the usual output.",
         writes=True,
     )
-    typed: frozenset[str] = field(default=frozenset(), init=False)
-    elsewhere: Mapping[str, object] = field(default_factory=dict, init=False)
+    typed: Mapping[str, object] = field(default_factory=dict, init=False)
 
     def settle(self) -> None:
         """Refuse options that exclude each other. Raises Problem."""
@@ -198,17 +198,13 @@ def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
     Raises Problem.
     """
     command = kind(**given)
-    typed = [
-        each
-        for each in context.command.params
-        if context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
-    ]
     of_file = context.default_map or {}
-    command.elsewhere = {
-        each.name or "": each.resolve_envvar_value(context) or of_file.get(each.name or "")
-        for each in typed
+    command.typed = {
+        name: each.resolve_envvar_value(context) or of_file.get(name)
+        for each in context.command.params
+        if (name := each.name or "")
+        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    command.typed = frozenset(command.elsewhere)
     command.settle()
     return command
 

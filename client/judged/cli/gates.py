@@ -358,12 +358,11 @@ def _negatives(most: int, report: NegativeReport | None) -> Outcome:
     if missing and not counts.ok:
         return not_assessed(gate, "every verdict on negative answers is missing")
     texts = plural(found, "retrieved text matches", "retrieved texts match")
-    said = f"{texts} a negative answer"
-    if not missing:
-        return hold_count(gate, found, said)
-    verdicts = plural(missing, "verdict that is", "verdicts that are")
-    said += f", and {found + missing} in the worst case of {verdicts} missing"
-    return hold_count(gate, found, said, found + missing)
+    said, worst = f"{texts} a negative answer", None
+    if missing:
+        verdicts, worst = plural(missing, "verdict that is", "verdicts that are"), found + missing
+        said += f", and {worst} in the worst case of {verdicts} missing"
+    return hold_count(gate, found, said, worst)
 
 
 def _size(amount: float) -> str:

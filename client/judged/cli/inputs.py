@@ -196,7 +196,7 @@ def read_contexts(path: str) -> list[Line]:
         if record.get("expected_text", "expected_alternatives") is None:
             lacks = record.missing(("expected_text",))
         contexts = contexts_of(record, [] if lacks is None else [""])
-        found.append(Line(record.line or 0, dict(record.fields), contexts, lacks))
+        found.append(Line(record.line or 0, record.fields, contexts, lacks))
     return found
 
 
@@ -356,8 +356,9 @@ class ReadQueries:
         return join_results(self._dataset, self._results, by_spans=self._by_spans)
 
     def query_id(self, index: int) -> str:
-        """Return the id of the query at an index."""
-        return self._dataset.queries[index].query_id
+        """Return the id of the query whose group has an index; those of negatives come behind."""
+        queries = self._dataset.queries
+        return [*queries, *(q for q in queries if q.negative_answers)][index].query_id
 
     @property
     def fit(self) -> Fit:

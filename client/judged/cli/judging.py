@@ -96,7 +96,7 @@ class AskingOptions(Spending):
         super().settle()
         both = {"judge_refresh", "cache_only"}
         if self.judge_refresh and self.cache_only:
-            if len(both & self.typed) != 1:
+            if len(both & self.typed.keys()) != 1:
                 problem = "--judge-refresh and --cache-only exclude each other; say one of them"
                 raise Problem(problem)
             self.leave_out(" ".join(both))
@@ -209,7 +209,7 @@ class JudgeOptions(ModelOptions):
 
     def settle(self) -> None:
         """Refuse options of other judges."""
-        if "judge" in self.typed and self.judge != self.elsewhere.get("judge"):
+        if "judge" in self.typed and self.judge != self.typed["judge"]:
             self.leave_out("profile param member")
         super().settle()
         kind = NONE if self.replays else self.kind

@@ -386,6 +386,7 @@ _FLAGS: Places = {
     r"(?:judge\.)?min_score": "--min-score",
     r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
     r"judge\.guarantee.*": "--cascade",
+    r"groups\[\d+\]\.spans": "--judge span, for judged evaluate with 'expected_spans'",
     r"judge\.calibration.*": "--calibration",
     r"judge\.members(.*)": r"--member or --stage\1",
     r"rubrics\[\d+\]\.min_score": "--min-score",

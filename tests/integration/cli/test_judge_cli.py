@@ -100,7 +100,7 @@ class TestJudge:
             (["--json", "nowhere/out.json"], "--json nowhere/out.json: there is no folder nowhere"),
             (["--output", "."], "--output .: is a folder"),
             (["--target", "127.0.0.1:1"], "can't reach 127.0.0.1:1: "),
-            (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
+            (["--judge", "span"], "--judge span, for judged evaluate with 'expected_spans': span|"),
             (
                 ["--judge", "answers"],
                 "--judge: answers scores answers, not contexts; call ScoreAnswers, or run judged s",

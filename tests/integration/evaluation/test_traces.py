@@ -126,7 +126,7 @@ class TestFile:
         assert first["negatives"]["queries_hit"] == 1
         assert again["negatives"] == first["negatives"]
         rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
-        assert "first that of query 'q1', result 'd2'; " in world.fails(
+        assert "first that of query 'q1', result 2; " in world.fails(
             *EVALUATE, "--judge", "none", "--trace", "t.jsonl"
         )
 

@@ -162,10 +162,10 @@ class TestCommandLine:
         ("flags", "message"),
         [
             (["--rubric", "helpfulnes"], "no rubric is called 'helpfulnes'"),
-            (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is given twice"),
+            (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is that of --rubric"),
             (
                 ["--rubric", "helpfulness", "--min-score", "faithfulness=1"],
-                "--min-score faithfulness=1: faithfulness is not scored; add --rubric faithfulness",
+                "--min-score faithfulness=1: faithfulness is not measured; add --rubric faith",
             ),
             (["--rubric", "helpfulness", "--min-score", "high"], "--min-score high: is not a"),
             (["--rubric", "helpfulness", "--judge-temperature", "9"], "--judge-temperature: "),

@@ -73,7 +73,7 @@ def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
     assert "made for another judge than exact" in other.stderr
     unknown = run_in(tmp_path, "judge", str(DATA), *JUDGE, "--calibration", "mine", **there)
     assert unknown.returncode == 2
-    assert "no such file" in unknown.stderr
+    assert "--calibration: no calibration is called 'mine'" in unknown.stderr
 
 
 def write(path: Path, lines: list[dict[str, Any]]) -> None:

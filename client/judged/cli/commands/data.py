@@ -7,7 +7,6 @@ They ask no server. What the formats are is in `judged.evaluation.datasets.forma
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from judged._views import plural
 from judged.cli.frame import Document, Strict, arg, flag, opt
@@ -42,11 +41,9 @@ class ConvertCommand(_FromFormat):
         source, target = Path(self.source), Path(self.target)
         if source.resolve() == target.resolve():
             raise Problem(f"{target}: is the file that is read too; name another one")
-        read: dict[str, Any] = {"path": self.source}
-        written: dict[str, Any] = {"path": self.target}
         if self.results:
-            read["format"], written["format"] = map(_results_format, (source, target))
-            trec = read["format"] == "trec"
+            formats = [_results_format(path) for path in (source, target)]
+            trec = formats[0] == "trec"
             found = Results.from_trec_run(source) if trec else Results.from_jsonl(source)
             out.warn(*found.warnings)
             counts = {"queries": len(found), "results": sum(map(len, found.values()))}
@@ -57,11 +54,14 @@ class ConvertCommand(_FromFormat):
             dataset = dataset_of(content, self.source)
             lost = dataset.save(target, self.to)
             counts = {"queries": len(dataset.queries), "documents": len(dataset.documents)}
-            read["format"] = format_of(source, self.from_)
-            written["format"] = format_of(target, self.to)
+            formats = [format_of(source, self.from_), format_of(target, self.to)]
         out.warn(*(f"{target}: {text}" for text in lost))
         say(f"{target}: {plural(counts['queries'], 'query', 'queries')}")
-        return {"read": [read | counts], "written": [written | counts | {"cannot_hold": lost}]}
+        read, written = (
+            {"path": path, "format": form, **counts}
+            for path, form in zip((self.source, self.target), formats, strict=True)
+        )
+        return {"read": [read], "written": [written | {"cannot_hold": lost}]}
 
 
 class ValidateCommand(_FromFormat):

@@ -249,15 +249,16 @@ def _unread_warnings(
         yield from _unread(metric.unread, n, what, metric.without_value)
     if similarity is not None:
         what = f"{word(similarity.unread, 'has', 'have')} many words that the model of {METRIC} "
-        what += "does not know; start the server with a model of their language (judged-server "
-        yield from _unread(similarity.unread, n, f"{what}models add)", similarity.without_value)
+        step = "; start the server with a model of their language (judged-server models add)"
+        without = similarity.without_value
+        yield from _unread(similarity.unread, n, f"{what}does not know", without, step)
 
 
-def _unread(unread: int, n: int, what: str, without_value: int) -> Iterator[str]:
+def _unread(unread: int, n: int, what: str, without_value: int, step: str = "") -> Iterator[str]:
     if unread:
         missing = f"; {without_value} of them {word(without_value, 'has', 'have')} no value"
         some = f"{of_all(unread, n, 'answer')} (or the references)"
-        yield f"{some} {what}{missing if without_value else ''}"
+        yield f"{some} {what}{missing if without_value else ''}{step}"
 
 
 def _near(found: AnswerSimilarity) -> int:
@@ -361,8 +362,18 @@ class CompareCommand(ComparingCommand):
             "detectable: the smallest true difference that so many queries show in 4 of 5 cases",
         )
         for made in found.comparisons if self.moved else ():
-            if made.moved:
-                out.show("", f"moved most by {made.metric}:", moved_table(made, self.moved))
+            rows = [
+                (
+                    each.query_id,
+                    f"{each.baseline:.4f}",
+                    f"{each.run:.4f}",
+                    signed(each.run - each.baseline),
+                )
+                for each in made.moved[: self.moved]
+            ]
+            if rows:
+                moved = Table(["query", made.baseline, made.run, "difference"], rows)
+                out.show("", f"moved most by {made.metric}:", moved)
         return {
             "baseline": baseline.name,
             "runs": {
@@ -456,15 +467,6 @@ def comparison_table(comparisons: Sequence[RunComparison], difference: float | N
         for made in comparisons
     ]
     return Table(heads, rows, names=2)
-
-
-def moved_table(made: RunComparison, most: int) -> Table:
-    """Return the queries whose values differ most."""
-    rows = [
-        [each.query_id, f"{each.baseline:.4f}", f"{each.run:.4f}", signed(each.run - each.baseline)]
-        for each in made.moved[:most]
-    ]
-    return Table(["query", made.baseline, made.run, "difference"], rows)
 
 
 class ReportCommand(ComparingCommand):

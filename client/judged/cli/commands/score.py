@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
+from judged import Calibrator, IntervalOptions, Rubric, ScoredAnswers, Source, Status
 from judged._files import json_line
 from judged._views import of_all, plural, row_of, word
 from judged.cli.documents import scored_metric
@@ -23,7 +23,6 @@ from judged.cli.gates import (
     hold_items,
     hold_mean,
     read_gate,
-    split_gate,
     split_min_scores,
 )
 from judged.cli.inputs import name_of, read_answers, read_candidates
@@ -89,8 +88,8 @@ def read_thresholds(
     threshold, given = split_min_scores(texts)
     known, gates = [id_of(name) for name in rubrics], []
     for text in given:
-        name, value = split_gate(text, "--min-score")
-        typed = f"{id_of(name)}={value}"
+        name, _, number = text.rpartition("=")
+        typed = f"{id_of(name)}={number}"
         gates.append(read_gate(typed, "--min-score", known, option="--rubric"))
     return threshold, gates
 
@@ -143,20 +142,21 @@ def read_rubrics(
 
 def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[Rubric]:
     """Return the rubrics with the calibrations that the flags name. Raises Problem."""
-    found = {rubric.id: rubric for rubric in rubrics}
+    names = [rubric.id for rubric in rubrics]
+    found: dict[str, Calibrator | str] = {}
     for text in given:
         name, equals, source = text.partition("=")
-        if not equals or name not in found:
-            if len(found) > 1:
+        if not equals or name not in names:
+            if len(names) > 1:
                 raise Problem(
                     f"--calibration {text}: say which rubric it is of, RUBRIC=FILE, one of "
-                    f"{', '.join(found)}"
+                    f"{', '.join(names)}"
                 )
-            (name,), source = found, text
-        if found[name].calibration is not None:
+            name, source = names[0], text
+        if name in found:
             raise Problem(f"--calibration {text}: {name} has one already")
-        found[name] = replace(found[name], calibration=read_calibration(source))
-    return [*found.values()]
+        found[name] = read_calibration(source)
+    return [replace(rubric, calibration=found.get(rubric.id)) for rubric in rubrics]
 
 
 def by_model(

@@ -109,13 +109,10 @@ class TestEnvironment:
         assert value in said
 
     def test_a_misspelt_variable_is_told(self, capsys):
-        others = {"JUDGED_GRACE_S": "1", "JUDGED_STORM": "1", "VERDICT_X": "1"}
-        made("judges", JUDGED_JUDGE_MODLE="m", VERDICT_TARGET="x", **others)
+        made("judges", JUDGED_JUDGE_MODLE="m", JUDGED_GRACE_S="1", JUDGED_STORM="1")
         assert capsys.readouterr().err == (
             "judged: warning: JUDGED_JUDGE_MODLE is no option, and is not read; did you mean "
             "JUDGED_JUDGE_MODEL?\n"
-            "judged: warning: VERDICT_TARGET is no option, and is not read; did you mean "
-            "JUDGED_TARGET?\n"
         )
 
 
@@ -227,7 +224,10 @@ class TestRefusals:
             ("judge c --judge none --trace t --trace-texts hash", "--trace-texts: is for"),
             ("judge c --trace-judge x --trace t", "--trace-judge: is for --judge none with"),
             ("judge c --trace-judge x --judge none", "--trace-judge: is for --judge none with"),
-            ("judge c --judge none --profile p", "--profile: is for a judge, and --judge none runs"),
+            (
+                "judge c --judge none --profile p",
+                "--profile: is for a judge, and --judge none runs",
+            ),
             ("judge c --judge none --calibration f", "--calibration: is for a judge, and --judge"),
             ("judge c --judge exact --judge-refresh", "--judge-refresh: is for --judge llm or --"),
             ("judge c --cache-only", "--cache-only: is for --judge llm"),
