@@ -46,6 +46,11 @@ MEANT: dict[str, str] = {
     "that of a map is told with its place.",
     r"^CompareRuns judged #4: comparisons": "Standard errors are summed pairwise, which "
     "the twelfth digit shows.",
+    r"the run is.*the run is": "Comparisons have one word for what a test says.",
+    r"in the cache +\d+.*cache hits": "An estimate is told by the names of its fields.",
+    r"which a judgment list is made of": "One sentence for an id that a judgment list can't hold.",
+    r"a comparison needs at least two runs": "Says what to do alone.",
+    r"judge\.calibration: was made": "Told by its flag.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

@@ -136,7 +136,9 @@ class TestBar:
         world.fine(*JUDGE, "--trace", "t.jsonl")
         for threshold, relevant in (("0.9", [False, False]), ("0.3", [True, False])):
             judged = world.fine(*JUDGE, "--min-score", threshold)
-            again = world.fine(*JUDGE, "--judge", "none", "--trace", "t.jsonl", "--min-score", threshold)
+            again = world.fine(
+                *JUDGE, "--judge", "none", "--trace", "t.jsonl", "--min-score", threshold
+            )
             assert [line["relevant"] for line in lines_of(again.stdout)] == relevant
             assert again.stderr == judged.stderr
 
