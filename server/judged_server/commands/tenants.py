@@ -12,6 +12,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from judged._views import aligned, plural
 from judged._writing import replace_text
 
 from judged_server.domain import NANO
@@ -163,7 +164,7 @@ def _revoke(path: Path, name: str, id_: str) -> None:
         if not ended:
             which = f"no token {id_}" if id_ else "no token"
             raise SettingsError(f"tenants: {name} has {which}; see judged-server tenants list")
-    tokens = "1 token" if ended == 1 else f"{ended} tokens"
+    tokens = plural(ended, "token")
     print(f"{tokens} of {name} revoked; servers end the calls that showed them within 5 seconds")
 
 
@@ -225,11 +226,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
         csv.writer(out, lineterminator="\n").writerows([heads, *safe])
         print(out.getvalue().removesuffix("\n"))
         return
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    for line in (heads, *cells):
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        )
+    print(*aligned([heads, *cells], range(len(heads))), sep="\n")
 
 
 def _ways(tenants: Tenants, name: str) -> str:
