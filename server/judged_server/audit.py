@@ -6,14 +6,13 @@ While a call runs, those who work for it write into its `notes`, which are None 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from judged.values.judges import Usage
-
 from judged_server.settings import SettingsError
-from judged_server.telemetry import Lines, Logger, taken
+from judged_server.telemetry import Lines, Logger
 
 _log = Logger("audit")
 
@@ -47,26 +46,16 @@ class AuditLog:
         self._lines = Lines(self._write)
 
     def call(
-        self,
-        method: str,
-        code: str,
-        request_id: str,
-        tenant: str,
-        credential: str,
-        notes: CallNotes,
-        spent: Usage | None,
+        self, facts: Mapping[str, object], tenant: str, credential: str, notes: CallNotes
     ) -> None:
-        """Write of a call that has ended, within a moment."""
+        """Write of a call that has ended, within a moment; `facts` are those of the log."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "tenant": tenant,
             "credential": credential,
-            "method": method,
-            "code": code,
-            "request_id": request_id,
             "request_bytes": notes.request_bytes,
             "judged": notes.judged,
-            **taken(spent),
+            **facts,
         }
         self._lines.later(line)
 

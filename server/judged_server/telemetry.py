@@ -165,24 +165,6 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(max(_lowest, logging.WARNING))
 
 
-def log_call(
-    method: str, code: str, seconds: float, request_id: str, tenant: str, spent: Usage | None
-) -> None:
-    """Log a call that has ended; `tenant` is "" where there are none.
-
-    `spent` is what language models took for it, None for nothing.
-    """
-    _calls.info(
-        "call",
-        method=method,
-        code=code,
-        ms=round(seconds * 1e6) / 1e3,
-        request_id=request_id,
-        **({"tenant": tenant} if tenant else {}),
-        **taken(spent),
-    )
-
-
 def taken(spent: Usage | None) -> dict[str, object]:
     """Return what language models took for a call, as logs have it."""
     if spent is None:
@@ -194,6 +176,3 @@ def taken(spent: Usage | None) -> dict[str, object]:
         "output_tokens": spent.output_tokens,
     }
     return took if spent.cost is None else {**took, "cost": round(spent.cost, 9)}
-
-
-_calls = Logger("call")

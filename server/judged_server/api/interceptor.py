@@ -37,7 +37,7 @@ from judged_server.api.requests import (
 from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes
 from judged_server.settings import Settings
-from judged_server.telemetry import Logger, log_call
+from judged_server.telemetry import Logger, taken
 from judged_server.tenant import SENDER, TENANT, Sender
 from judged_server.tenants.directory import FileDirectory
 
@@ -61,7 +61,7 @@ _LOOK_S = 0.01
 _CLOCKS_APART_S = 0.02
 """What may be left of a call's time, by our clock, when its caller's deadline has ended it."""
 
-_log = Logger("tenants")
+_log, _calls = Logger("tenants"), Logger("call")
 
 
 class CallInterceptor:
@@ -285,12 +285,17 @@ class CallInterceptor:
         if call.reason == _LEAVES_NO_LINE:
             return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()
-        log_call(call.method, call.code, took, call.request_id, tenant, spent)
+        facts: dict[str, object] = {
+            "method": call.method,
+            "code": call.code,
+            "request_id": call.request_id,
+            **taken(spent),
+        }
+        named = {"tenant": tenant} if tenant else {}
+        _calls.info("call", ms=round(took * 1e6) / 1e3, **facts, **named)
         if self._audit_log is not None and call.notes is not None:
             credential = "" if call.identity is None else call.identity.credential
-            self._audit_log.call(
-                call.method, call.code, call.request_id, tenant, credential, call.notes, spent
-            )
+            self._audit_log.call(facts, tenant, credential, call.notes)
 
 
 def _failure(call: Call, error: BaseException) -> WireError | None:
