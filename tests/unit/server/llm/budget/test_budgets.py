@@ -65,9 +65,7 @@ class Model:
 
 
 def money(nano: int) -> CostTracker:
-    cost_tracker = CostTracker()
-    cost_tracker.limit = nano
-    return cost_tracker
+    return CostTracker(nano / NANO)
 
 
 async def test_a_thousand_at_a_cents_worth_never_overrun_it():
