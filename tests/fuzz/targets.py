@@ -19,7 +19,8 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Status
 from judged.values.judges import Asking
 from judged_server.api.convert.judging import read as read_value
-from judged_server.api.convert.judging import read_answers, read_groups, read_rubrics, read_spec
+from judged_server.api.convert.judging import read_answers, read_groups, read_rubrics
+from judged_server.domain import JudgeSpec
 from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.llm.chat import (
@@ -278,7 +279,7 @@ def request(raw: bytes) -> None:
     try:
         if raw[0] & 1:
             judged = pb.BatchJudgeRequest.FromString(raw[1:])
-            read_spec(judged.judge)
+            read_value(JudgeSpec, judged.judge, "judge")
             read_value(Asking, judged.asking)
             groups = read_groups(judged.groups, LIMITS)
             _hold(sum(group.n_contexts for group in groups) <= LIMITS.max_contexts, "limits")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -21,8 +20,7 @@ from judged_server.settings import SettingsError
 from judged_server.watched_files import WatchedFiles
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFiles:
+class CertificateFiles(NamedTuple):
     """PEM files: the certificate with its chain, its key, and who signs clients' (None: nobody)."""
 
     certificate: Path
@@ -30,8 +28,7 @@ class CertificateFiles:
     client_ca: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A certificate that can be used, and when it ends."""
 
     configuration: grpc.ServerCertificateConfiguration

@@ -109,10 +109,8 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
     """Return the id that a caller gave its call in the metadata; None for none that may be one."""
-    for key, value in metadata:
-        if key == header and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
-            return value
-    return None
+    given = dict(metadata).get(header)
+    return given if isinstance(given, str) and _PLAIN_ID.fullmatch(given) else None
 
 
 @dataclass(slots=True, eq=False)

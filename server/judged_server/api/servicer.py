@@ -24,7 +24,6 @@ from judged_server.api.convert.judging import (
     read,
     read_answers,
     read_rubrics,
-    read_spec,
     refuse_evaluation,
     take_groups,
     write_identity,
@@ -55,7 +54,7 @@ from judged_server.api.streams import (
     evaluate_stream,
     judge_stream,
 )
-from judged_server.domain import QueryGroup, ScoreSummary, need
+from judged_server.domain import JudgeSpec, QueryGroup, ScoreSummary, need
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
@@ -145,7 +144,7 @@ class Servicer:
         """Return the judge and the groups of a request of so many bytes that stands at a path."""
         groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
         refuse_evaluation(groups, f"{path}groups")
-        spec = read_spec(request.judge, f"{path}judge")
+        spec = read(JudgeSpec, request.judge, f"{path}judge")
         return self._offering(call).catalog.choose(spec, f"{path}judge", groups), groups
 
     async def Evaluate(self, request: pb.EvaluateRequest, call: Call) -> bytes:
@@ -154,7 +153,7 @@ class Servicer:
         async def work(caller: Caller) -> bytes:
             measures = parse_metrics(request.metrics)
             options = read_options(request.options, "groups")
-            spec = read_spec(request.judge)
+            spec = read(JudgeSpec, request.judge, "judge")
             done, judged = await evaluate(
                 self._offering(call).catalog,
                 spec,

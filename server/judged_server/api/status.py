@@ -10,7 +10,6 @@ import math
 import secrets
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import grpc
@@ -82,8 +81,7 @@ _MEMORY_BACK_AFTER_S = 1.0
 _log = Logger("fault")
 
 
-@dataclass(frozen=True, slots=True)
-class WireError:
+class WireError(typing.NamedTuple):
     """A failure as gRPC sends it: code, message, and trailing metadata with the details."""
 
     code: grpc.StatusCode

@@ -31,7 +31,7 @@ from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from judged_server import errors
 from judged_server.api.convert.judging import (
-    read_spec,
+    read,
     refuse_evaluation,
     take_groups,
     write_fault,
@@ -49,7 +49,7 @@ from judged_server.api.convert.statistics import read_items, read_measurement, w
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
 from judged_server.api.status import fault_of
-from judged_server.domain import QueryGroup, Verdicts, check_unique, need
+from judged_server.domain import JudgeSpec, QueryGroup, Verdicts, check_unique, need
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
@@ -85,7 +85,7 @@ _PLACE = re.compile(
 
 @dataclass(slots=True)
 class Chunks:
-    """What a stream of chunks works with, and how far it is."""
+    """What a stream of chunks works with, and how far it is: its progress, as replies tell it."""
 
     call: Call
     catalog: JudgeCatalog
@@ -93,8 +93,8 @@ class Chunks:
     settings: Settings
     idempotent_calls: IdempotentCalls
     request_id: str = ""
-    received: int = 0
-    done: int = 0
+    contexts_received: int = 0
+    contexts_done: int = 0
     chunk_ids: set[int] = field(default_factory=set)
 
     async def start(self, requests: AsyncIterator[Received]) -> Any:  # noqa: ANN401 - either start
@@ -127,10 +127,6 @@ class Chunks:
             self.request_id, *how, facts, partial(work, caller), keeps_faults=keeps_faults
         )
 
-    def progress(self) -> pb.StreamProgress:
-        """Return how far the stream is."""
-        return pb.StreamProgress(contexts_received=self.received, contexts_done=self.done)
-
     def answers(
         self,
         requests: AsyncIterator[Received],
@@ -162,7 +158,7 @@ async def judge_stream(
     """Yield the answer to the start, then to each chunk when it is done."""
     start: pb.StreamJudgeStart = await chunks.start(requests)
     settings, call, details = chunks.settings, chunks.call, start.include_details
-    judge = chunks.catalog.choose(read_spec(start.judge, "start.judge"), field="start.judge")
+    judge = chunks.catalog.choose(read(JudgeSpec, start.judge, "start.judge"), field="start.judge")
     caller = call.caller(start.asking, "start.asking", wants_details=details)
     if caller.cost_tracker.max_cost is not None and not judge.priced:
         raise unpriced("start.asking.max_cost")
@@ -180,13 +176,13 @@ async def judge_stream(
             refuse_evaluation(groups, field)
             contexts = sum(group.n_contexts for group in groups)
             # A stream as a whole keeps the limit of a request.
-            settings.check_contexts(chunks.received + contexts, field)
-            chunks.received += contexts
+            settings.check_contexts(chunks.contexts_received + contexts, field)
+            chunks.contexts_received += contexts
             facts = (start.judge, details, start.asking.cache, *chunk.groups)
             work = partial(judge_batch, judge, groups, field)
             # A chunk is the reply to it, and is kept as it is.
             verdicts = await chunks.verdicts(facts, caller, work, keeps_faults=True)
-        chunks.done += contexts
+        chunks.contexts_done += contexts
         return {"verdicts": write_verdicts(verdicts), "usage": verdicts.columns.usage}
 
     async def answer(chunk: pb.JudgeChunk, request: Received) -> pb.StreamJudgeResponse:
@@ -194,8 +190,7 @@ async def judge_stream(
             found = await judged(chunk, request)
         except Exception as error:  # noqa: BLE001 - one chunk's bug must not end the others
             found = {"error": write_fault(fault_of(error)[1])}
-        progress = chunks.progress()
-        done = write_fields(pb.JudgedChunk, chunk_id=chunk.chunk_id, progress=progress, **found)
+        done = write_fields(pb.JudgedChunk, chunk_id=chunk.chunk_id, progress=chunks, **found)
         return pb.StreamJudgeResponse(chunk=done)
 
     async def begin(chunk: pb.JudgeChunk, request: Received) -> Begun[pb.StreamJudgeResponse]:
@@ -216,7 +211,7 @@ async def evaluate_stream(
     caller = chunks.call.caller(start.asking, wants_details=details)
     run = PartedEvaluation(
         chunks.catalog,
-        read_spec(start.judge),
+        read(JudgeSpec, start.judge, "judge"),
         parse_metrics(start.metrics),
         options,
         caller,
@@ -233,7 +228,7 @@ async def evaluate_stream(
         facts = (start.judge, how, tuple(start.metrics), *chunk.groups)
         # What failed is asked again by an evaluation that goes on.
         judged = await run.judge(part, partial(chunks.verdicts, facts, caller), fault_of)
-        chunks.done += contexts
+        chunks.contexts_done += contexts
         columns: dict[str, object] = {}
         if start.include_verdicts:
             found = {"verdicts": judged.verdicts, "negative_verdicts": judged.on_negatives}
@@ -246,7 +241,7 @@ async def evaluate_stream(
             chunk_id=chunk.chunk_id,
             negatives=judged.matches,
             usage=judged.usage,
-            progress=chunks.progress(),
+            progress=chunks,
             **columns,
         )
         return pb.StreamEvaluateResponse(chunk=done)
@@ -297,9 +292,9 @@ class _Kept:
         self.n_groups += len(groups) - continues
         self.results_of_last = groups[-1].n_retrieved + (result if len(groups) == 1 else 0)
         contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
-        chunks.received += contexts
+        chunks.contexts_received += contexts
         # A group without a context is kept too.
-        settings.check_evaluated(chunks.received + self.n_groups, "groups")
+        settings.check_evaluated(chunks.contexts_received + self.n_groups, "groups")
         begun = groups[continues:]
         named = sum(len(group.query_id) for group in begun)
         named += sum(len(group.metadata.get(key, "")) for group in begun for key in self.keys)

@@ -91,7 +91,7 @@ class TestMetrics:
         done = judged(*self.command, "-m", "mrr", "--confidence", "95")
         assert done.returncode == 2
         assert done.stderr.startswith(
-            "judged: --confidence: must be at least 0.5 and at most 0.9999"
+            "judged: --confidence: must be from 0.5 to 0.9999"
         )
 
     def test_reads_gzip_and_counts_repeats(self, judged, folder):

@@ -25,6 +25,7 @@ from judged.values.choices import Flag, Source, Status
 from judged.values.comparison import CompareOptions
 from judged.values.intervals import IntervalOptions
 from judged.values.judges import Asking, JudgeIdentity
+from judged.values.metrics import TextItem
 from judged.values.scores import AnswerItem, AnswerScore, Rubric
 from judged.values.verdicts import VerdictError
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ from judged_server.domain import (
     counts_of,
     need,
     need_all,
+    need_length,
 )
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.table import MetricOptions
@@ -73,7 +75,10 @@ def interval(text: str) -> Rule:
     """Return the rule of an interval, for numbers and arrays: "(0, 1]" is without 0 and with 1."""
     low, high = map(float, text[1:-1].split(","))
     (over, above), (under, below) = _ENDS[text[0]], _ENDS[text[-1]]
-    rule = f"must be {above} {low:.12g} and {below} {high:.12g}"
+    rule = f"{above} {low:.12g} and {below} {high:.12g}"
+    if text[0] + text[-1] == "[]":
+        rule = f"from {low:.12g} to {high:.12g}"
+    rule = "must be " + rule.replace("below inf", "finite")
     return lambda part, _: over(part, low) & under(part, high), rule
 
 
@@ -87,7 +92,14 @@ _OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
 
 RULES: Mapping[type, Mapping[str, Rule | str]] = {
     Asking: {"max_cost": "(0, inf)"},
+    JudgeSpec: {
+        "members": (
+            lambda part, spec: spec.kind == "cascade" or not any(m.judge.members for m in part),
+            "must hold no panel",
+        )
+    },
     AnswerItem: {"confidence": _SHARE, "item_id": (lambda part, _: part != "", "must be set")},
+    TextItem: {"references": (lambda part, _: bool(part), "must hold a text; it may be empty")},
     Calibrator: {
         "slope": "(0, inf)",
         "intercept": "(-inf, inf)",
@@ -202,8 +214,7 @@ def read_inclusion(
     name = f"{field}.inclusion_probabilities".lstrip(".")
     if not probabilities:
         return None
-    n = len(probabilities)
-    need(n == n_labelled, name, f"has {n} entries for {n_labelled} labels")
+    need_length(probabilities, n_labelled, name, "labels")
     values = np.array(probabilities, np.float64)
     need_within(values, "(0, 1]", name)
     return values
@@ -384,21 +395,6 @@ def read_embeddings(
         need(bool(np.isfinite(matrix).all()), at, "holds a value that is not finite")
         sides.append(matrix)
     return Sides(*sides)
-
-
-def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
-    """Return the judge a request asks for. Raises InvalidField for what no judge can have."""
-    spec = read(JudgeSpec, message, field)
-    _refuse_inner_panels(spec, field)
-    return spec
-
-
-def _refuse_inner_panels(spec: JudgeSpec, field: str) -> None:
-    for place, member in enumerate(spec.members):
-        path, alone = f"{field}.members[{place}].judge", not member.judge.members
-        rule = "must be empty: no member is a panel"
-        need(alone or spec.kind == "cascade", f"{path}.members", rule)
-        _refuse_inner_panels(member.judge, path)
 
 
 def read_answers(

@@ -35,6 +35,7 @@ from judged_server.domain import (
     check_unique,
     counts_of,
     need,
+    need_length,
 )
 from judged_server.errors import InvalidField
 from judged_server.judges.semantic import caller_identity, score_vectors
@@ -271,8 +272,7 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
             name = "grades" if grades else "relevant_document_ids"
             rule = "can't be combined with human_labels: nothing was judged"
             need(not message.HasField("human_labels"), f"{path}.{name}", rule)
-        rule = f"has {len(found)} entries for {n_ids} results that are matched by id"
-        need(len(found) == n_ids, f"{path}.document_ids", rule)
+        need_length(found, n_ids, f"{path}.document_ids", "results that are matched by id")
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
     if not by_id:
         return None, seen
@@ -376,8 +376,8 @@ def _corrected(
     if judged is not None and field == _LABELS:
         contexts = int((judged.n_retrieved * judged.n_expected)[queries].sum())
         relevant = np.array(labels.relevant, np.bool_)
-        rule = f"has {len(relevant)} entries for the {contexts} contexts of the labelled rankings"
-        need(len(relevant) == contexts, f"{field}.relevant", rule)
+        things = "contexts of the labelled rankings"
+        need_length(relevant, contexts, f"{field}.relevant", things)
         values = values_of_labels(measures, judged, queries, relevant, options.matching)
     else:
         columns = [column.values for column in request.human_values.columns]

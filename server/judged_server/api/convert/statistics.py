@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-from judged._codec import read_fields, write_fields
+from judged._codec import write_fields
 from judged.v1 import statistics_service_pb2 as pb
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
@@ -21,7 +22,7 @@ from judged_server.api.convert.metrics import (
     read_qrels,
     write_table,
 )
-from judged_server.domain import FloatArray, check_names, need, need_all
+from judged_server.domain import FloatArray, check_names, need, need_all, need_length
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.measures.names import parse_metrics
@@ -93,7 +94,7 @@ def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
     columns: dict[str, FloatArray] = {}
     for field, bounds in (("first", places), ("second", places), ("preference", "[0, 1]")):
         column = columns[field] = np.array(getattr(request, field), np.float64)
-        need(len(column) == n, field, f"has {len(column)} entries for {n} query_ids")
+        need_length(column, n, field, "query_ids")
         need_within(column, bounds, field)
     first, second = columns["first"].astype(np.int64), columns["second"].astype(np.int64)
     need_all(first != second, "second", "must be another system than the first")
@@ -153,16 +154,13 @@ def _read_stage(message: pb.ScoredStage, field: str) -> ScoredStage:
 def _write_point(
     point: FrontierPoint, keys: Sequence[str], options: FrontierOptions
 ) -> pb.FrontierPoint:
-    made = [
-        Calibrator(
-            keys[stage.place],
-            stage.platt.slope,
-            stage.platt.intercept,
-            accept=stage.accept,
-            reject=stage.reject,
+    made = []
+    for stage in point.stages:
+        fitted, key = stage.platt, keys[stage.place]
+        calibrator = Calibrator(
+            key, fitted.slope, fitted.intercept, accept=stage.accept, reject=stage.reject
         )
-        for stage in point.stages
-    ]
+        made.append((stage, calibrator))
     guarantee = ErrorGuarantee(
         options.max_error if point.certified else point.upper,
         options.confidence,
@@ -170,13 +168,13 @@ def _write_point(
         point.n_wrong,
         point.n_clusters,
         point.labels_counted,
-        stages_sha256([(each.scoring_key, each) for each in made]),
+        stages_sha256([(each.scoring_key, each) for _, each in made]),
         point.data,
         point.labels_needed,
     )
     stages = [
         write_fields(pb.FrontierStage, stage, stage=stage.place, calibrator=each)
-        for stage, each in zip(point.stages, made, strict=True)
+        for stage, each in made
     ]
     return write_fields(pb.FrontierPoint, point, stages=stages, guarantee=guarantee)
 
@@ -231,8 +229,7 @@ def _kind_of(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> str
     return str(kinds[0])
 
 
-@dataclass(frozen=True, slots=True)
-class TextMeasurement:
+class TextMeasurement(NamedTuple):
     """What a request asks for, all but its items."""
 
     metrics: tuple[TextMetric, ...]
@@ -267,10 +264,8 @@ def read_measurement(request: pb.ComputeTextMetricsRequest) -> TextMeasurement:
 def read_items(messages: Sequence[pb.TextItem], limits: Limits) -> list[TextItem]:
     """Return the items of a request. Raises InvalidField and LimitExceeded with the path."""
     limits.check_contexts(sum(len(message.references) for message in messages), "items")
-    items = [read_fields(TextItem, message) for message in messages]
+    items = [read(TextItem, message, f"items[{i}]") for i, message in enumerate(messages)]
     for i, item in enumerate(items):
-        rule = "must hold at least one reference; it may be an empty text"
-        need(len(item.references) > 0, f"items[{i}].references", rule)
         check_texts(item, limits, f"items[{i}]")
     return items
 
