@@ -51,11 +51,10 @@ MEANT: dict[str, str] = {
     r"which a judgment list is made of": "One sentence for an id that a judgment list can't hold.",
     r"a comparison needs at least two runs": "Says what to do alone.",
     r"judge\.calibration: was made": "Told by its flag.",
-    r'-> "[^"]*(must be (from|at least|above) [-\d]|is that of |\d+ entries for |must hold no panel)': (
-        "Intervals, repeats and lengths are each told in one way."
-    ),
-    r'-> "[^"]*(is the id of no query that is measured|must hold (at least two|a text))': "One "
-    "rule for each.",
+    r'-> "[^"]*(must be (from|at least|above) [-\d]|is that of |\d+ entries for )': "Intervals, "
+    "repeats and lengths are each told in one way.",
+    r'-> "[^"]*(no query that is measured|must hold (at least two|a text|no panel))': "One rule "
+    "for each.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
