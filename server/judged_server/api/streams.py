@@ -54,7 +54,7 @@ from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import join_tables
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures.names import Measure, parse_metrics
 from judged_server.metrics.text.metrics import TextColumn, join_columns, measure_texts
 from judged_server.scheduling.concurrency import (
     ITEM_BYTES,
@@ -324,6 +324,7 @@ class RankingParts:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._measures: Sequence[Measure] = ()
         self._rankings: Rankings | None = None
         self._given: tuple[object, ...] = ()
         self._whole = pb.ComputeMetricsRequest()
@@ -333,7 +334,8 @@ class RankingParts:
     def add(self, request: pb.ComputeMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
         which, whole = request.WhichOneof("relevance"), self._whole
-        if not whole.metrics:
+        if not self._measures:
+            self._measures = parse_metrics(request.metrics)
             whole.metrics.extend(request.metrics)
             whole.options.CopyFrom(request.options)
         elif which is not None or request.metrics or request.HasField("options"):
@@ -362,10 +364,10 @@ class RankingParts:
         need(which != "values", "values", "are no rankings; send them to ComputeMetrics")
         rule = "correct all rankings at once; send them to ComputeMetrics"
         need(not request.judged.HasField("human_labels"), "judged.human_labels", rule)
-        measures, options = parse_metrics(request.metrics), read_options(request.options, which)
+        options = read_options(request.options, which)
         self._given = self._given or given
         _check_alike(given, self._given)
-        self._rankings = Rankings(measures, options, self._limits, is_part=True)
+        self._rankings = Rankings(self._measures, options, self._limits, is_part=True)
         done = self._rankings.measure(which, request)
         if which == "trec":
             self.before["trec.qrels"] += len(done.query_ids)
