@@ -19,7 +19,8 @@ def write_info(
     version: str, settings: Settings, offering: Offering, cards: Sequence[ModelCard]
 ) -> judge_service_pb2.GetServerInfoResponse:
     """Return what the server is and offers to a caller."""
-    return judge_service_pb2.GetServerInfoResponse(
+    return write_fields(
+        judge_service_pb2.GetServerInfoResponse,
         version=version,
         limits=write_fields(judge_service_pb2.Limits, settings),
         default_judge=offering.catalog.default,
@@ -32,9 +33,7 @@ def write_info(
             write_fields(judge_service_pb2.MetricInfo, metric, matching_modes=metric.modes)
             for metric in METRICS.values()
         ],
-        text_metrics=[
-            write_fields(judge_service_pb2.MetricInfo, metric) for metric in TEXT_METRICS.values()
-        ],
+        text_metrics=TEXT_METRICS.values(),
         rubrics=[
             write_fields(
                 judge_service_pb2.RubricInfo,
