@@ -91,7 +91,7 @@ class IdempotentCalls:
         self._calls: SingleFlight[_Work, Any] = SingleFlight(self._grace)
         self._kept: dict[str, _Kept] = {}
 
-    async def part(
+    async def once(
         self,
         request_id: str,
         call: Call,
@@ -99,33 +99,21 @@ class IdempotentCalls:
         facts: Sequence[object],
         work: Callable[[], Coroutine[Any, Any, Answer]],
         *,
-        keeps_faults: bool = False,
-    ) -> Answer:
-        """Do what `once` does for a part of a stream with an id, known by its `facts`."""
-        size = sum(fact.ByteSize() for fact in facts if isinstance(fact, Message))
-        digest = await run_by_size(size, digest_of, *facts)
-        key = f"{request_id}/{digest.hex()}"
-        return await self.once(key, digest, call, caller, work, keeps_faults=keeps_faults)
-
-    async def once(
-        self,
-        request_id: str,
-        digest: bytes,
-        call: Call,
-        caller: Caller,
-        work: Callable[[], Coroutine[Any, Any, Answer]],
-        *,
+        is_part: bool = False,
         keeps_faults: bool = False,
     ) -> Answer:
         """Return the answer to what has an id: a kept one, or what `work` returns.
 
-        `digest` is of all that the answer depends on, `caller` the one whom `work` is to serve if
-        it begins now. A `call` without a cost tracker gets that of the work. What has a fault is
-        kept only with `keeps_faults`: else the next try may fare better. Raises InvalidField when
-        the id is that of a call with another digest, and as `work` does.
+        `facts` are all that the answer depends on, `caller` the one whom `work` is to serve if it
+        begins now. A stream has many parts under one id, which its facts tell apart. A `call`
+        without a cost tracker gets that of the work. What has a fault is kept only with
+        `keeps_faults`: else the next try may fare better. Raises InvalidField when the id is that
+        of a call with other facts, and as `work` does.
         """
+        size = sum(fact.ByteSize() for fact in facts if isinstance(fact, Message))
+        digest = await run_by_size(size, digest_of, *facts)
         # An id is its tenant's own: the same one of another is another.
-        key = f"{call.tenant.name}/{request_id.lower()}"
+        key = f"{call.tenant.name}/{request_id.lower()}/{digest.hex() if is_part else ''}"
         self._drop_expired()
         kept, flight = self._kept.get(key), self._calls.find(key)
         known = kept or (flight and flight.about)

@@ -43,7 +43,7 @@ from judged_server.api.convert.statistics import (
     ranking,
     text_metrics,
 )
-from judged_server.api.idempotency import IdempotentCalls, check_request_id, digest_of
+from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.requests import Admission, Call, Received
 from judged_server.api.streams import (
     Chunks,
@@ -187,7 +187,6 @@ class Servicer:
         if not (spends and request.request_id):
             return await work(caller)
         check_request_id(request.request_id)
-        digest = await run_by_size(request.ByteSize(), digest_of, request)
         # The work holds the memory, for it may outlive the call; it has the tracker of the first.
         call.room.close()
         call.cost_tracker = None
@@ -197,7 +196,7 @@ class Servicer:
                 return await work(caller)
 
         once = self.idempotent_calls.once
-        return await once(request.request_id, digest, call, caller, admitted)
+        return await once(request.request_id, call, caller, (request,), admitted)
 
     async def ScoreAnswers(
         self, request: pb.ScoreAnswersRequest, call: Call
@@ -212,7 +211,8 @@ class Servicer:
 
         shared = None
         if request.request_id:
-            shared = partial(self.idempotent_calls.part, request.request_id, call, caller)
+            once = self.idempotent_calls.once
+            shared = partial(once, request.request_id, call, caller, is_part=True)
         scoring = self._offering(call).scoring
         # Closed here and now, so that what it started never outlives the call.
         async with aclosing(scoring.score(items, scorers, caller, shared)) as scores:

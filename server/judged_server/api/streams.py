@@ -122,9 +122,14 @@ class Chunks:
         """Return the verdicts of a chunk, which depend on `facts`; shared under a request_id."""
         if not self.request_id:
             return await work(caller)
-        part, how = self.idempotent_calls.part, (self.call, caller)
-        return await part(
-            self.request_id, *how, facts, partial(work, caller), keeps_faults=keeps_faults
+        return await self.idempotent_calls.once(
+            self.request_id,
+            self.call,
+            caller,
+            facts,
+            partial(work, caller),
+            is_part=True,
+            keeps_faults=keeps_faults,
         )
 
     def answers(

@@ -7,7 +7,6 @@ import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,8 +16,8 @@ from judged.v1 import judge_service_pb2 as pb
 from judged_server.api.idempotency import (
     ENTRY_BYTES,
     IdempotentCalls,
-    digest_of,
 )
+from judged_server.api.requests import Call
 from judged_server.errors import Draining
 from judged_server.judges.base import Caller
 
@@ -63,8 +62,10 @@ def ok(reply: bytes) -> int:
     return pb.BatchJudgeResponse.FromString(reply).counts.ok
 
 
-async def once(calls: IdempotentCalls, sent: pb.BatchJudgeRequest, *how: Any) -> bytes:
-    return await calls.once(sent.request_id, digest_of(sent), *how)
+async def once(
+    calls: IdempotentCalls, sent: pb.BatchJudgeRequest, call: Call, caller: Caller, work: Work
+) -> bytes:
+    return await calls.once(sent.request_id, call, caller, (sent,), work)
 
 
 def ready(**fields: object) -> Work:
