@@ -477,9 +477,10 @@ class Receiver:
         """
         size = size_of(raw, self._most)
         admit = partial(self._room, call=call, waits=waits)
-        if waits:
+        is_paced = call.tenant.tokens_per_second is not None
+        if is_paced and waits:
             await self._rates.pace(call.tenant, size)
-        else:
+        elif is_paced:
             self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
