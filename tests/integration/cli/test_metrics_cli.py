@@ -90,9 +90,7 @@ class TestMetrics:
         assert (interval["confidence"], interval["lower"], interval["upper"]) == (0.9, 0.0, 0.5)
         done = judged(*self.command, "-m", "mrr", "--confidence", "95")
         assert done.returncode == 2
-        assert done.stderr.startswith(
-            "judged: --confidence: must be from 0.5 to 0.9999"
-        )
+        assert done.stderr.startswith("judged: --confidence: must be from 0.5 to 0.9999")
 
     def test_reads_gzip_and_counts_repeats(self, judged, folder):
         more = RUN + "301 Q0 d1 4 0.05 t\n"
