@@ -1,6 +1,7 @@
 """Qrels and runs: their topics, and a run joined with qrels as trec_eval joins and ranks them.
 
-Topics have all grades or scores as one array. Their ids become strings topic by topic, when they
+Topics have all grades or scores as one array; places stand for scores that are not given, and up to
+2^24 they are distinct in single precision. Their ids become strings topic by topic, when they
 are looked at, so that those of a large run never fill the memory all at once.
 """
 
@@ -35,8 +36,6 @@ from judged_server.metrics.input.rankings import (
 )
 from judged_server.scheduling.checkpoint import checkpoint
 
-MAX_UNSCORED = 1 << 24
-"""Places up to here are distinct numbers in single precision."""
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 
 _LINE_FEED = ord("\n")
@@ -72,11 +71,8 @@ class Topics:
         values: list[Collection[float]] = []
         for i, (_, names, numbers) in enumerate(rows):
             n, ranked = len(names), column == "scores" and not len(numbers)
-            if ranked:
-                check_unscored(n, f"{field}[{i}]")
-            else:
-                need_length(numbers, n, f"{field}[{i}].{column}", "documents")
             values.append(range(0, -n, -1) if ranked else numbers)
+            need_length(values[-1], n, f"{field}[{i}].{column}", "documents")
         offsets, flat = flatten(values)
         query_ids = [name for name, _, _ in rows]
         return cls(query_ids, offsets, lambda i: list(rows[i][1]), flat, field, column)
@@ -106,9 +102,6 @@ class Topics:
         rule = f"must have the {n} ids that n_documents add up to, a line feed between two"
         need(len(line_feeds) == n, f"{path}.document_ids", rule)
         if values is None:
-            if n:
-                longest = int(counts.argmax())
-                check_unscored(int(counts[longest]), f"{field}[{longest}]")
             values = np.subtract(0.0, positions_in_groups(counts))
         need_length(values, n, f"{path}.values", "documents")
         bounds = np.append(0, line_feeds + 1)[offsets].tolist()
@@ -137,12 +130,6 @@ class Topics:
     def check_distinct(self, topic: int) -> None:
         """Refuse a document that the topic has before."""
         check_unique(self.names(topic), f"{self.field}[{topic}].document_ids[{{}}]")
-
-
-def check_unscored(n: int, path: str) -> None:
-    """Refuse a topic of n documents without scores, if that is more than can be told apart."""
-    rule = f"holds {n} documents without scores; give scores, or {MAX_UNSCORED} at most"
-    need(n <= MAX_UNSCORED, f"{path}.document_ids", rule)
 
 
 @dataclass(frozen=True)

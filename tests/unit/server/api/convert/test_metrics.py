@@ -11,7 +11,6 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Matching, NoGold
 from judged_server.api.convert.metrics import Rankings, compute, read_qrels, read_topics
 from judged_server.errors import InvalidField
-from judged_server.metrics.input import trec
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.table import MetricOptions
 
@@ -175,11 +174,3 @@ def test_qrels_read_alike_in_both_forms():
 def test_without_scores_the_places_are_the_scores():
     run = run_of(metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd")))
     assert run.values.tolist() == [0, -1, -2, 0]
-
-
-def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
-    monkeypatch.setattr(trec, "MAX_UNSCORED", 2)
-    joined = columns("qr", [1, 3], "x\na\nb\nc")
-    with pytest.raises(InvalidField, match="give scores") as caught:
-        run_of(metrics_pb2.TrecRankings(run_columns=joined))
-    assert caught.value.field == "trec.run[1].document_ids"
