@@ -45,9 +45,9 @@ from judged_server.statistics.intervals import (
     Units,
     by_name,
     check_resampling,
-    deal,
     estimate,
     ratio,
+    units_of,
 )
 
 MAX_ITEMS = 1_000_000
@@ -140,11 +140,9 @@ def _units(codes: Codes, seed: int) -> tuple[Units, Sequence[Codes]]:
     patterns, counts = np.unique(codes[:, ::-1], axis=0, return_counts=True)
     if len(patterns) <= MAX_UNITS:
         return Units(counts, "items"), np.split(patterns[:, ::-1], len(patterns))
-    unit_of, n_units = deal(len(codes), seed)
-    sizes = np.bincount(unit_of)
+    unit_of, units = units_of(None, len(codes), seed)
     order = np.argsort(unit_of, kind="stable")
-    units = Units(np.ones(n_units, np.int64), f"{n_units} groups of items")
-    return units, np.split(codes[order], np.cumsum(sizes)[:-1])
+    return units, np.split(codes[order], np.cumsum(np.bincount(unit_of))[:-1])
 
 
 def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]) -> list[str]:

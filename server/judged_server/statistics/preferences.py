@@ -74,17 +74,15 @@ def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:
     intervals: list[Interval | None] = [None] * data.n_systems
     if data.n_queries > 1:
         intervals = list(_intervals(outcomes, pairs, fit, options))
-    won, tied, lost = (_of_systems(whole[:, 0], pairs, data.n_systems, k) for k in range(3))
+    won, tied, lost = (
+        _of_systems(whole[:, 0], pairs, data.n_systems, k).tolist() for k in range(3)
+    )
+    rows = zip(data.names, fit.tolist(), intervals, won, tied, lost, strict=False)
     systems = [
-        RankedSystem(
-            data.names[place],
-            Estimate(float(fit[place]), intervals[place]),
-            float(won[place]),
-            float(tied[place]),
-            float(lost[place]),
-        )
-        for place in np.argsort(-fit[: data.n_systems], kind="stable").tolist()
+        RankedSystem(name, Estimate(strength, interval), *outcome)
+        for name, strength, interval, *outcome in rows
     ]
+    systems.sort(key=lambda system: -(system.strength.value or 0.0))
     warnings = []
     if _parts(whole[:, 0], pairs, data.n_systems) > 1:
         warnings.append(
@@ -189,16 +187,10 @@ def _intervals(
     strengths = np.concatenate(drawn)
     tail = (1 - options.confidence) / 2
     lower, upper = np.quantile(strengths, [tail, 1 - tail], axis=0)
-    errors = strengths.std(axis=0, ddof=1)
+    columns = np.stack([lower, upper, strengths.std(axis=0, ddof=1)], axis=1).tolist()
     return [
-        Interval(
-            float(lower[i]),
-            float(upper[i]),
-            options.confidence,
-            float(errors[i]),
-            options.signature,
-        )
-        for i in range(n)
+        Interval(low, high, options.confidence, error, options.signature)
+        for low, high, error in columns
     ]
 
 
