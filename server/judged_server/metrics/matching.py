@@ -184,39 +184,33 @@ def earliest_hits(matrix: BoolArray) -> BoolArray:
     form a matroid, so the outcome is maximum within the top k for every k at once. Memory is one
     bit a verdict; time is at most results * expected steps on bit sets.
     """
-
-    def lowest(bits: int) -> int:
-        return (bits & -bits).bit_length() - 1
-
     packed = np.packbits(matrix, axis=1, bitorder="little")
     rows = [int.from_bytes(row.tobytes(), "little") for row in packed]
-    partner = [-1] * len(rows)  # the expected text of each result
     holder = [-1] * matrix.shape[1]  # the result of each expected text
     free = alive = (1 << matrix.shape[1]) - 1
     for start in range(len(rows)):
-        reached_from: dict[int, int] = {}
-        frontier, seen, end = [start], 0, -1
-        while frontier:
-            result = frontier.pop()
-            if rows[result] & free:
-                end = lowest(rows[result] & free)
-                reached_from[end] = result
+        # A path of results, each of which would take a text from the next one.
+        path, texts, untried = [start], list[int](), alive
+        while path:
+            wanted = rows[path[-1]] & untried
+            wanted = wanted & free or wanted
+            if not wanted:
+                path.pop()
+                del texts[-1:]
+                continue
+            lowest = wanted & -wanted
+            untried &= ~lowest
+            texts.append(lowest.bit_length() - 1)
+            if free & lowest:
+                free &= ~lowest
+                for result, text in zip(path, texts, strict=True):
+                    holder[text] = result
                 break
-            new = rows[result] & alive & ~seen
-            seen |= new
-            while new:
-                reached_from[lowest(new)] = result
-                frontier.append(holder[lowest(new)])
-                new &= new - 1
-        if end < 0:
-            # Everything reached is taken and leads only to itself: no later path can use it.
-            alive &= ~seen
-            continue
-        free &= ~(1 << end)
-        while end >= 0:
-            result = reached_from[end]
-            holder[end], partner[result], end = result, end, partner[result]
-    return np.array(partner) >= 0
+            path.append(holder[texts[-1]])
+        else:
+            # Everything tried is taken and leads only to itself: no later path can use it.
+            alive = untried
+    return np.isin(np.arange(len(rows)), holder)
 
 
 def grades_of(scores: FloatArray, max_grade: int) -> FloatArray:
