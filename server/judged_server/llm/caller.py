@@ -5,7 +5,7 @@ The way of a question goes down this file, and on from there:
     ask                  what the cache has (`reply_cache`) is the answer
     _ask_or_join         somebody may be asking the same already (`single_flight`)
     _ask_and_keep        what comes is kept
-    _ask_model           asks, within the budgets (`budget.budgets`), until a reply is in form
+    _ask_model           asks, within the budgets (`budgets`), until a reply is in form
     models               writes the request and reads the reply in the provider's dialect
     transport.endpoint   waits for a turn, sends it (`http`), tries again
 """
