@@ -50,8 +50,8 @@ class RetryBudget:
     a_second: float = 5.0
     reached: bool = False
     _filled: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108
-    _silent_since: float | None = None
-    _told: float | None = None
+    _tell_at: float | None = None
+    _told: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answered(self) -> None:
@@ -59,21 +59,19 @@ class RetryBudget:
         with self._lock:
             self.reached = True
             self.tokens = min(self.limit, self.tokens + self.earn)
-            told, self._told, self._silent_since = self._told, None, None
-        if told is not None:
+            told, self._told, self._tell_at = self._told, False, None
+        if told:
             _log.warning("the server answers again")
 
     def failed(self, error: errors.JudgedError, left: float) -> None:
         """Note a failure of a call that waits on; tell the user when it takes longer."""
         now = time.monotonic()
         with self._lock:
-            if self._silent_since is None:
-                self._silent_since = now
-            since = self._silent_since
-            due = since + TELL_AFTER_S if self._told is None else self._told + TELL_EVERY_S
-            if now < due or not (self.reached and self.waits):
+            if self._tell_at is None:
+                self._tell_at = now + TELL_AFTER_S
+            if now < self._tell_at or not (self.reached and self.waits):
                 return
-            self._told = now
+            self._tell_at, self._told = now + TELL_EVERY_S, True
         _log.warning("%s; waiting for it, for %.0f s at most", error.message, left)
 
     def take(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 Key = TypeVar("Key")
@@ -50,14 +51,14 @@ async def async_in_order(
     To close it cancels what is under way.
     """
     under_way: deque[tuple[Key, asyncio.Future[Result]]] = deque()
+    unsent = iter(items)
     try:
-        for key, item in items:
-            under_way.append((key, asyncio.ensure_future(work(item))))
-            await asyncio.sleep(0)  # sends it before the next is written
-            if len(under_way) >= ahead:
-                yield under_way[0][0], await under_way[0][1]
-                under_way.popleft()
-        while under_way:
+        while True:
+            for key, item in islice(unsent, ahead - len(under_way)):
+                under_way.append((key, asyncio.ensure_future(work(item))))
+                await asyncio.sleep(0)  # sends it before the next is written
+            if not under_way:
+                return
             yield under_way[0][0], await under_way[0][1]
             under_way.popleft()
     finally:
@@ -132,13 +133,13 @@ def in_order(
 ) -> Generator[tuple[Key, Result], None, None]:
     """Yield each key with the result of the work on its item; as `async_in_order`, on threads."""
     under_way: deque[tuple[Key, _Worker]] = deque()
+    unsent = iter(items)
     try:
-        for key, item in items:
-            under_way.append((key, _Worker(lambda item=item: work(item))))  # type: ignore[misc]
-            if len(under_way) >= ahead:
-                yield under_way[0][0], under_way[0][1].result.result()
-                under_way.popleft()
-        while under_way:
+        while True:
+            for key, item in islice(unsent, ahead - len(under_way)):
+                under_way.append((key, _Worker(partial(work, item))))
+            if not under_way:
+                return
             yield under_way[0][0], under_way[0][1].result.result()
             under_way.popleft()
     finally:
