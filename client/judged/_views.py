@@ -6,7 +6,7 @@ Which rows a result has is up to its class.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum, Flag, StrEnum
@@ -142,6 +142,9 @@ class Listed(Sequence[Item]):
     def _item(self, index: int) -> Item:
         """Return the item at a place from 0."""
         raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self._item, range(len(self)))
 
     @overload
     def __getitem__(self, index: int) -> Item: ...

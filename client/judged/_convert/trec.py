@@ -49,7 +49,7 @@ def joined(documents: RetrievedDocuments) -> Joined:
     scores: Collection[float] = ()
     if isinstance(documents, ScoredDocuments):
         ids, scores = documents
-    elif type(documents) is dict or isinstance(documents, Mapping):  # the first is the faster
+    elif isinstance(documents, Mapping):
         ids, scores = documents.keys(), documents.values()
     else:
         ids = documents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -209,9 +209,6 @@ class ScoredAnswers(View, Listed[AnswerScore]):
 
     def __len__(self) -> int:
         return len(self.scores)
-
-    def __iter__(self) -> Iterator[AnswerScore]:
-        return iter(self.scores)
 
     def __repr__(self) -> str:
         means = [named_mean(summary.rubric, summary.mean) for summary in self.rubrics]

@@ -121,9 +121,6 @@ class Verdicts(View, Listed[Verdict]):
     def __len__(self) -> int:
         return len(self.relevant)
 
-    def __iter__(self) -> Iterator[Verdict]:
-        return map(self._item, range(len(self)))
-
     def __repr__(self) -> str:
         return (
             f"Verdicts({len(self)} of {max(0, len(self.offsets) - 1)} groups, {self.n_ok} OK, "
