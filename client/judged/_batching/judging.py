@@ -19,10 +19,10 @@ from judged._inputs import need_each
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Stream, derived_id
 from judged._transport.status import rename_paths
 from judged.v1 import judge_service_pb2 as pb
-from judged.values.choices import Source, Status
+from judged.values.choices import Flag, Source, Status
 from judged.values.groups import QueryGroup
 from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
-from judged.values.verdicts import JudgedChunk, VerdictError, Verdicts, join_verdicts
+from judged.values.verdicts import JudgedChunk, Verdict, VerdictError, Verdicts, join_verdicts
 
 PASSING = (
     *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
@@ -150,13 +150,8 @@ def missing_verdicts(
     offsets: Sequence[int], reason: VerdictError, judge: JudgeIdentity
 ) -> Verdicts:
     """Return verdicts of groups with these offsets, all of which are missing for a reason."""
-    n = offsets[-1]
-    return Verdicts(
-        *([False] * n, [0.0] * n, [int(Status.ERROR)] * n, [int(Source.COMPUTED)] * n, [0] * n),
-        offsets,
-        dict.fromkeys(range(n), reason),
-        judge,
-    )
+    missing = Verdict(Status.ERROR, None, None, Source.COMPUTED, Flag.NONE, reason)
+    return Verdicts.of([missing] * offsets[-1], offsets, judge)
 
 
 _PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?retrieved)\[(\d+)\])?")
