@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged import MetricOptions, PerQueryValues
@@ -133,12 +133,12 @@ def scored_metric(
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One run as the command compares it; `means` are those of its document, if it is one."""
+    """One run as the command compares it, with its means."""
 
     name: str
     file: str
     values: PerQueryValues
-    means: Mapping[str, MetricResult] = field(default_factory=dict)
+    means: Mapping[str, MetricResult]
 
 
 def run_names(paths: Sequence[str]) -> list[str]:

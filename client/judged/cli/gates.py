@@ -47,9 +47,11 @@ class Drawn(Command):
 
 
 class IntervalOption(Drawn):
-    """How the intervals of means are made, for commands that show them where they are asked to."""
+    """How intervals are made; those of means are shown where one of these options is given."""
 
-    interval: IntervalMethod | None = opt(None, "Show a confidence interval of every mean.")
+    interval: IntervalMethod | None = opt(
+        None, "Method of confidence intervals; those of means are shown where it is given."
+    )
     resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.")
 
     def how_sure(self) -> IntervalOptions | None:
@@ -57,12 +59,6 @@ class IntervalOption(Drawn):
         if {self.interval, self.confidence, self.resamples, self.seed} == {None}:
             return None
         return self.options(IntervalOptions, method=self.interval)
-
-
-class MethodOption(IntervalOption):
-    """How intervals are made, for commands that always show them."""
-
-    interval: IntervalMethod | None = opt(None, "Method of the intervals; percentile.")
 
 
 _ROUNDING = 1e-9

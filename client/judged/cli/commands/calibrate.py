@@ -24,7 +24,7 @@ from judged._convert.judges import Purse
 from judged._views import plain, plural, row_of
 from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
 from judged.cli.frame import Document, arg, flag, many, opt
-from judged.cli.gates import Drawn, MethodOption
+from judged.cli.gates import Drawn, IntervalOption
 from judged.cli.inputs import (
     LABEL,
     Line,
@@ -74,7 +74,6 @@ from judged.values import (
     Calibration,
     CascadeFrontier,
     CascadeOptions,
-    Context,
     CorrectedEstimate,
     CostEstimate,
     Estimate,
@@ -90,7 +89,7 @@ from judged.values import (
 from judged.values.intervals import estimates_of
 
 
-class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
+class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption):
     """Hold a judge against human labels.
 
     Tells its quality, the best threshold, and means corrected for its error.
@@ -165,7 +164,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, MethodOption):
         if self.rubric is not None:
             answers = read_answers(self.labels, label_field=self.label_field)
             lines = [
-                Line(line.number, {}, [Context(line.item.query, "", "")], label=line.label)
+                Line(line.number, {}, (), label=line.label, query_id=line.item.query or None)
                 for line in answers.lines
             ]
             places = places_of_rubrics([self.rubric]) | answers.places()

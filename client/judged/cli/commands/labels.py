@@ -18,7 +18,7 @@ from judged import RatingLevel, RatingTable
 from judged._files import FileError
 from judged._views import of_all, plural, row_of, word
 from judged.cli.frame import Document, arg, flag, opt
-from judged.cli.gates import MethodOption
+from judged.cli.gates import IntervalOption
 from judged.cli.inputs import input_records, name_of
 from judged.cli.output import Output, Places, Problem, Table, say
 from judged.cli.server import ResultCommand
@@ -36,7 +36,7 @@ _LARGEST_SCALE = 100
 """Whole numbers that are filled in where some of a scale are missing."""
 
 
-class AgreeCommand(ResultCommand, MethodOption):
+class AgreeCommand(ResultCommand, IntervalOption):
     """Tell how far raters agree on items; no judge is asked.
 
     Examples:

@@ -198,7 +198,13 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
                 similarity = answer_similarity(
                     texts, negatives, client=server.client, interval=made
                 )
-        found = _results(measured)
+        found = {
+            one.name: MetricResult(
+                *(one.name, one.mean if one.n else None, one.n, None, None, one.signature),
+                *(one.values, one.interval),
+            )
+            for one in measured
+        }
         told, document = [plural(n, "answer")], dict[str, object]()
         out.warn(*_unread_warnings(measured, similarity, n))
         if similarity is not None:
@@ -225,16 +231,6 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         if self.max_negatives is not None:
             out.gates.append(_hold_near(self.max_negatives, similarity, read.name))
         return {**show_means(self, out, table, gates, told), **document}
-
-
-def _results(measured: TextMetricTable) -> dict[str, MetricResult]:
-    """Return metrics of texts by name, as those of rankings, an item in place of a query."""
-    return {
-        m.name: MetricResult(
-            m.name, m.mean if m.n else None, m.n, None, None, m.signature, m.values, m.interval
-        )
-        for m in measured
-    }
 
 
 def _unread_warnings(
@@ -416,13 +412,13 @@ class CompareCommand(ComparingCommand):
 
 def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredRun) -> Outcome:
     """Hold a run's fall on the shared queries against its gate, at worst where some are missing."""
-    before, now = baseline.means.get(gate.metric), run.means.get(gate.metric)
-    worst = None
-    if before is not None and now is not None:
-        top, bottom = before.upper_bound, now.lower_bound
-        ends = (before.mean if top is None else top, now.mean if bottom is None else bottom)
-        if (top, bottom) != (None, None) and None not in ends:
-            worst = (ends[0] or 0.0) - (ends[1] or 0.0)
+    before, now, worst = baseline.means[gate.metric], run.means[gate.metric], None
+    top, bottom = before.upper_bound, now.lower_bound
+    if top is not None or bottom is not None:
+        highest = before.mean if top is None else top
+        lowest = now.mean if bottom is None else bottom
+        if highest is not None and lowest is not None:
+            worst = highest - lowest
     name = f"{gate.metric} of {made.run}"
     return hold_drop(gate, name, made.baseline_mean, made.run_mean, worst)
 

@@ -401,10 +401,10 @@ def score_warnings(found: ScoredAnswers) -> Iterator[str]:
     )
     said = Counter((score.rubric, f": {text}") for score in found for text in score.warnings)
     split = sum(score.agreement is not None and score.agreement < 1 for score in found)
-    for counts, more in ((why, split_warnings(split, len(found), "score")), (said, iter(()))):
+    for counts in (why, said):
         for (rubric, text), n in counts.most_common(_SHOWN_WARNINGS):
             yield f"{rubric}: {plural(n, 'score')}{text}"
-        yield from more
+    yield from split_warnings(split, len(found), "score")
 
 
 def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from judged.report import make_report, to_html
 from judged.report.content import verdict_of
 from judged.report.summary import signed
 from judged.values import (
-    ChatModelInfo,
     IntervalMethod,
     IntervalOptions,
     JudgeInfo,
@@ -52,6 +51,10 @@ class JudgesCommand(ServerCommand):
         for judge in info.judges:  # the first profile of a judge is its default
             parameters = " ".join(f"{p.name}={_value(p.default_value)}" for p in judge.parameters)
             rows.append([_name_of(judge), f"{judge.default_min_score:g}", parameters or "-"])
+        chat_models = [
+            f"{each.name} (unavailable: {each.unavailable})" if each.unavailable else each.name
+            for each in info.chat_models
+        ]
         rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
         out.show(
             Table(["judge", "min_score", "parameters"], rows, names=3, left=3),
@@ -66,7 +69,7 @@ class JudgesCommand(ServerCommand):
             "",
             f"default judge  {info.default_judge}",
             f"models         {', '.join(model.name for model in info.models) or 'none'}",
-            f"chat models    {', '.join(map(_chat_model, info.chat_models)) or 'none'}",
+            f"chat models    {', '.join(chat_models) or 'none'}",
             f"rubrics        {', '.join(rubrics) or 'none'}",
             f"metrics        {', '.join(metric.name for metric in info.metrics)}",
             f"server         {info.version}",
@@ -94,10 +97,6 @@ class JudgesCommand(ServerCommand):
                 for metric in info.metrics
             ],
         }
-
-
-def _chat_model(model: ChatModelInfo) -> str:
-    return f"{model.name} (unavailable: {model.unavailable})" if model.unavailable else model.name
 
 
 def _name_of(judge: JudgeInfo) -> str:
