@@ -396,8 +396,9 @@ _FLAGS: Places = {
     r"(?:options\.)?interval\.(confidence|resamples|seed)": r"--\1",
     r"(?:comparison\.)?(permutations|seed|difference|folds)": r"--\1",
     r"comparison\.max_moved": "--moved",
-    r"(?:options\.)?(relevance_level|max_documents|max_error|max_share|precision_floor)": (
-        lambda name: f"--{name.replace('_', '-')}"
+    r"options\.qrels\.(relevance_level|max_documents)|"
+    r"(?:options\.)?(max_error|max_share|precision_floor)": (
+        lambda *names: f"--{''.join(filter(None, names)).replace('_', '-')}"
     ),
     "max_cost": "--max-item-cost",
     "days": "--days",
