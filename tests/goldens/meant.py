@@ -55,8 +55,8 @@ MEANT: dict[str, str] = {
     "repeats and lengths are each told in one way.",
     r'-> "[^"]*(no query that is measured|must hold (at least two|a text|no panel))': "One rule "
     "for each.",
-    r"PanelMember\.judge judge\.members\[0\]\.judge\.members: .*field": "A panel in a panel is told "
-    "of the members of the outer one.",
+    r"PanelMember\.judge judge\.members\[0\]\.judge\.members: .*field": "A panel in a panel is a "
+    "fault of the outer one's members.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
