@@ -78,7 +78,9 @@ def interval(text: str) -> Rule:
     rule = f"{above} {low:.12g} and {below} {high:.12g}"
     if text[0] + text[-1] == "[]":
         rule = f"from {low:.12g} to {high:.12g}"
-    rule = "must be " + rule.replace("below inf", "finite")
+    rule = "must be " + rule.replace("above -inf and below inf", "a number").replace(
+        "below inf", "finite"
+    )
     return lambda part, _: over(part, low) & under(part, high), rule
 
 
@@ -187,10 +189,10 @@ def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it 
         check(part, at)
 
 
-def need_within(column: FloatArray, bounds: str, field: str) -> None:
+def need_within(column: FloatArray, bounds: str, field: str, rule: str = "") -> None:
     """Raise InvalidField at the first entry of a column that is not in an interval."""
-    holds, rule = interval(bounds)
-    need_all(np.asarray(holds(column, None)), field, rule)
+    holds, words = interval(bounds)
+    need_all(np.asarray(holds(column, None)), field, rule or words)
 
 
 def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 - a dataclass
@@ -503,6 +505,10 @@ _SENT = {
     "agreement": _SHARE,
 }
 """The columns that a caller sends back, and what their values must be."""
+_CHOICES = {
+    "status": ", ".join(verdicts_pb2.VerdictStatus.keys()[1:]),
+    "source": ", ".join(verdicts_pb2.VerdictSource.keys()[1:]),
+}
 
 
 def read_verdicts(
@@ -520,7 +526,8 @@ def read_verdicts(
         column = columns[name] = np.array(getattr(message, name), np.float64)
         fits = len(column) == total or (not len(column) and name != "relevant")
         need(fits, f"{field}.{name}", f"{len(column)} values for {total} contexts")
-        need_within(column, bounds, f"{field}.{name}")
+        rule = f"must be one of {_CHOICES[name]}" if name in _CHOICES else ""
+        need_within(column, bounds, f"{field}.{name}", rule)
     agree = list(message.group_offsets) in ([], offsets)
     need(agree, f"{field}.group_offsets", "disagree with the sizes of the rankings")
     relevant: BoolArray = columns["relevant"].astype(np.bool_)
