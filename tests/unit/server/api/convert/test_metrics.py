@@ -75,14 +75,16 @@ RELEVANCE = {
     "values": per_query(HITS, HITS.values()),
     "gains": metrics_pb2.GainRankings(
         rankings=[
-            {"query_id": query_id, "gains": [hit, not hit], "relevant_gains": [1]}
+            metrics_pb2.GainRanking(query_id=query_id, gains=[hit, not hit], relevant_gains=[1])
             for query_id, hit in HITS.items()
         ]
     ),
     "trec": metrics_pb2.TrecRankings(
-        qrels=[{"query_id": each, "document_ids": ["a"], "grades": [1]} for each in HITS],
+        qrels=[
+            metrics_pb2.TopicQrels(query_id=each, document_ids=["a"], grades=[1]) for each in HITS
+        ],
         run=[
-            {"query_id": query_id, "document_ids": ["a" if hit else "b"]}
+            metrics_pb2.TopicRun(query_id=query_id, document_ids=["a" if hit else "b"])
             for query_id, hit in HITS.items()
         ],
     ),
@@ -109,7 +111,10 @@ def corrected(probabilities=()):
     score = np.clip(np.where(truth, 0.65, 0.4) + rng.normal(0, 0.12, (300, 3)), 0, 1)
     ids = [f"q{i}" for i in range(300)]
     of_judged = metrics_pb2.JudgedRankings(
-        rankings=[{"query_id": query_id, "expected": 1, "retrieved": 3} for query_id in ids],
+        rankings=[
+            metrics_pb2.JudgedRanking(query_id=query_id, expected=1, retrieved=3)
+            for query_id in ids
+        ],
         verdicts={"relevant": (score >= 0.5).ravel().tolist(), "score": score.ravel().tolist()},
         human_labels={
             "query_ids": ids[:60],
