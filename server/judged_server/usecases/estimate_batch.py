@@ -43,9 +43,11 @@ class Estimator:
         groups = fill_expected(judge, groups)
         contexts = sum(group.n_contexts for group in groups)
         of_each = ((group.query, *group.expected, *group.retrieved) for group in groups)
-        begun = await self._begun(contexts, of_each)
+        texts = await asyncio.to_thread(_distinct, of_each)
+        cascade = None
         if isinstance(judge, Cascade):
-            begun = replace(begun, cascade=await asyncio.to_thread(judge.estimate, groups))
+            cascade = await asyncio.to_thread(judge.estimate, groups)
+        begun = CostEstimate(contexts, texts, currency=self.currency, cascade=cascade)
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 
     async def scoring(
@@ -61,12 +63,9 @@ class Estimator:
 
         pairs = len(items) * len(scorers)
         of_each = ((item.query, item.answer, *item.references, *item.contexts) for item in items)
-        return await self._estimate(await self._begun(pairs, of_each), planned_calls, mode)
-
-    async def _begun(self, judgements: int, of_each: Iterable[Sequence[str]]) -> CostEstimate:
-        """Return the estimate of judging something, before questions are counted."""
         texts = await asyncio.to_thread(_distinct, of_each)
-        return CostEstimate(judgements, texts, currency=self.currency)
+        begun = CostEstimate(pairs, texts, currency=self.currency)
+        return await self._estimate(begun, planned_calls, mode)
 
     async def _estimate(
         self,
