@@ -115,7 +115,7 @@ def test_max_cost(world: World, command: str):
     done = world.run(*COMMANDS[command], "--max-cost", "1e-9")
     assert (done.returncode, "2 of 2" in done.stderr) == (2, True), done.stderr
     assert len(asked_by(world, *COMMANDS[command], "--max-cost", "1")) == 2
-    assert "must be a finite number above 0" in world.fails(*COMMANDS[command], "--max-cost", "0")
+    assert "must be above 0 and finite" in world.fails(*COMMANDS[command], "--max-cost", "0")
 
 
 @flag("trace", "judge", without="folds")
