@@ -58,7 +58,6 @@ def held(ledger: Path) -> Iterator[None]:
         stdout=subprocess.PIPE,
         text=True,
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         yield
         holder.communicate("done\n", timeout=60)
@@ -87,7 +86,6 @@ def test_a_call_waits_until_what_it_cost_is_written(
             assert not asking.done()
         found = asking.result()
         assert found.status == [int(Status.OK)]
-        assert found.usage is not None
         assert settled(ledger) - before == round(1e9 * (found.usage.cost or 0))
 
 
@@ -101,13 +99,11 @@ def test_one_without_the_time_for_it_fails_and_costs_nothing_again(
             [error] = found.errors.values()
             assert (error.reason, error.retryable) == ("BUDGET", True)
             assert "send it again, and it costs nothing more" in error.message
-            assert found.usage is not None
             cost = found.usage.cost or 0
             again = ask(client, "too late", timeout=3)
             assert [error.reason for error in again.errors.values()] == ["BUDGET"]
         last = ask(client, "too late")
         assert last.status == [int(Status.OK)]
-        assert last.usage is not None
         assert (last.usage.calls, last.usage.cost, len(provider.asked)) == (0, 0, 2)
         assert settled(ledger) - before == round(1e9 * cost) > 0
 

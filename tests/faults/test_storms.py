@@ -166,7 +166,6 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
     file = Ledger(tmp_path / "day.db")
     budgets = Budgets("USD", per_day=1e6, ledger=file)
     ledger = budgets.day
-    assert ledger is not None
     model_caller = ModelCaller(budgets, ReplyCache(1 << 18))
     async with provider(Pulse, counts) as (url, opened):
         models = configured(url)

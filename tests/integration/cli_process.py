@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,48 @@ def run_in(
     """Run `judged` in a folder, with no JUDGED_* variable but those given."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("JUDGED_")}
     return run_module("judged.cli", folder, arguments, clean | environment, stdin)
+
+
+@dataclass
+class Commands:
+    """`judged` in a folder, against the server at an address."""
+
+    folder: Path
+    address: str
+
+    def __call__(
+        self, *arguments: str, stdin: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, whatever that is."""
+        environment = {"JUDGED_TARGET": self.address, **environment}
+        return run_in(self.folder, *arguments, stdin=stdin, **environment)
+
+    def fine(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that ends with 0."""
+        done = self(*arguments, **more)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def fails(self, *arguments: str, **more: str) -> str:
+        """Run a command that ends with 2; return the last thing that it says."""
+        done = self(*arguments, **more)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert done.stderr.startswith("judged: ")
+        return done.stderr.splitlines()[-1].removeprefix("judged: ")
+
+    def read(self, name: str) -> Any:
+        """Return what a JSON file of the folder holds."""
+        return json.loads((self.folder / name).read_text())
+
+    def document(self, *arguments: str) -> dict[str, Any]:
+        """Return what a command that ends with 0 writes with --json."""
+        self.fine(*arguments, "--json", "out.json")
+        document: dict[str, Any] = self.read("out.json")
+        return document
+
+    def write(self, name: str, lines: Iterable[object]) -> None:
+        """Write JSON lines to a file of the folder."""
+        (self.folder / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
 
 
 def run_server_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -57,6 +57,6 @@ def filled(world: World, kind: str = "good") -> World:
 def asked_by(world: World, *arguments: str, status: int = 0) -> list[Asked]:
     """What the model was asked while a command ran, which ends as it should."""
     before = len(world.provider.asked)
-    done = world.run(*arguments)
+    done = world(*arguments)
     assert done.returncode == status, done.stderr
     return world.provider.asked[before:]

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -19,7 +18,7 @@ from judged.cli.app import run
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, Script, ScriptedProvider
-from tests.integration.cli_process import fill, run_in
+from tests.integration.cli_process import Commands, fill
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -61,15 +60,15 @@ def script(asked: Asked) -> Said:
     return {"reasoning": "weighed it", "score": 0.2 if "bad" in str(texts) else 0.9}
 
 
-@dataclass
-class World:
+class World(Commands):
     """A server with a model, and the provider behind it."""
 
-    provider: ScriptedProvider
-    server: ServerProcess
-    folder: Path
+    def __init__(self, provider: ScriptedProvider, server: ServerProcess, folder: Path) -> None:
+        super().__init__(folder, server.address)
+        self.provider = provider
+        self.server = server
 
-    def run(self, *arguments: str) -> CompletedProcess[str]:
+    def __call__(self, *arguments: str, **_: str) -> CompletedProcess[str]:
         """Run `judged` in this process: a hundred of them would take minutes to start."""
         out, err = StringIO(), StringIO()
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -79,35 +78,12 @@ class World:
             redirect_stderr(err),
             pytest.MonkeyPatch.context() as patch,
         ):
-            patch.setenv("JUDGED_TARGET", self.server.address)
+            patch.setenv("JUDGED_TARGET", self.address)
             patch.setattr(sys, "argv", ["judged", *arguments])
             status = run(arguments)
         for number, handler in before.items():
             signal.signal(number, handler)
         return CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
-
-    def fine(self, *arguments: str) -> CompletedProcess[str]:
-        done = self.run(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done
-
-    def fails(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        assert done.stderr.startswith("judged: ")
-        return done.stderr.splitlines()[-1].removeprefix("judged: ")
-
-    def document(self, *arguments: str) -> dict[str, Any]:
-        self.fine(*arguments, "--json", "out.json")
-        document: dict[str, Any] = json.loads((self.folder / "out.json").read_text())
-        return document
-
-
-class Processes(World):
-    """The same, with the real command."""
-
-    def run(self, *arguments: str) -> CompletedProcess[str]:
-        return run_in(self.folder, *arguments, JUDGED_TARGET=self.server.address)
 
 
 def configured(provider: ScriptedProvider, folder: Path) -> list[str]:

@@ -28,6 +28,8 @@ WINDOW = 12
 CAPACITY = WINDOW - 2
 """Tokens of text in a window: the rest are [CLS] and [SEP]."""
 
+TOKENIZER = Path(__file__).parents[2] / "data" / "tiny_tokenizer.json"
+"""It, without its vocabulary."""
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _SINGLE = [*string.ascii_lowercase, *string.digits, *string.punctuation, "中", "文", "é", "й"]
 VOCABULARY = [*_SPECIAL, *_SINGLE, *(f"##{character}" for character in _SINGLE)]
@@ -163,64 +165,8 @@ def failing_alone() -> bytes:
 
 def tokenizer() -> bytes:
     """Return a tokenizer.json that, like the default model's, truncates and pads by itself."""
-    added = [
-        {
-            "id": number,
-            "content": content,
-            "special": True,
-            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
-        }
-        for number, content in enumerate(_SPECIAL)
-    ]
-    special = {
-        name: {"id": name, "ids": [VOCABULARY.index(name)], "tokens": [name]}
-        for name in ("[CLS]", "[SEP]")
-    }
-    single = [
-        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
-        {"Sequence": {"id": "A", "type_id": 0}},
-        {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
-    ]
-    content = {
-        "version": "1.0",
-        "truncation": {
-            "direction": "Right",
-            "max_length": 6,
-            "strategy": "LongestFirst",
-            "stride": 0,
-        },
-        "padding": {
-            "strategy": {"Fixed": 6},
-            "direction": "Right",
-            "pad_to_multiple_of": None,
-            "pad_id": 0,
-            "pad_type_id": 0,
-            "pad_token": "[PAD]",
-        },
-        "added_tokens": added,
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}],
-            "special_tokens": special,
-        },
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": {token: number for number, token in enumerate(VOCABULARY)},
-        },
-    }
+    content = json.loads(TOKENIZER.read_text())
+    content["model"]["vocab"] = {token: number for number, token in enumerate(VOCABULARY)}
     return json.dumps(content, ensure_ascii=False).encode()
 
 

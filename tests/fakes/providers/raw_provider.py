@@ -17,12 +17,13 @@ PATHS = {"openai": "/v1", "anthropic": "/anthropic/v1", "gemini": "/v1beta"}
 
 @dataclass
 class RawProvider:
-    """A running provider. `asked` holds the bodies of the requests that came."""
+    """A running provider: the bodies of the requests that came are `asked`, and their `paths`."""
 
     url: str = ""
     status: int = 200
     body: bytes = b""
     asked: list[Any] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
 
     def says(self, body: object, status: int = 200) -> None:
         """Answer so from now on, and forget what was asked."""
@@ -88,8 +89,9 @@ def raw_provider() -> Iterator[RawProvider]:
     """Yield the provider on a port of its own, for as long as the block runs."""
     running = RawProvider()
 
-    def answer(_: str, __: Message, asked: Any) -> tuple[int, bytes]:
+    def answer(path: str, _: Message, asked: Any) -> tuple[int, bytes]:
         running.asked.append(asked)
+        running.paths.append(path)
         return running.status, running.body
 
     with json_server(answer) as running.url:
@@ -106,18 +108,3 @@ def openai(content: object = "YES", finish: object = "stop", **more: Any) -> dic
         **more,
     }
     return {key: value for key, value in whole.items() if value is not None}
-
-
-def anthropic(text: object = "YES", stop: object = "end_turn", **more: Any) -> dict[str, Any]:
-    """A reply of the dialect anthropic."""
-    content = [{"type": "text", "text": text}] if isinstance(text, str) else text
-    usage = {"input_tokens": 100, "output_tokens": 10}
-    return {"model": "m", "content": content, "stop_reason": stop, "usage": usage, **more}
-
-
-def gemini(text: object = "YES", finish: object = "STOP", **more: Any) -> dict[str, Any]:
-    """A reply of the dialect gemini."""
-    parts = [{"text": text}] if isinstance(text, str) else text
-    usage = {"promptTokenCount": 100, "candidatesTokenCount": 10}
-    candidate = {"content": {"parts": parts, "role": "model"}, "finishReason": finish}
-    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m", **more}

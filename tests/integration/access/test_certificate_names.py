@@ -38,11 +38,6 @@ CERTIFICATES: dict[str, tuple[list[x509.GeneralName], str | None]] = {
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def server(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:

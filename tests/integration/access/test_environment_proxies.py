@@ -43,11 +43,6 @@ def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerPr
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def address(authority: Authority) -> Iterator[str]:
     certificate, key = authority.server()
     files = ["--certificate", str(certificate), "--private-key", str(key)]

@@ -47,7 +47,6 @@ def test_a_tenant_that_sends_more_than_it_may_is_told_when_to_come_back(world: W
             slow.judge(large)
         assert (refused.value.code, refused.value.reason) == ("RESOURCE_EXHAUSTED", "TENANT_LIMIT")
         assert refused.value.metadata["limit"] == "tokens_per_second"
-        assert refused.value.retry_after is not None
         assert 1 < refused.value.retry_after < 70
         assert slow.server_info().default_judge == "token_overlap"
         assert free.judge(large).relevant == free.judge(large).relevant == [False]

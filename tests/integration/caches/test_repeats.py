@@ -171,7 +171,6 @@ def test_a_call_that_is_cut_off_goes_on_for_its_next_try(
     with cut_after(calls, proxy, held, 2):
         found = client.judge([group(*texts)], LLM, asking=REFRESH)
     assert found.relevant == [True] * 5
-    assert found.usage is not None
     assert calls() == found.usage.calls == 5
 
 

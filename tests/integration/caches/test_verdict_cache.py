@@ -13,15 +13,15 @@ import pytest
 from judged import Asking, CacheMode, Client, Judge, QueryGroup, Source, Status
 from judged.evaluation import Evaluator
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
-from tests.integration.cli_process import fill, run_in
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 CLIENTS = 50
 CONTEXTS = 200
 
+LLM_MODELS = {"small": priced(1.0, 2.0)}
+LLM_FLAGS = ("--llm-cache", "memory")
 ONLY, REFRESH = Asking(CacheMode.ONLY), Asking(CacheMode.REFRESH)
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
 
@@ -36,14 +36,8 @@ def script(asked: Asked) -> Said:
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return llm_config(tmp_path_factory.mktemp("config"), provider, {"small": priced(1.0, 2.0)})
+    return llm_config(tmp_path_factory.mktemp("config"), provider, LLM_MODELS)
 
 
 Serve = Callable[..., AbstractContextManager[ServerProcess]]
@@ -62,19 +56,6 @@ def serve(config: str, tmp_path: Path) -> Serve:
             yield ready
 
     return start
-
-
-@pytest.fixture(scope="module")
-def server(config: str) -> Iterator[ServerProcess]:
-    """A server whose cache is in memory, for tests whose texts are their own."""
-    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.address) as client:
-        yield client
 
 
 @pytest.fixture
@@ -108,13 +89,10 @@ class TestModes:
         assert set(first.source) == {Source.COMPUTED}
         assert again.source == [Source.CACHE, Source.COMPUTED, Source.CACHE]
         assert again.relevant == [False, False, True]
-        assert again.usage is not None
         assert (again.usage.calls, again.usage.cached) == (3, 6)
         warm = client.judge([group("yes")], judge(samples=3), include_details=True)
-        assert warm.usage is not None
         assert (warm.usage.calls, warm.usage.cost, warm.usage.cached) == (0, 0, 3)
         detail = warm[0].detail
-        assert detail is not None
         assert detail.rationale == "so it is"
         assert detail.model == "scripted-1-2024-07-18"
 
@@ -131,20 +109,16 @@ class TestModes:
         found = client.judge([group("yes", "no")], judge(), asking=ONLY)
         assert found.status == [Status.OK, Status.ERROR]
         error = found[1].error
-        assert error is not None
         assert (error.code, error.reason, error.retryable) == (9, "NOT_CACHED", False)
         assert "CacheMode.USE" in error.message
         streamed = client.judge_stream([[group("yes", "no")]], judge(), asking=ONLY)
         verdicts = next(iter(streamed)).verdicts
-        assert verdicts is not None
         assert verdicts.status == [Status.OK, Status.ERROR]
         evaluated = client.evaluate([group("yes", "no")], ["mrr"], judge(), asking=ONLY)
-        assert evaluated.table.counts.verdicts is not None
         assert evaluated.table.counts.verdicts.error == 1
         by_evaluator = Evaluator(client).evaluate_groups(
             [group("yes", "no")], ["mrr"], judge(), asking=ONLY
         )
-        assert by_evaluator.verdicts is not None
         assert by_evaluator.verdicts.source[0] == Source.CACHE
         assert 1 in by_evaluator.verdicts.errors
         assert calls() == 1
@@ -168,14 +142,13 @@ class TestOnDisk:
 
 class TestSharing:
     def test_fifty_clients_with_the_same_contexts_are_one(
-        self, server: ServerProcess, group: Group, calls: Calls
+        self, target: str, group: Group, calls: Calls
     ):
         texts = [f"slow {'yes' if n % 3 else 'no'} {n}" for n in range(CONTEXTS)]
 
         def ask(_: int) -> tuple[list[int], list[bool | None], int]:
-            with Client(server.address) as client:
+            with Client(target) as client:
                 found = client.judge([group(*texts)], judge(), timeout=300)
-                assert found.usage is not None
                 return list(found.source), list(found.relevant), found.usage.calls
 
         with ThreadPoolExecutor(CLIENTS) as pool:
@@ -188,29 +161,3 @@ class TestSharing:
         assert sum(called for _, _, called in answers) == calls()
         sources = [source for some, _, _ in answers for source in some]
         assert sources.count(Source.COMPUTED) == calls()
-
-
-class TestCommandLine:
-    @pytest.mark.parametrize(
-        "arguments",
-        ["judge contexts.jsonl", "evaluate dataset.json --results results.jsonl --metric mrr"],
-    )
-    def test_cache_only_exits_with_2_and_the_next_step_until_it_was_filled(
-        self, server: ServerProcess, calls: Calls, tmp_path: Path, arguments: str
-    ):
-        folder = fill(tmp_path)
-
-        def run(*flags: str) -> tuple[int, str, str]:
-            asked = (*arguments.split(), "--judge", "llm", *flags)
-            done = run_in(folder, *asked, JUDGED_TARGET=server.address)
-            return done.returncode, done.stdout, done.stderr
-
-        status, said, problem = run("--cache-only")
-        assert (status, said, calls()) == (2, "", 0)
-        assert "2 of 2 verdicts not in the server's cache" in problem
-        assert "without --cache-only" in problem
-        assert (run()[0], calls()) == (0, 2)
-        status, said, remarks = run("--cache-only")
-        assert (status, calls()) == (0, 2)
-        assert "2 samples from the cache" in said + remarks
-        assert (run("--judge-refresh")[0], calls()) == (0, 4)

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
-from tests.integration.cli_process import fill, run_in
+from tests.integration.cli_process import Commands, fill
 
 
 @pytest.fixture
@@ -16,8 +14,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def judged(folder: Path, server_address: str) -> Callable[..., CompletedProcess[str]]:
-    """Runs `judged` in the folder, against the server of the tests."""
-    return lambda *arguments, **more: run_in(
-        folder, *arguments, **{"JUDGED_TARGET": server_address, **more}
-    )
+def judged(folder: Path, target: str) -> Commands:
+    """Runs `judged` in the folder, against the server of its module."""
+    return Commands(folder, target)

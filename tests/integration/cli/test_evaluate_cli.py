@@ -18,7 +18,7 @@ class TestEvaluate:
         assert done.stdout.split()[:3] == ["metric", "mean", "n"]
         assert "2 of 2 queries, 4 results" in done.stdout
         assert "2 verdicts, 1 relevant, coverage 1" in done.stdout
-        document = json.loads((folder / "out.json").read_text())
+        document = judged.read("out.json")
         assert document["metrics"]["mrr"] == {
             "mean": 0.75,
             "n": 2,
@@ -48,7 +48,7 @@ class TestEvaluate:
         assert ["type=fact", "1", "0.5000"] in lines
         assert ["type=-", "1", "1.0000"] in lines
         assert "warning: interval: 2 queries are few" in done.stderr
-        document = json.loads((folder / "out.json").read_text())
+        document = judged.read("out.json")
         interval = document["metrics"]["mrr"]["interval"]
         assert interval["signature"] == "bootstrap:bca|resamples:500|seed:3|confidence:0.95|v2"
         assert (interval["lower"], interval["upper"]) == (0.5, 1.0)
@@ -131,28 +131,6 @@ class TestEvaluate:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"judged: {message}")
         assert done.stderr.count("\n") == 1
-
-    @pytest.mark.parametrize(
-        ("name", "text", "message"),
-        [
-            ("dataset.json", '{"queries": [{"id": "q1"}]}', "dataset.json: queries[0] has no 'que"),
-            (
-                "results.jsonl",
-                '{"query_id": "q1", "results": [{"doc_id": "d3"}]}',
-                "query 'q1', result 1 (doc_id 'd3') has no text to judge",
-            ),
-            (
-                "results.jsonl",
-                '{"query_id": "7", "results": []}',
-                "no query of the results is in the dataset: '7' is one of the results, 'q1' one",
-            ),
-        ],
-    )
-    def test_names_the_place_in_a_bad_file(self, judged, folder, name, text, message):
-        (folder / name).write_text(text)
-        done = judged(*self.command, "-m", "ap")
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"judged: {message}")
 
     def test_names_the_result_that_the_server_refuses(self, judged, folder):
         huge = {"query_id": "q1", "results": [{"text": "a"}, {"text": "x" * (2 << 20)}]}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 from tests.integration.llm_config import fake_llm_config
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import running_server
 
 GOOD = {"reasoning": "It is.", "verdict": "yes"}
 REPLIES: list[dict[str, Any]] = [
@@ -22,11 +22,11 @@ REPLIES: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield a server whose model loses or refuses what says so, and finds all else right."""
     config = fake_llm_config(tmp_path_factory.mktemp("llm"), {"judge": REPLIES})
     with running_server("--llm-config", config) as ready:
-        yield ready
+        yield ready.address
 
 
 def write_answers(folder: Path, texts: list[str]) -> None:
@@ -50,12 +50,17 @@ class TestScore:
         ],
     )
     def test_99_of_100_scores_lost(
-        self, server: ServerProcess, tmp_path: Path, flags: tuple[str, ...], status: int
+        self,
+        judged: Commands,
+        tmp_path: Path,
+        flags: tuple[str, ...],
+        status: int,
     ):
+
         write_answers(tmp_path, ["fine", *(f"lost {n}" for n in range(99))])
-        done = run_in(tmp_path, *self.COMMAND, *flags, JUDGED_TARGET=server.address)
+        done = judged(*self.COMMAND, *flags)
         assert done.returncode == status, done.stderr
-        document = json.loads((tmp_path / "out.json").read_text())
+        document = judged.read("out.json")
         assert document["rubrics"]["answer_match"]["mean"] == 1.0
         gates = {gate["gate"]: gate for gate in document.get("gates", [])}
         if any("=" in flag for flag in flags):
@@ -64,16 +69,15 @@ class TestScore:
             assert "0.0100 in the worst case" in done.stderr
             assert "(1 of 100 scores)" in done.stderr
 
-    def test_all_answers_refused(self, server: ServerProcess, tmp_path: Path):
+    def test_all_answers_refused(self, judged: Commands, tmp_path: Path):
         write_answers(tmp_path, ["refused"] * 3)
-        done = run_in(tmp_path, *self.COMMAND, *self.GATE, JUDGED_TARGET=server.address)
+        done = judged(*self.COMMAND, *self.GATE)
         assert done.returncode == 2
         assert "nothing could be assessed: answer_match" in done.stderr
 
-    def test_what_is_not_assessable_is_not_missing(self, server: ServerProcess, tmp_path: Path):
+    def test_what_is_not_assessable_is_not_missing(self, judged: Commands, tmp_path: Path):
         write_answers(tmp_path, ["fine", ""])
-        done = run_in(tmp_path, *self.COMMAND, *self.GATE, JUDGED_TARGET=server.address)
-        assert done.returncode == 0, done.stderr
+        done = judged.fine(*self.COMMAND, *self.GATE)
         assert "(1 of 1 scores); --min-coverage 1 (the default of gates)" in done.stderr
 
 
@@ -94,10 +98,10 @@ class TestEvaluate:
 
     @pytest.mark.parametrize("flags", [(), ("--min-coverage", "0.7")])
     def test_22_of_90_verdicts_missing(
-        self, server: ServerProcess, tmp_path: Path, flags: tuple[str, ...]
+        self, judged: Commands, tmp_path: Path, flags: tuple[str, ...]
     ):
         self.write(tmp_path, [f"fine {n}" for n in range(68)] + [f"lost {n}" for n in range(22)])
-        done = run_in(tmp_path, *self.COMMAND, *flags, JUDGED_TARGET=server.address)
+        done = judged(*self.COMMAND, *flags)
         assert done.returncode == 1, done.stderr
         assert "fell short: mrr is 1.0000, and 0.7556 in the worst case" in done.stderr
         assert "(68 of 90 verdicts)" in done.stderr

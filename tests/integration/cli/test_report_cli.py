@@ -7,28 +7,27 @@ import json
 import pytest
 
 from tests.fakes.result_documents import result_document
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 
 
 def write(path, document):
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
-def test_what_evaluate_wrote_becomes_a_page(folder):
+def test_what_evaluate_wrote_becomes_a_page(judged: Commands, folder):
     options = ("--results", "results.jsonl", "-m", "mrr", "--json", "result.json")
-    assert run_in(folder, "evaluate", "dataset.json", *options).returncode == 0
-    done = run_in(folder, "report", "result.json", "-o", "report.html", "-o", "junit.xml")
+    judged.fine("evaluate", "dataset.json", *options)
+    done = judged("report", "result.json", "-o", "report.html", "-o", "junit.xml")
     assert (done.returncode, done.stdout) == (0, "")
     assert "wrote report.html" in done.stderr
     assert "mrr" in (folder / "report.html").read_text()
     assert (folder / "junit.xml").read_text().startswith("<?xml")
 
 
-def test_of_two_documents_the_first_is_the_baseline(folder):
+def test_of_two_documents_the_first_is_the_baseline(judged: Commands, folder):
     write(folder / "main.json", result_document(60, 1))
     write(folder / "branch.json", result_document(60, 1, fails=True))
-    done = run_in(folder, "report", "main.json", "branch.json", "-o", "-")
-    assert done.returncode == 0, done.stderr
+    done = judged.fine("report", "main.json", "branch.json", "-o", "-")
     row = [line for line in done.stdout.splitlines() if line.startswith("| `mrr` |")][-1]
     columns = [column.strip() for column in row.strip("|").split("|")]
     assert float(columns[1]) > float(columns[2]) == 0
@@ -36,12 +35,11 @@ def test_of_two_documents_the_first_is_the_baseline(folder):
     assert columns[-1] == "**worse**"
 
 
-def test_the_json_document_says_what_was_shown_and_written(folder):
+def test_the_json_document_says_what_was_shown_and_written(judged: Commands, folder):
     write(folder / "main.json", result_document(60, 1))
     write(folder / "branch.json", result_document(60, 1))
     options = ("-o", "report.html", "-o", "-", "--json", "-")
-    done = run_in(folder, "report", "main.json", "branch.json", *options)
-    assert done.returncode == 0, done.stderr
+    done = judged.fine("report", "main.json", "branch.json", *options)
     said = json.loads(done.stdout)
     assert [(file["path"], file["queries"]) for file in said["read"]] == [
         ("main.json", 60),
@@ -64,9 +62,9 @@ def test_the_json_document_says_what_was_shown_and_written(folder):
         (("result.json", "result.json", "result.json", "-o", "-"), "or two of which the first"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(folder, arguments, said):
+def test_what_is_wrong_is_said_in_a_line(judged: Commands, folder, arguments, said):
     write(folder / "result.json", result_document(2))
-    done = run_in(folder, "report", *arguments)
+    done = judged("report", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands, run_in
 
 ANSWERS = [
     ("a1", "Paris is the capital of France.", ["The capital of France is Paris.", "Paris"]),
@@ -43,31 +43,28 @@ def test_answers_are_measured_and_held_against_a_baseline(folder: Path, server_a
     assert "token_f1 fell from" in worse.stderr
 
 
-def test_answers_in_scripts_that_a_metric_does_not_read_are_told(
-    tmp_path: Path, server_address: str
-):
+def test_answers_in_scripts_that_a_metric_does_not_read_are_told(tmp_path: Path, judged: Commands):
     pairs = [("order", "中国的首都是北京", "北京是中国的首都"), ("read", "Paris", "Paris")]
     pairs += [("equal", "القاهرة عاصمة مصر", "القاهرة عاصمة مصر")]
     lines = [
         {"item_id": name, "query": "", "answer": answer, "references": [reference]}
         for name, answer, reference in pairs
     ]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    judged.write("a.jsonl", lines)
     command = ["texts", "a.jsonl", "-m", "rouge1", "-m", "bleu", "--strict", "--json", "a.json"]
-    done = run_in(tmp_path, *command, "--target", server_address)
+    done = judged(*command)
     assert done.returncode == 1
     assert (
         "2 of 3 answers (or the references) are in a script that rouge1 does not read; 1 of them "
         "has no value" in done.stderr
     )
     assert "1 of 3 answers (or the references) is in a script without spaces" in done.stderr
-    found = json.loads((tmp_path / "a.json").read_text())
+    found = judged.read("a.json")
     assert found["metrics"]["rouge1"]["mean"] == 1
     assert found["metrics"]["rouge1"]["n"] == 2
     assert found["per_query"]["order"] == {"bleu": 0}
     (tmp_path / "one.jsonl").write_text(json.dumps(lines[0]))
-    done = run_in(tmp_path, "texts", "one.jsonl", "-m", "rouge1", "--target", server_address)
-    assert done.returncode == 0
+    done = judged.fine("texts", "one.jsonl", "-m", "rouge1")
     assert done.stdout.splitlines()[2].split() == ["rouge1", "-", "0"]
 
 
@@ -89,18 +86,20 @@ class TestSimilarity:
         },
     )
 
-    def test_texts_of_unknown_words_have_no_value(self, tmp_path: Path, server_address: str):
+    def test_texts_of_unknown_words_have_no_value(
+        self, judged: Commands, tmp_path: Path, server_address: str
+    ):
         texts = {"thumbs": ("👍", "👎"), "seats": ("forty seats", "forty seats")}
         lines = [
             {"item_id": name, "query": "", "answer": answer, "references": [reference]}
             for name, (answer, reference) in texts.items()
         ]
-        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        judged.write("a.jsonl", lines)
         command = ["texts", "a.jsonl", "-m", "semantic_similarity", "--json", "a.json", "--strict"]
-        done = run_in(tmp_path, *command, "--target", server_address)
+        done = judged(*command)
         assert done.returncode == 1
         assert "does not know; 1 of them has no value; start the server with" in done.stderr
-        found = json.loads((tmp_path / "a.json").read_text())
+        found = judged.read("a.json")
         assert found["metrics"]["semantic_similarity"]["n"] == 1
         assert found["per_query"]["thumbs"] == {}
         (tmp_path / "one.jsonl").write_text(json.dumps(lines[0]))
@@ -109,18 +108,14 @@ class TestSimilarity:
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[2].split() == ["semantic_similarity", "-", "0"]
 
-    def test_answers_near_a_negative_are_flagged(self, tmp_path: Path, server_address: str):
+    def test_answers_near_a_negative_are_flagged(self, tmp_path: Path, judged: Commands):
         (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, self.lines)))
         command = ["texts", "a.jsonl", "-m", "token_f1", "-m", "semantic_similarity"]
-        done = run_in(
-            tmp_path,
-            *(*command, "--interval", "t", "--max-negatives", "0", "--json", "a.json"),
-            *("--target", server_address),
-        )
+        done = judged(*command, "--interval", "t", "--max-negatives", "0", "--json", "a.json")
         assert done.returncode == 1, done.stderr
         assert "1 answer is nearer a negative reference, 1 more than" in done.stderr
         assert "1 of 2 answers nearer a negative reference" in done.stdout
-        found = json.loads((tmp_path / "a.json").read_text())
+        found = judged.read("a.json")
         assert list(found["metrics"]) == ["token_f1", "semantic_similarity"]
         right, wrong = (found["per_query"][name]["semantic_similarity"] for name in
                         ("right", "wrong"))  # fmt: skip

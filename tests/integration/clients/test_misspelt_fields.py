@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from judged.evaluation import Dataset
 
-from tests.integration.cli_process import DATASET, LINES, RESULTS, run_in
+from tests.integration.cli_process import DATASET, LINES, RESULTS, Commands, run_in
 
 
 def write(path: Path, *lines: Any) -> None:
@@ -17,25 +17,23 @@ def write(path: Path, *lines: Any) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_evaluate_tells_a_misspelt_answer(tmp_path: Path, server_address: str, strict: bool):
+def test_evaluate_tells_a_misspelt_answer(tmp_path: Path, judged: Commands, strict: bool):
     _, second = DATASET["queries"]
     misspelt = {"query_id": "q1", "query_text": "what", "expected_answer": "rag"}
     write(tmp_path / "d.json", {**DATASET, "queries": [misspelt, second]})
     write(tmp_path / "r.jsonl", *RESULTS)
-    done = run_in(
-        *(tmp_path, "evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr"),
+    done = judged(
+        *("evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr"),
         *(["--strict"] if strict else []),
-        JUDGED_TARGET=server_address,
     )
     assert "did you mean 'expected_answers'?" in done.stderr
     assert done.returncode == int(strict)
 
 
-def test_judge_tells_it_once_a_name_and_lets_metadata_pass(tmp_path: Path, server_address: str):
+def test_judge_tells_it_once_a_name_and_lets_metadata_pass(tmp_path: Path, judged: Commands):
     lines = [{**line, "retrieved_texts": "x", "source": "wiki"} for line in LINES]
     write(tmp_path / "c.jsonl", *lines)
-    done = run_in(tmp_path, "judge", "c.jsonl", JUDGED_TARGET=server_address)
-    assert done.returncode == 0
+    done = judged.fine("judge", "c.jsonl")
     assert done.stderr.count("did you mean") == 1
     assert "c.jsonl:1: has 'retrieved_texts'" in done.stderr
 
@@ -67,15 +65,12 @@ def test_convert_tells_of_metadata_that_it_leaves_out(tmp_path: Path, strict: bo
 )
 @pytest.mark.parametrize("flags", [[], ["--estimate"]])
 def test_evaluate_refuses_a_file_in_which_no_query_expects_anything(
-    tmp_path: Path, server_address: str, name: str, hint: str, flags: list[str]
+    tmp_path: Path, judged: Commands, name: str, hint: str, flags: list[str]
 ):
     queries = [{"query_id": f"q{n}", "query_text": "what", name: ["rag"]} for n in (1, 2)]
     write(tmp_path / "d.json", {"queries": queries})
     write(tmp_path / "r.jsonl", *RESULTS)
-    done = run_in(
-        *(tmp_path, "evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr", *flags),
-        JUDGED_TARGET=server_address,
-    )
+    done = judged("evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr", *flags)
     assert done.returncode == 2
     assert "judged: d.json: no query says what it should find" in done.stderr
     assert hint in done.stderr
@@ -83,14 +78,13 @@ def test_evaluate_refuses_a_file_in_which_no_query_expects_anything(
 
 @pytest.mark.parametrize("flags", [[], ["--output", "o.jsonl"]])
 def test_judge_tells_of_lines_that_expect_a_blank_text(
-    tmp_path: Path, server_address: str, flags: list[str]
+    tmp_path: Path, judged: Commands, flags: list[str]
 ):
     blank = {**LINES[0], "expected_text": " "}
     write(tmp_path / "c.jsonl", blank, LINES[1])
-    done = run_in(tmp_path, "judge", "c.jsonl", *flags, JUDGED_TARGET=server_address)
-    assert done.returncode == 0
+    done = judged.fine("judge", "c.jsonl", *flags)
     assert "warning: 1 of 2 lines of c.jsonl has a blank 'expected_text'" in done.stderr
     write(tmp_path / "c.jsonl", blank)
-    done = run_in(tmp_path, "judge", "c.jsonl", *flags, JUDGED_TARGET=server_address)
+    done = judged("judge", "c.jsonl", *flags)
     assert done.returncode == 2
     assert "judged: c.jsonl: 'expected_text' is blank on every line" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 from judged import Client, MetricOptions, QueryGroup
 from judged.evaluation import Evaluator
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 
 pd = pytest.importorskip("pandas")
 
@@ -20,26 +20,24 @@ VALUES = MetricOptions(per_query=True)
 
 
 def test_the_command_compares_evaluations_and_takes_them_as_a_baseline(
-    client: Client, server_address: str, tmp_path: Path
+    client: Client, judged: Commands, tmp_path: Path
 ):
     groups = [QueryGroup("q", ["a b"], ["x", "a b"], str(n), ["1", "2"]) for n in range(3)]
     found = Evaluator(client).evaluate_groups(groups, ["mrr"], "exact", VALUES)
     (tmp_path / "one.json").write_text(json.dumps(found.to_dict()))
     again = client.evaluate(groups, ["mrr"], "exact", VALUES)
     (tmp_path / "two.json").write_text(json.dumps(again.to_dict()))
-    done = run_in(tmp_path, "compare", "one.json", "two.json", "--target", server_address)
-    assert done.returncode == 0, done.stderr
+    done = judged.fine("compare", "one.json", "two.json")
     bare = client.evaluate(groups, ["mrr"], "exact")
     (tmp_path / "bare.json").write_text(json.dumps(bare.to_dict()))
-    done = run_in(tmp_path, "compare", "one.json", "bare.json", "--target", server_address)
+    done = judged("compare", "one.json", "bare.json")
     assert done.returncode == 2
     assert "MetricOptions(per_query=True)" in done.stderr
     (tmp_path / "qrels").write_text("1 0 a 1\n")
     (tmp_path / "run").write_text("1 Q0 a 1 1.0 t\n")
     measure = ["metrics", "--qrels", "qrels", "--run", "run", "-m", "mrr"]
     gate = ["--max-drop", "mrr=0.1", "--baseline", "bare.json", "--allow-other-signature"]
-    done = run_in(tmp_path, *measure, *gate, "--target", server_address)
-    assert done.returncode == 0, done.stderr
+    judged.fine(*measure, *gate)
 
 
 def test_rows_of_every_call_that_judges_name_query_and_rank(client: Client):

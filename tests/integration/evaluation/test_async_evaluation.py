@@ -15,23 +15,17 @@ from judged import evaluation as plain
 from judged.evaluation import Dataset, Query, Question, aio
 
 from tests.integration.llm_config import fake_llm_config
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import running_server
 
 QUESTIONS = [Question(f"q{i}", f"question {i}", references=["a good answer"]) for i in range(6)]
 
 
 @pytest.fixture(scope="module")
-def scoring_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     replies = {"small": [{"reply": {"reasoning": "r", "score": 0.9}}]}
     config = fake_llm_config(tmp_path_factory.mktemp("llm"), replies)
     with running_server("--llm-config", config, "--llm-cache", "off") as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(scoring_server: ServerProcess) -> Iterator[Client]:
-    with Client(scoring_server.address) as connected:
-        yield connected
+        yield ready.address
 
 
 async def test_a_cancelled_evaluation_asks_its_system_no_more_and_goes_on_later(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from judged import (
@@ -24,12 +22,11 @@ from judged import (
 )
 from judged.evaluation import Dataset, Evaluator, Query
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
-from tests.integration.cli_process import run_in
-from tests.integration.llm_config import llm_config
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.cli_process import Commands
 
+LLM_MODELS = {"m": ""}
+LLM_FLAGS = ("--llm-cache", "off")
 _RETRIEVED = re.compile(r'name="retrieved_text">\n"(.*)"\n<')
 JUDGE = Judge("llm", parameters={"rubric": "graded_relevance"})
 
@@ -39,27 +36,6 @@ def script(asked: Asked) -> Said:
     assert "expected_text" not in asked.user
     [text] = _RETRIEVED.findall(asked.user)
     return Failure(400) if text == "failing" else {"reasoning": "read", "grade": text[0]}
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def grading_server(
-    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
-    config = llm_config(tmp_path_factory.mktemp("llm"), provider)
-    with running_server("--llm-config", config, "--llm-cache", "off") as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(grading_server: ServerProcess) -> Iterator[Client]:
-    with Client(grading_server.address) as connected:
-        yield connected
 
 
 def ndcg(gains: list[int], ideal: list[int]) -> float:
@@ -82,7 +58,6 @@ def test_grades_are_the_gains_of_ndcg(client: Client, provider: ScriptedProvider
     )  # fmt: skip
     # The expected text is not shown, so that each result is asked about once.
     assert len(provider.asked) - before == 6
-    assert done.judge is not None
     assert done.judge.max_grade == 3
     assert done.verdicts is not None
     assert [verdict.grade for verdict in done.verdicts] == [1, 1, 3, 3, 0, 0, 2, 3, 1]
@@ -104,10 +79,7 @@ def test_a_failed_grade_leaves_its_query_out_and_bounds_hold_it(client: Client):
     sure = ndcg([1, 2], [1, 2])
     assert metric.n == 1
     assert metric.mean == pytest.approx(sure)
-    assert metric.lower_bound is not None
-    assert metric.upper_bound is not None
     assert metric.lower_bound <= (sure + ndcg([2, 3], [2, 3])) / 2 <= metric.upper_bound
-    assert done.verdicts is not None
     assert [verdict.grade for verdict in done.verdicts][:2] == [2, None]
     assert done.verdicts[1].status is Status.ERROR
 
@@ -123,14 +95,12 @@ def test_a_result_is_graded_without_an_expected_text(client: Client):
     assert list(verdicts.offsets) == [0, 3, 4, 6]
     assert [row["rank"] for row in verdicts.to_rows()] == [1, 2, 3, 1, 1, 2]
     [chunk] = client.judge_stream([groups], JUDGE)
-    assert chunk.verdicts is not None
     assert chunk.verdicts.score == verdicts.score
     assert client.estimate(groups, JUDGE).contexts == 6
     metrics = ["ndcg@3", "precision@2", "mrr", "hit_rate"]
     done = client.evaluate(
         groups, metrics, JUDGE, MetricOptions(per_query=True), include_verdicts=True
     )
-    assert done.verdicts is not None
     assert done.verdicts.score == verdicts.score
     # The best order is that of the results that were graded: nothing else is known to be there.
     assert done.table["ndcg@3"].per_query == pytest.approx(
@@ -184,15 +154,13 @@ def test_a_failed_grade_without_an_expected_text_is_between_the_bounds(client: C
     ):
         metric = done.table[name]
         assert metric.n == 1
-        assert metric.lower_bound is not None
-        assert metric.upper_bound is not None
         other = 1.0 if name == "ndcg@2" else 0.5
         assert metric.lower_bound <= (min(values) + other) / 2
         assert metric.upper_bound >= (max(values) + other) / 2
 
 
 def test_going_on_and_replaying_give_the_same_numbers(
-    client: Client, grading_server: ServerProcess, provider: ScriptedProvider, tmp_path: Path
+    client: Client, judged: Commands, provider: ScriptedProvider, tmp_path: Path
 ):
     dataset = Dataset([Query(str(n), f"query {n}", ["a"]) for n in range(3)])
     results = {str(n): [f"{(n + rank) % 4} text" for rank in range(3)] for n in range(3)}
@@ -212,11 +180,11 @@ def test_going_on_and_replaying_give_the_same_numbers(
     (tmp_path / "results.jsonl").write_text("\n".join(lines))
     command = [
         "evaluate", "dataset.json", "--results", "results.jsonl", "-m", "ndcg@3",
-        "--trace", "kept.jsonl", "--target", grading_server.address, "--json", "-",
+        "--trace", "kept.jsonl", "--json", "-",
     ]  # fmt: skip
-    asked = run_in(tmp_path, *command, "--judge", "llm", "--param", "rubric=graded_relevance")
+    asked = judged(*command, "--judge", "llm", "--param", "rubric=graded_relevance")
     before = len(provider.asked)
-    replayed = run_in(tmp_path, *command, "--judge", "none")
+    replayed = judged(*command, "--judge", "none")
     assert len(provider.asked) == before
     [mean] = {json.loads(done.stdout)["metrics"]["ndcg@3"]["mean"] for done in (asked, replayed)}
     assert mean == pytest.approx(whole.table["ndcg@3"].mean)
@@ -229,33 +197,29 @@ class TestCommand:
         {"query_id": "8", "doc_id": "a", "query": "r", "retrieved_text": "1 c"},
     )
 
-    def judge(self, folder: Path, server: ServerProcess, *more: str, lines: Any = LINES):
-        (folder / "pool.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return run_in(folder, "judge", "pool.jsonl", "--target", server.address, *more)
+    @pytest.fixture(autouse=True)
+    def pool(self, judged: Commands) -> None:
+        judged.write("pool.jsonl", self.LINES)
 
     def test_a_pool_without_expected_texts_becomes_a_judgment_list(
-        self, tmp_path: Path, grading_server: ServerProcess
+        self, tmp_path: Path, judged: Commands
     ):
         graded = ("--judge", "llm", "--param", "rubric=graded_relevance")
-        done = self.judge(tmp_path, grading_server, *graded, "--output", "pool.qrels")
+        done = judged("judge", "pool.jsonl", *graded, "--output", "pool.qrels")
         assert (tmp_path / "pool.qrels").read_text() == "7 0 a 3\n8 0 a 1\n"
         assert "1 line without a verdict left out of pool.qrels" in done.stderr
         (tmp_path / "x.run").write_text("7 Q0 b 1 2 x\n7 Q0 a 2 1 x\n8 Q0 a 1 1 x\n")
-        found = run_in(
-            tmp_path, "metrics", "--qrels", "pool.qrels", "--run", "x.run", "-m", "ndcg@10"
-        )
+        found = judged("metrics", "--qrels", "pool.qrels", "--run", "x.run", "-m", "ndcg@10")
         assert "0.8155" in found.stdout, found.stderr
         for output in ("-", "judged.jsonl"):
-            done = self.judge(tmp_path, grading_server, *graded, "--output", output)
+            done = judged("judge", "pool.jsonl", *graded, "--output", output)
             text = done.stdout if output == "-" else (tmp_path / output).read_text()
             assert [json.loads(line)["score"] for line in text.splitlines()][::2] == [1, 1 / 3]
 
     @pytest.mark.parametrize("output", ["-", "judged.jsonl"])
-    def test_a_judge_that_compares_asks_for_the_expected_text(
-        self, tmp_path: Path, grading_server: ServerProcess, output: str
-    ):
+    def test_a_judge_that_compares_asks_for_the_expected_text(self, judged: Commands, output: str):
         for judge in ("exact", "llm"):
-            done = self.judge(tmp_path, grading_server, "--judge", judge, "--output", output)
+            done = judged("judge", "pool.jsonl", "--judge", judge, "--output", output)
             assert (done.returncode, done.stdout) == (2, "")
             assert done.stderr.startswith("judged: pool.jsonl:1: has no 'expected_text'")
 
@@ -268,9 +232,9 @@ class TestCommand:
         ],
     )
     def test_a_judgment_list_needs_ids(
-        self, tmp_path: Path, grading_server: ServerProcess, change: dict[str, object], said: str
+        self, judged: Commands, change: dict[str, object], said: str
     ):
-        lines = (*self.LINES[:2], {**self.LINES[2], **change})
-        done = self.judge(tmp_path, grading_server, "--output", "pool.qrels", lines=lines)
+        judged.write("pool.jsonl", (*self.LINES[:2], {**self.LINES[2], **change}))
+        done = judged("judge", "pool.jsonl", "--output", "pool.qrels")
         assert done.returncode == 2
         assert done.stderr.startswith(f"judged: {said}")

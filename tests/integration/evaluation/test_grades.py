@@ -9,7 +9,7 @@ import pytest
 from judged import Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
 from judged.evaluation import Dataset, Evaluator, LocalJudge, Query, Results, TrecQrels, TrecRun
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 
 # Two topics with grades up to 2, one of which nothing relevant was judged.
 QRELS = "1 0 d1 2\n1 0 d2 1\n1 0 d3 0\n2 0 d4 2\n2 0 d1 1\n3 0 d2 0\n"
@@ -57,36 +57,29 @@ def values(client: Client, dataset: Dataset, folder: Path, **more) -> dict[str, 
     return dict(Evaluator(client).evaluate(run, dataset, METRICS, **more).table.query_values())
 
 
-@pytest.mark.parametrize("source", ["trec.qrels", "given"])
 @pytest.mark.parametrize("to", FORMATS)
-def test_grades_survive_every_format(client, folder, expected, source, to):
-    done = run_in(folder, "convert", source, to)
-    assert done.returncode == 0, done.stderr
+def test_grades_survive_every_format(judged: Commands, client, folder, expected, to):
+    done = judged.fine("convert", "given", to)
     assert "grades" not in done.stderr
     assert values(client, Dataset.load(folder / to), folder) == expected
-    done = run_in(folder, "convert", to, "back.qrels")
-    assert done.returncode == 0
+    judged.fine("convert", to, "back.qrels")
     assert (folder / "back.qrels").read_text() == QRELS
 
 
-def test_ragas_says_that_it_holds_none(folder):
-    done = run_in(folder, "convert", "trec.qrels", "r.jsonl", "--to", "ragas", "--strict")
+def test_ragas_says_that_it_holds_none(judged: Commands, folder):
+    done = judged("convert", "trec.qrels", "r.jsonl", "--to", "ragas", "--strict")
     assert done.returncode == 1
     assert "grades of documents: those of 3 queries are left out" in done.stderr
 
 
-def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, server_address):
+def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, judged: Commands):
     assert values(client, Dataset.from_beir(folder / "given"), folder) == expected
-    assert run_in(folder, "convert", "given", "set.json").returncode == 0
-    run_in(folder, "convert", "system.run", "r.jsonl", "--results")
+    judged.fine("convert", "given", "set.json")
+    judged("convert", "system.run", "r.jsonl", "--results")
     metrics = [flag for name in METRICS for flag in ("-m", name)]
-    done = run_in(
-        *(folder, "evaluate", "set.json", "--results", "r.jsonl", *metrics, "--json", "-"),
-        JUDGED_TARGET=server_address,
-    )
-    assert done.returncode == 0, done.stderr
+    done = judged.fine("evaluate", "set.json", "--results", "r.jsonl", *metrics, "--json", "-")
     assert json.loads(done.stdout)["per_query"] == expected
-    done = run_in(folder, "validate", "given", "--strict")
+    done = judged("validate", "given", "--strict")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -16,7 +16,7 @@ from judged import (
 )
 from judged.evaluation import Dataset, EvaluationResult, Evaluator, LocalJudge, Query, Retrieved
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 
 PATHS = "which differ in a path before the name; are they ids of the same kind"
 ASKED = f"{PATHS}, and the results of these queries?"
@@ -39,9 +39,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 class TestCommands:
-    def test_evaluate(self, folder, server_address):
+    def test_evaluate(self, folder, judged: Commands):
         command = ["evaluate", "dataset.json", "--results", "results.jsonl", "-m", "recall@2"]
-        done = run_in(folder, *command, "--strict", "--json", "-", JUDGED_TARGET=server_address)
+        done = judged(*command, "--strict", "--json", "-")
         assert done.returncode == 1
         said = (
             "none of the 6 document ids that were retrieved is among the 3 that are expected, for "
@@ -52,20 +52,19 @@ class TestCommands:
         assert document["warnings"] == [said]
         (folder / "r.json").write_text(done.stdout)
         assert list(EvaluationResult.from_json(folder / "r.json").warnings) == [said]
-        done = run_in(folder, "report", "r.json", "-o", "-", JUDGED_TARGET=server_address)
+        done = judged("report", "r.json", "-o", "-")
         assert "ids of the same kind" in done.stdout
-        done = run_in(folder, *command, JUDGED_TARGET=server_address)
-        assert done.returncode == 0
+        judged.fine(*command)
 
-    def test_metrics_and_compare(self, folder, server_address):
+    def test_metrics_and_compare(self, folder, judged: Commands):
         command = ["metrics", "--qrels", "t.qrels", "--run", "t.run", "-m", "ndcg@10"]
-        done = run_in(folder, *command, "--strict", "--json", "-", JUDGED_TARGET=server_address)
+        done = judged(*command, "--strict", "--json", "-")
         assert done.returncode == 1
         assert "'doc0.txt' and 'doc0', which differ in a file's ending" in done.stderr
         assert "file's ending" in json.loads(done.stdout)["warnings"][0]
         (folder / "good.run").write_text((folder / "t.run").read_text().replace(".txt", ""))
         command = ["compare", "--qrels", "t.qrels", "good.run", "t.run", "-m", "ndcg@10"]
-        done = run_in(folder, *command, "--strict", JUDGED_TARGET=server_address)
+        done = judged(*command, "--strict")
         assert done.returncode == 1
         assert "judged: warning: t: none of the 6 document ids" in done.stderr
         assert "warning: good: none" not in done.stderr

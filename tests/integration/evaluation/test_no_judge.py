@@ -89,14 +89,6 @@ class TestProblems:
                 ),
             ),
             (
-                (*JUDGE, "--judge", "none", "--trace", "x.jsonl", "--profile", "p"),
-                "--profile: is for a judge, and --judge none runs none; leave it out",
-            ),
-            (
-                (*EVALUATE, "--judge", "none", "--trace", "x.jsonl", "--calibration", "c.json"),
-                "--calibration: is for a judge, and --judge none runs none; leave it out",
-            ),
-            (
                 (*JUDGE, "--trace", "no/t.jsonl"),
                 "--trace no/t.jsonl: there is no folder no; create it first",
             ),
@@ -156,7 +148,7 @@ class TestCache:
             "warning: 1 verdict differs between t.jsonl and the server's verdict cache; those of "
             "the trace count. Judge anew with --judge-refresh to settle it"
         ) in done.stderr
-        assert world.run(*none, "--strict").returncode == 1
+        assert world(*none, "--strict").returncode == 1
 
     @pytest.mark.parametrize(
         "other",

@@ -21,7 +21,7 @@ _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n')
 CLAIMS = [f"the sky has the colour number {n}" for n in range(5)]
 
 
-def script(asked: Asked) -> Said:
+def say(asked: Asked) -> Said:
     """Answer every form of rubric; a retrieved text "slow" takes ten minutes."""
     schema = asked.body["response_format"]["json_schema"]["schema"]
     reply: dict[str, Any] = {}

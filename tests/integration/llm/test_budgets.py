@@ -25,17 +25,12 @@ from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import ScriptedProvider
-from tests.integration.cli_process import fill, run_in
-from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, script, work
+from tests.integration.cli_process import Commands, fill
+from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, say, work
 from tests.integration.server_process import ServerProcess
 
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
+script = say
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +43,9 @@ def free(
         yield ready
 
 
-@pytest.fixture
-def stub(free: ServerProcess) -> Iterator[JudgeServiceStub]:
-    with grpc.insecure_channel(free.address) as channel:
-        yield JudgeServiceStub(channel)
+@pytest.fixture(scope="module")
+def target(free: ServerProcess) -> str:
+    return free.address
 
 
 def estimate(stub: JudgeServiceStub, **work: Any) -> pb.EstimateBatchResponse:
@@ -183,7 +177,6 @@ class TestClients:
             assert (whole.contexts, whole.calls) == (1200, 1200)
             most = (whole.cost or 0) / 60
             found = client.judge(work, "llm", asking=Asking(max_cost=most))
-            assert found.usage is not None
             assert 0 < (found.usage.cost or 0) <= most
             assert {error.reason for error in found.errors.values()} == {"BUDGET"}
             streamed = Evaluator(client).evaluate_groups(
@@ -192,7 +185,6 @@ class TestClients:
                 "llm",
                 asking=Asking(max_cost=most),
             )
-            assert streamed.usage is not None
             assert 0 < (streamed.usage.cost or 0) <= most
 
     def test_a_used_up_day_is_an_error_of_its_own(self, provider: ScriptedProvider, tmp_path: Path):
@@ -224,7 +216,7 @@ class TestClients:
 
 
 class TestCommandLine:
-    def test_estimates(self, free: ServerProcess, provider: ScriptedProvider, tmp_path: Path):
+    def test_estimates(self, judged: Commands, provider: ScriptedProvider, tmp_path: Path):
         line = {"query": "q", "expected_text": "e", "retrieved_text": "of the command line"}
         (tmp_path / "c.jsonl").write_text(json.dumps(line))
         answer = {"item_id": "1", "query": "q", "answer": "of the command line"}
@@ -239,13 +231,10 @@ class TestCommandLine:
             (("score", "a.jsonl", "--rubric", "helpfulness"), 1),
         ):
             flags = ("--estimate", "--json", "-")
-            done = run_in(tmp_path, *command, *flags, JUDGED_TARGET=free.address)
-            assert done.returncode == 0, done.stderr
+            done = judged.fine(*command, *flags)
             found = json.loads(done.stdout)["estimate"]
             assert (found["calls"], found["currency"]) == (calls, "EUR")
-        done = run_in(
-            tmp_path, "judge", "c.jsonl", "--judge", "llm", "--estimate", JUDGED_TARGET=free.address
-        )
+        done = judged("judge", "c.jsonl", "--judge", "llm", "--estimate")
         assert re.search(r"calls +1\n", done.stdout)
         assert re.search(r"cost +0\.\d+ EUR\n", done.stdout)
         assert provider.requests == before

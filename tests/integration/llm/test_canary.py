@@ -92,15 +92,15 @@ def test_a_changed_judge_is_found_and_stays_found(world: World, mind: Mind) -> N
     world.fine(*RECORD)
     world.fine(*CHECK)
     mind.no = {"1", "3", "5"}
-    done = world.run(*CHECK, "--json", "found.json")
+    done = world(*CHECK, "--json", "found.json")
     assert done.returncode == 1, done.stdout + done.stderr
-    found = json.loads((world.folder / "found.json").read_text())
+    found = world.read("found.json")
     assert [row["id"] for row in found["flipped"]] == ["i1", "i3", "i5"]
     assert found["flipped"][0]["recorded"] == "relevant"
     assert found["highest_evidence"] >= found["alarm_at"] == 20
     assert "the judge has changed; the alarm began with the check of" in done.stdout
     mind.no = set()
-    again = world.run(*CHECK)
+    again = world(*CHECK)
     assert again.returncode == 1
     assert "the alarm began with the check of" in again.stdout
     world.fine(*RECORD)  # what is recorded anew is the new reference
@@ -122,7 +122,7 @@ def test_a_judge_that_changes_its_mind_between_rounds_is_told(world: World, mind
     [warning] = document["warnings"]
     assert warning.startswith("24 of 24 items (100%) changed their verdict between rounds")
     assert "only if more than 87% of verdicts differ" in warning
-    assert world.run(*RECORD, "--strict").returncode == 1
+    assert world(*RECORD, "--strict").returncode == 1
 
 
 @pytest.mark.parametrize("judge", ["exact", "token_overlap", "llm"])

@@ -12,9 +12,8 @@ import pytest
 from judged import Calibrator, Client, Flag, Judge, QueryGroup
 from judged.values import load_cascade, save_cascade
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
-from tests.integration.cli_process import lines_of, run_in
+from tests.integration.cli_process import Commands, lines_of
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -28,11 +27,7 @@ def script(asked: Asked) -> Said:
     return {"reasoning": "by length", "verdict": "no" if len(text) % 2 else "yes"}
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        running.models = ("large",)
-        yield running
+PROVIDED = ("large",)
 
 
 @pytest.fixture
@@ -43,34 +38,34 @@ def cascade_server(provider: ScriptedProvider, tmp_path: Path) -> Iterator[Serve
         yield ready
 
 
-def test_the_least_certain_share_is_asked_about(tmp_path: Path, cascade_server: ServerProcess):
-    there = {"JUDGED_TARGET": cascade_server.address}
-    made = run_in(
-        *(tmp_path, "calibrate", str(DATA), "--judge", "answer_equivalence"),
+@pytest.fixture
+def judged(tmp_path: Path, cascade_server: ServerProcess) -> Commands:
+    return Commands(tmp_path, cascade_server.address)
+
+
+def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path):
+    judged.fine(
+        *("calibrate", str(DATA), "--judge", "answer_equivalence"),
         *("--label-field", "label", "--max-share", "0.2", "--resamples", "200"),
         *("-o", "my.calibration.json"),
-        **there,
     )
-    assert made.returncode == 0, made.stderr
     stages = (
         *("--judge", "cascade"),
         *("--stage", "answer_equivalence:calibration=my.calibration.json"),
         *("--stage", "llm:model=large"),
     )
     given = ("judge", str(DATA), *stages)
-    would = run_in(tmp_path, *given, "--estimate", "--json", "estimate.json", **there)
-    assert would.returncode == 0, would.stderr
-    estimated = json.loads((tmp_path / "estimate.json").read_text())["estimate"]["calls"]
+    judged.fine(*given, "--estimate", "--json", "estimate.json")
+    estimated = judged.read("estimate.json")["estimate"]["calls"]
 
-    done = run_in(tmp_path, *given, "--output", "o", "--json", "j.json", **there)
-    assert done.returncode == 0, done.stderr
+    done = judged.fine(*given, "--output", "o", "--json", "j.json")
     lines = lines_of((tmp_path / "o").read_text())
     asked = [line for line in lines if line["stage"] == 2]
     assert 0 < len(asked) <= 0.2 * 293
     assert all(line["stage"] == 1 for line in lines if line not in asked)
     for line in asked:
         assert line["relevant"] == (len(line["retrieved_text"]) % 2 == 0)
-    usage = json.loads((tmp_path / "j.json").read_text())["usage"]
+    usage = judged.read("j.json")["usage"]
     assert 0 < usage["calls"] <= estimated
     assert usage["avoided_calls"] > 3 * usage["calls"]
     assert f"stage 2 settled {len(asked)} of 293 verdicts" in done.stderr
@@ -79,37 +74,28 @@ def test_the_least_certain_share_is_asked_about(tmp_path: Path, cascade_server: 
     assert [stage["settled"] for stage in told["stages"]] == [293 - len(asked), len(asked)]
     assert told["stages"][1]["cost"] == usage["cost"]
     assert told["avoided_cost"] > usage["cost"]
-    would_do = json.loads((tmp_path / "estimate.json").read_text())["estimate"]["cascade"]
+    would_do = judged.read("estimate.json")["estimate"]["cascade"]
     assert [stage["asked"] for stage in would_do["stages"]] == [293, len(asked)]
 
-    run_in(tmp_path, *given, "--trace", "t.jsonl", "--output", "first", **there)
-    replayed = run_in(
-        *(tmp_path, "judge", str(DATA), "--judge", "none", "--trace", "t.jsonl", "--output", "r"),
-        **there,
-    )
-    assert replayed.returncode == 0, replayed.stderr
+    judged(*given, "--trace", "t.jsonl", "--output", "first")
+    judged.fine(*("judge", str(DATA), "--judge", "none", "--trace", "t.jsonl", "--output", "r"))
     again = lines_of((tmp_path / "r").read_text())
     assert [line["stage"] for line in again] == [line["stage"] for line in lines]
 
-    poor = run_in(
-        tmp_path, *given, "--judge-refresh", "--max-cost", "1e-9", "--output", "p", **there
-    )
-    assert poor.returncode == 0, poor.stderr
+    poor = judged.fine(*given, "--judge-refresh", "--max-cost", "1e-9", "--output", "p")
     lines = lines_of((tmp_path / "p").read_text())
     assert {line["status"] for line in lines} == {"OK", "ABSTAINED"}
     assert "BUDGET" in poor.stderr
-    kept = run_in(
-        *(tmp_path, *given, "--param", "unsettled=earlier", "--judge-refresh"),
+    kept = judged.fine(
+        *(*given, "--param", "unsettled=earlier", "--judge-refresh"),
         *("--max-cost", "1e-9", "--output", "k"),
-        **there,
     )
-    assert kept.returncode == 0, kept.stderr
     lines = lines_of((tmp_path / "k").read_text())
     assert sum(line.get("flags") == ["UNSETTLED"] for line in lines) == len(asked)
     assert f"no stage settled {len(asked)} of 293 verdicts" in kept.stderr
 
     early = ("--stage", "token_overlap", "--stage", "llm:model=large")
-    wrong = run_in(tmp_path, "judge", str(DATA), "--judge", "cascade", *early, **there)
+    wrong = judged("judge", str(DATA), "--judge", "cascade", *early)
     assert wrong.returncode == 2
     assert "--stage token_overlap: calibration: must have accept or reject" in wrong.stderr
 
@@ -133,26 +119,20 @@ def test_a_client_of_python_reads_the_stages(cascade_server: ServerProcess):
         assert mixed.stage == [1, 2, 1]
         evaluated = client.evaluate([group], ["hit_rate@1"], Judge("cascade", members=[first]))
         assert evaluated.table["hit_rate@1"].mean == 1.0
-        assert evaluated.usage is not None
-        assert evaluated.usage.cascade is not None
         assert [stage.settled for stage in evaluated.usage.cascade.stages] == [2]
         assert evaluated.usage.cascade.unsettled == 1
         (streamed,) = client.judge_stream([[group]], Judge("cascade", members=[first]))
-        assert streamed.verdicts is not None
         assert streamed.verdicts.usage == evaluated.usage
 
 
-def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerProcess):
-    there = {"JUDGED_TARGET": cascade_server.address}
+def test_a_cascade_proposed_from_labels(judged: Commands, tmp_path: Path):
     stages = ("--stage", "llm:model=large", "--stage", "answer_equivalence")
     given = ("frontier", str(DATA), "--label-field", "label", *stages)
-    made = run_in(
-        *(tmp_path, *given, "--max-share", "0.3", "-o", "my.cascade.json"),
+    made = judged.fine(
+        *(*given, "--max-share", "0.3", "-o", "my.cascade.json"),
         *("--diagram", "f.svg", "--json", "f.json"),
-        **there,
     )
-    assert made.returncode == 0, made.stderr
-    found = json.loads((tmp_path / "f.json").read_text())
+    found = judged.read("f.json")
     point = found["frontier"][found["proposed"]]
     assert point["stages"][0]["stage"] == 1
     assert all(each["share"] <= 0.4 for each in point["stages"] if each["stage"] == 0)
@@ -160,37 +140,36 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
     assert "of what it settles contradicts people, with a confidence of 0.95" in made.stdout
 
     judging = ("judge", str(DATA), "--cascade", "my.cascade.json")
-    done = run_in(tmp_path, *judging, "--json", "j.json", **there)
-    assert done.returncode == 0, done.stderr
+    done = judged.fine(*judging, "--json", "j.json")
     assert "guarantee: of data like the labels at most" in done.stderr
-    told = json.loads((tmp_path / "j.json").read_text())["usage"]["cascade"]
+    told = judged.read("j.json")["usage"]["cascade"]
     assert told["guarantee"] == point["guarantee"]
-    lines = json.loads((tmp_path / "j.json").read_text())["verdicts"]
+    lines = judged.read("j.json")["verdicts"]
     wrong = sum(line["relevant"] != line["label"] for line in lines)
     known = point["guarantee"]
     assert wrong >= known["n_wrong"]
     assert {line["stage"] for line in lines} <= {1, 2}
-    both = run_in(tmp_path, *judging, "--judge", "exact", **there)
+    both = judged(*judging, "--judge", "exact")
     assert "--cascade and --judge exact exclude each other" in both.stderr
 
     kept = load_cascade(tmp_path / "my.cascade.json")
     assert kept.guarantee is not None
     others = replace(kept.guarantee, stages_sha256="0" * 64)
     save_cascade(replace(kept, guarantee=others), tmp_path / "other.json")
-    other = run_in(tmp_path, "judge", str(DATA), "--cascade", "other.json", **there)
+    other = judged("judge", str(DATA), "--cascade", "other.json")
     assert other.returncode == 2
     assert "--cascade: is of other stages" in other.stderr
 
-    nothing = run_in(tmp_path, *given, "--max-error", "0.01", "-o", "n.json", **there)
+    nothing = judged(*given, "--max-error", "0.01", "-o", "n.json")
     assert nothing.returncode == 2
     assert "no cascade is certified at an error of 0.01" in nothing.stderr
     assert "there is nothing to keep" in nothing.stderr
-    typed = run_in(tmp_path, *given, "--stage", "exact:price=x", **there)
+    typed = judged(*given, "--stage", "exact:price=x")
     assert "--stage exact:price=x: price must be a number" in typed.stderr
     for wrong, told in (
         ("llm:model=larg", "language model 'larg' can't be asked: this server knows"),
         ("llm:model=large,rubric=none", "rubric=none: rubric: must be one of"),
     ):
-        unknown = run_in(tmp_path, *given, "--stage", wrong, **there)
+        unknown = judged(*given, "--stage", wrong)
         assert unknown.returncode == 2
         assert told in unknown.stderr

@@ -70,7 +70,7 @@ def test_a_relative_is_warned_of_and_refused_when_strict(world: World, command: 
         "system, openai/scripted-2" in done.stderr
     )
     asked = world.provider.requests
-    strict = world.run(*arguments, "--strict")
+    strict = world(*arguments, "--strict")
     assert strict.returncode == 1
     assert strict.stdout == ""
     assert "nothing was asked, because of --strict" in strict.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,7 +111,7 @@ def test_cache_only(world: World, command: str):
 def test_max_cost(world: World, command: str):
     # Too little for a single score, so the command fails.
     assert asked_by(world, *COMMANDS[command], "--max-cost", "1e-9", status=2) == []
-    done = world.run(*COMMANDS[command], "--max-cost", "1e-9")
+    done = world(*COMMANDS[command], "--max-cost", "1e-9")
     assert (done.returncode, "2 of 2" in done.stderr) == (2, True), done.stderr
     assert len(asked_by(world, *COMMANDS[command], "--max-cost", "1")) == 2
     assert "must be above 0 and finite" in world.fails(*COMMANDS[command], "--max-cost", "0")
@@ -127,9 +126,7 @@ def test_a_trace_stands_for_the_judge(world: World, command: str):
     else:
         unjudged += ["--judge", "none"]
     assert asked_by(world, *unjudged) == []
-    first, again = (
-        json.loads((world.folder / f"{n}.json").read_text()) for n in ("first", "again")
-    )
+    first, again = (world.read(f"{n}.json") for n in ("first", "again"))
     for name in ("metrics", "rubrics", "counts"):
         assert first.get(name) == again.get(name)
     (world.folder / "t.jsonl").unlink()

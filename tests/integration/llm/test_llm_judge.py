@@ -22,7 +22,6 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged_server.llm.rubrics.loading import load_builtin
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server, until
 
@@ -48,12 +47,6 @@ def script(asked: Asked) -> Said:
     if text == "split":
         return says("no" if asked.body["seed"] == 1 else "yes")
     return says("yes" if text.startswith(("yes", "rag")) else "no")
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +118,6 @@ class TestVerdicts:
         assert found[1].agreement == 1
         assert found.details == {}
         usage = found.usage
-        assert usage is not None
         assert (usage.calls, usage.attempts) == (9, 9)
         assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
         assert found.judge.signature.startswith("llm|rubric:retrieval_match@1|")
@@ -134,14 +126,12 @@ class TestVerdicts:
         found = llm.judge([group("no", "refuse")], judge(samples=2), include_details=True)
         assert set(found.details) == {0, 1}
         no, refused = found[0].detail, found[1].detail
-        assert no is not None
         assert no.rationale == "it is a no"
         assert [sample.relevant for sample in no.samples] == [False, False]
         assert json.loads(no.samples[0].raw_reply) == says("no")
         assert no.model == "scripted-1-2024-07-18"
         assert no.system_fingerprint == "fp_scripted"
         assert no.usage.calls == 2
-        assert refused is not None
         assert refused.samples[0].status is Status.ABSTAINED
         assert refused.samples[0].score is None
 
@@ -163,7 +153,6 @@ class TestDeadline:
         found = llm.judge([group("slow", "yes")], judge(), timeout=4)
         assert outcome(found) == [("ERROR", None, "TIMEOUT"), ("OK", True, None)]
         error = found[0].error
-        assert error is not None
         assert error.retryable
         assert error.code == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import Asking, CacheMode, Client, Judge, QueryGroup, Status, Verdict, Verdicts
+from judged import (
+    Asking,
+    CacheMode,
+    Client,
+    InvalidArgument,
+    Judge,
+    QueryGroup,
+    Status,
+    Verdict,
+    Verdicts,
+)
 from judged.values import Usage
 
 from tests.fakes.providers.raw_provider import (
@@ -39,12 +49,12 @@ def provider() -> Iterator[RawProvider]:
 
 
 @pytest.fixture(scope="module")
-def client(provider: RawProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def target(provider: RawProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("odd")
     weighed = PLAIN + "logprobs = true\n"
     config = provider.config(folder, PLAIN, logprobs=weighed, behind='fallback = ["json"]', json="")
-    with running_server("--llm-config", config) as ready, Client(ready.address) as connected:
-        yield connected
+    with running_server("--llm-config", config) as ready:
+        yield ready.address
 
 
 def ask(client: Client, model: str, **parameters: Any) -> tuple[Verdict, Usage]:
@@ -87,7 +97,6 @@ def test_what_is_left_out_is_told_once(client: Client, provider: RawProvider):
         Judge("llm", parameters={"model": "openai"}),
         asking=Asking(CacheMode.REFRESH),
     )
-    assert found.usage is not None
     assert found.usage.left_out == ("openai: system_fingerprint is a number",)
 
 
@@ -132,6 +141,22 @@ def test_a_log_probability_that_can_not_be_one_decides_nothing(
         assert found.score == pytest.approx(score, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "field", "rule"),
+    [
+        ({"model": "openai"}, "scoring", "logprobs = true"),
+        ({"model": "logprobs", "samples": 3}, "samples", "must be 1, or unset"),
+        ({"scoring": "guess"}, "scoring", "one of vote, logprobs"),
+    ],
+)
+def test_what_cant_be_scored_by_probabilities_is_refused(
+    client: Client, parameters: dict[str, Any], field: str, rule: str
+):
+    with pytest.raises(InvalidArgument, match=rule) as caught:
+        ask(client, **{"model": "logprobs", "scoring": "logprobs", **parameters})
+    assert caught.value.field == f'judge.parameters["{field}"]'
+
+
 def test_an_unreadable_reply_is_counted_by_its_own_count(client: Client, provider: RawProvider):
     provider.says(openai(5))
     _, took = ask(client, "openai")
@@ -172,7 +197,6 @@ def test_a_firewall_s_403_is_no_refused_key(
     provider.says(body, 403)
     for model in ("openai", "anthropic", "gemini"):
         found, _ = ask(client, model)
-        assert found.error is not None
         assert found.error.reason == "PROVIDER_ERROR"
         assert says in found.error.message
         assert "key" not in found.error.message

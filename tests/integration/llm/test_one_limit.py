@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,40 +10,19 @@ from judged import AnswerItem, Asking, CacheMode, Client, QueryGroup, Status
 from judged._batching import chunks, scoring
 from judged.evaluation import score_by_panel
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
-from tests.integration.cli_process import run_in
-from tests.integration.llm.budgeted_server import script
-from tests.integration.llm_config import llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server
+from tests.fakes.providers.scripted_provider import Asked, Failure, Said
+from tests.integration.cli_process import Commands
+from tests.integration.llm.budgeted_server import say
+from tests.integration.llm_config import priced
 
 N, MESSAGES = 200, 10
 
 
-def failing(asked: Asked) -> Said:
-    return Failure(500) if "fails" in asked.user else script(asked)
+def script(asked: Asked) -> Said:
+    return Failure(500) if "fails" in asked.user else say(asked)
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(failing) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def server(
-    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
-    models = {"small": priced(1.0, 2.0), "other": priced(1.0, 2.0)}
-    config = llm_config(tmp_path_factory.mktemp("limit"), provider, models, currency="USD")
-    with running_server("--llm-config", config) as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.address) as connected:
-        yield connected
+LLM_MODELS = {"small": priced(1.0, 2.0), "other": priced(1.0, 2.0)}
 
 
 def groups(n: int = N) -> list[QueryGroup]:
@@ -61,7 +38,6 @@ def limit_for(client: Client, about: int) -> Asking:
     one = client.judge(groups(1), "llm", asking=Asking(CacheMode.REFRESH)).usage
     never_asked = AnswerItem("n", "q?", "an answer that no test asks about")
     most = client.estimate_scores([never_asked], ["helpfulness"]).cost
-    assert one is not None
     assert most
     return Asking(CacheMode.REFRESH, (one.cost or 0) * about + most)
 
@@ -75,7 +51,6 @@ def in_ten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(client: Client, asking: Asking) -> int:
     found = client.judge(groups(), "llm", asking=asking)
-    assert found.usage is not None
     assert (found.usage.cost or 0) <= (asking.max_cost or 0)
     told = {error.message for error in found.errors.values()}
     [message] = told
@@ -100,7 +75,6 @@ def streamed(client: Client, asking: Asking) -> int:
 def evaluated(client: Client, asking: Asking) -> int:
     work = [replace(group, query_id=str(i)) for i, group in enumerate(groups())]
     found = client.evaluate(work, ["mrr"], "llm", asking=asking, include_verdicts=True)
-    assert found.verdicts is not None
     return sum(status == Status.OK for status in found.verdicts.status)
 
 
@@ -137,21 +111,19 @@ def test_what_a_member_of_a_panel_leaves_the_next_may_spend(client: Client):
     assert {score.status for score in found.members["other"].scores} == {Status.OK}
 
 
-def test_the_command_line_warns_once_and_names_what_was_typed(
-    server: ServerProcess, tmp_path: Path
-):
+def test_the_command_line_warns_once_and_names_what_was_typed(judged: Commands, tmp_path: Path):
     lines = [
         {"query": "q?", "expected_text": "an expected text", "retrieved_text": f"typed {i:05}"}
         for i in range(600)
     ]
-    (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    judged.write("c.jsonl", lines)
     answers = [{"item_id": str(i), "query": "q?", "answer": f"typed {i}"} for i in range(1100)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in answers))
+    judged.write("a.jsonl", answers)
     for command in (
         ("judge", "c.jsonl", "--judge", "llm"),
         ("score", "a.jsonl", "--rubric", "helpfulness"),
     ):
-        done = run_in(tmp_path, *command, "--max-cost", ".01", JUDGED_TARGET=server.address)
+        done = judged(*command, "--max-cost", ".01")
         told = [line for line in done.stderr.splitlines() if "max_cost of" in line]
         assert len(told) == 1, done.stderr
         assert "max_cost of 0.01 USD" in told[0]

@@ -43,12 +43,6 @@ def script(asked: Asked) -> Said:
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def hanging() -> Iterator[ScriptedProvider]:
     """A provider that takes requests and says nothing."""
     with provider_on_a_thread(lambda _: Answer("late", delay_s=600.0)) as running:
@@ -134,11 +128,9 @@ class TestFallbacks:
         found = self.ask(failing_server, "judge")
         assert found.relevant == [True]
         detail, usage = found[0].detail, found.usage
-        assert detail is not None
         assert (detail.model, detail.rationale) == ("spare-1", "by the spare")
         assert [sample.fallback for sample in detail.samples] == ["spare"]
         assert found.flags == [Flag.FALLBACK]
-        assert usage is not None
         assert usage.calls == 1
         assert usage.attempts >= 1
         assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,10 @@ from google.rpc import error_details_pb2, status_pb2
 from judged import Client, Judge, QueryGroup
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import ScriptedProvider
-from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, script, work
+from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, say, work
 
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
+script = say
 
 
 def details(failure: grpc.RpcError) -> dict[str, Any]:

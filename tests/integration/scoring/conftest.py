@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import grpc
 import pytest
-from judged import Client
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import ScriptedProvider
@@ -30,13 +27,6 @@ def llm_server(
         yield ready
 
 
-@pytest.fixture
-def llm(llm_server: ServerProcess) -> Iterator[Client]:
-    with Client(llm_server.address) as client:
-        yield client
-
-
-@pytest.fixture
-def stub(llm_server: ServerProcess) -> Iterator[JudgeServiceStub]:
-    with grpc.insecure_channel(llm_server.address) as channel:
-        yield JudgeServiceStub(channel)
+@pytest.fixture(scope="module")
+def target(llm_server: ServerProcess) -> str:
+    return llm_server.address

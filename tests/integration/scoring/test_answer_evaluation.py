@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,14 @@ from judged.evaluation import AnswerEvaluation, FileError, Question, evaluate_an
 from judged.traces import ScoreReplay, Trace, TraceFile
 
 from tests.fakes.providers.scripted_provider import ScriptedProvider
-from tests.integration.cli_process import run_in
-from tests.integration.server_process import ServerProcess
+from tests.integration.cli_process import Commands
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 class TestEvaluateAnswers:
     def test_a_chat_server_is_asked_and_scored(
-        self, llm: Client, provider: ScriptedProvider, tmp_path: Path
+        self, client: Client, provider: ScriptedProvider, tmp_path: Path
     ):
         questions = [
             Question("1", "what is RAG", ["r"], ["c"]),
@@ -37,13 +35,12 @@ class TestEvaluateAnswers:
                 questions,
                 system,
                 ["answer_match", "answer_relevance"],
-                client=llm,
+                client=client,
                 resume=tmp_path / "answers.jsonl",
             )
             assert found.failures == []
             assert [item.resumed for item in found.items] == [resumed] * 2
             first, second = found.items
-            assert first.answer is not None
             assert first.answer.text == "about [1] c\n\nQuestion: what is RAG"
             assert first.scores["answer_match"].passed
             assert second.scores["answer_relevance"].score == 0.2
@@ -53,7 +50,7 @@ class TestEvaluateAnswers:
 
     @pytest.mark.parametrize("hashed", [False, True])
     def test_its_trace_is_read_back_by_library_and_command(
-        self, llm: Client, llm_server: ServerProcess, tmp_path: Path, hashed: bool
+        self, judged: Commands, client: Client, tmp_path: Path, hashed: bool
     ):
         questions = [Question("1", "q", ["r"], ["c"]), Question("2", "q", ["r"], ["c"])]
         path = tmp_path / "t.jsonl"
@@ -62,7 +59,7 @@ class TestEvaluateAnswers:
             def system(query: str, contexts: Sequence[str] = ()) -> str:
                 return "one. two"
 
-            return evaluate_answers(questions, system, [rubric], client=llm, trace=trace)
+            return evaluate_answers(questions, system, [rubric], client=client, trace=trace)
 
         found = {
             rubric: evaluated(rubric, TraceFile(path, hashed=hashed))
@@ -70,7 +67,7 @@ class TestEvaluateAnswers:
         }
         assert ("one. two" in path.read_text()) is not hashed
         items = [AnswerItem(q.item_id, "q", "one. two", ["r"], ["c"]) for q in questions]
-        known = llm.server_info().rubrics
+        known = client.server_info().rubrics
         for rubric, evaluation in found.items():
             replayed = ScoreReplay(Trace.read(path)).scores(items, [Rubric(rubric)], known)
             scored = [item.scores[rubric] for item in evaluation.items]
@@ -81,20 +78,17 @@ class TestEvaluateAnswers:
             | {"references": ["r"], "contexts": ["c"]}
             for i in items
         ]
-        (tmp_path / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        done = run_in(
-            tmp_path,
+        judged.write("answers.jsonl", lines)
+        judged.fine(
             *("score", "answers.jsonl", "--rubric", "faithfulness", "--json", "out.json"),
             *("--judge", "none", "--trace", "t.jsonl"),
-            JUDGED_TARGET=llm_server.address,
         )
-        assert done.returncode == 0, done.stderr
-        summaries = json.loads((tmp_path / "out.json").read_text())["rubrics"]
+        summaries = judged.read("out.json")["rubrics"]
         (expected,) = found["faithfulness"].rubrics
         assert summaries["faithfulness"]["mean"] == expected.mean
 
     def test_a_trace_that_is_none_is_refused_before_anybody_is_asked(
-        self, llm: Client, tmp_path: Path
+        self, client: Client, tmp_path: Path
     ):
         (tmp_path / "t.jsonl").write_text("{}\n")
         with pytest.raises(FileError, match="no header of a trace"):

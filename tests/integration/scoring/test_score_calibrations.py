@@ -13,7 +13,7 @@ from judged import AnswerItem, Calibrator, Client, InvalidArgument, Rubric
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
-from tests.integration.cli_process import lines_of, run_in
+from tests.integration.cli_process import Commands, lines_of
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
@@ -57,20 +57,17 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
     (tmp_path / "kept").mkdir()
     config = ("--llm-config", llm_config(tmp_path, provider, {"small": ""}))
     with running_server(*config) as ready:
-        there = {"JUDGED_TARGET": ready.address}
-        made = run_in(
-            *(tmp_path, "calibrate", "labels.jsonl", *RUBRIC, "--resamples", "200"),
+        judged = Commands(tmp_path, ready.address)
+        judged.fine(
+            *("calibrate", "labels.jsonl", *RUBRIC, "--resamples", "200"),
             *("-o", "kept/ours.calibration.json", "--json", "c.json"),
-            **there,
         )
-        assert made.returncode == 0, made.stderr
-        believed = json.loads((tmp_path / "c.json").read_text())["reliability"]
+        believed = judged.read("c.json")["reliability"]
         assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 240, 60)
         kept = Calibrator.load(tmp_path / "kept" / "ours.calibration.json")
 
         scored = ("score", "labels.jsonl", *RUBRIC, "--output", "o.jsonl", "--json", "s.json")
-        done = run_in(*(tmp_path, *scored, "--calibration", "kept/ours.calibration.json"), **there)
-        assert done.returncode == 0, done.stderr
+        done = judged.fine(*scored, "--calibration", "kept/ours.calibration.json")
         assert f"|calibration:{kept.sha256[:8]}|" in done.stdout
         found = lines_of((tmp_path / "o.jsonl").read_text())
         share = sum(bool(line["relevant"]) for line in lines) / len(lines)
@@ -80,19 +77,16 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
         assert [score["score"] for score in found[:3]] == [0.0, 0.1, 0.2]
 
         other = ("score", "labels.jsonl", "--rubric", "helpfulness")
-        wrong = run_in(*(tmp_path, *other, "--calibration", "kept/ours.calibration.json"), **there)
+        wrong = judged(*other, "--calibration", "kept/ours.calibration.json")
         assert wrong.returncode == 2
         assert "--rubric helpfulness: --calibration: was made for another judge" in wrong.stderr
-        both = run_in(
-            *(tmp_path, *scored, "--rubric", "helpfulness", "--calibration", "ours"), **there
-        )
+        both = judged(*scored, "--rubric", "helpfulness", "--calibration", "ours")
         assert "say which rubric it is of" in both.stderr
 
         write_labels(tmp_path / "few.jsonl", 20)
-        few = run_in(*(tmp_path, "calibrate", "few.jsonl", *RUBRIC, "--resamples", "200"), **there)
-        assert few.returncode == 0, few.stderr
+        few = judged.fine("calibrate", "few.jsonl", *RUBRIC, "--resamples", "200")
         assert "the score itself is the probability, unchanged" in few.stderr
-        judge = run_in(tmp_path, "calibrate", "few.jsonl", *RUBRIC, "--judge", "exact", **there)
+        judge = judged("calibrate", "few.jsonl", *RUBRIC, "--judge", "exact")
         assert "--judge: is of a judge, whose place --rubric takes" in judge.stderr
 
     with (
@@ -102,7 +96,6 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
         item = AnswerItem("i", "q", "0.5 of all")
         rubric = Rubric("answer_relevance", calibration="ours")
         (score,) = client.score_answers([item], [rubric])
-        assert score.probability is not None
         assert 0.5 < score.probability < 0.8
         assert score.min_score == kept.min_score
         (bare,) = client.score_answers([item], ["answer_relevance"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from judged.cli.app import run
 
-from tests.integration.cli_process import lines_of, run_in
+from tests.integration.cli_process import Commands, lines_of
 from tests.integration.scoring.scripted_scores import DIMENSIONS
 from tests.integration.server_process import ServerProcess
 
@@ -52,15 +52,12 @@ def run_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 
 class TestCommandLine:
-    def test_a_row_a_rubric(self, llm_server: ServerProcess, folder: Path):
-        done = run_in(
-            folder,
+    def test_a_row_a_rubric(self, judged: Commands, folder: Path):
+        done = judged.fine(
             *("score", "answers.jsonl", "--rubric", "faithfulness@1"),
             *("--rubric", "answer_relevance", "--per-item", "--json", "out.json"),
             *("--judge-model", "small"),
-            JUDGED_TARGET=llm_server.address,
         )
-        assert done.returncode == 0, done.stderr
         rows = [re.split(r"\s{2,}", line) for line in done.stdout.splitlines()]
         assert ["2", "0.5000 (below)", "0.2000 (below)"] in rows  # by the number of its line
         assert ["empty", "not assessable", "not assessable"] in rows
@@ -68,21 +65,18 @@ class TestCommandLine:
         assert ["answer_relevance", "0.5500", "1 of 2", "2", "0", "0", "1", "-"] in rows
         assert "3 answers by 2 rubrics\njudge answers|" in done.stdout
         assert "2 of 6 scores are missing: 2 not assessable" in done.stderr
-        document = json.loads((folder / "out.json").read_text())
+        document = judged.read("out.json")
         assert document["rubrics"]["faithfulness"]["mean"] == 0.75
         assert document["rubrics"]["faithfulness"]["counts"]["not_assessable"] == 1
         assert len(document["scores"]) == 6
         assert document["usage"]["calls"] + document["usage"]["cached"] > 0
         assert len(document["warnings"]) == 3
 
-    def test_a_line_a_score(self, llm_server: ServerProcess, folder: Path):
-        done = run_in(
-            folder,
+    def test_a_line_a_score(self, judged: Commands, folder: Path):
+        done = judged.fine(
             *("score", "-", "--rubric", "answer_quality", "--output", "-", "--details"),
             stdin=json.dumps(ANSWERS[0]),
-            JUDGED_TARGET=llm_server.address,
         )
-        assert done.returncode == 0, done.stderr
         (line,) = lines_of(done.stdout)
         assert (line["item_id"], line["rubric"], line["status"]) == ("good", "answer_quality", "OK")
         assert line["score"] == pytest.approx(0.85)
@@ -92,15 +86,13 @@ class TestCommandLine:
         assert len(line["detail"]["raw_replies"]) == 1
         assert "1 answer by 1 rubric" in done.stderr
 
-    def test_weights_bar_and_votes(self, llm_server: ServerProcess, tmp_path: Path):
+    def test_weights_bar_and_votes(self, judged: Commands, tmp_path: Path):
         write(tmp_path, [{"query": "q", "answer": "split", "contexts": ["c"]}])
-        done = run_in(
-            tmp_path,
+        done = judged(
             *("score", "answers.jsonl", "--rubric", "answer_quality", "--rubric", "helpfulness"),
             *("--weights", "accuracy=1", "--min-score", "0.8", "--judge-samples", "3"),
             *("--judge-temperature", "0.5", "--judge-max-tokens", "99", "--output", "scores"),
             *("--strict", "--param", "max_context_tokens=512"),
-            JUDGED_TARGET=llm_server.address,
         )
         assert done.returncode == 1  # a warning, and it is strict
         assert "votes on both sides" in done.stderr
@@ -112,12 +104,10 @@ class TestCommandLine:
         assert "temperature:0.5" in done.stdout
 
     @pytest.mark.parametrize(("threshold", "status"), [("0.55", 0), ("0.56", 1)])
-    def test_gates(self, llm_server: ServerProcess, folder: Path, threshold: str, status: int):
-        done = run_in(
-            folder,
+    def test_gates(self, judged: Commands, folder: Path, threshold: str, status: int):
+        done = judged(
             *("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-"),
             *("--min-score", f"answer_relevance={threshold}"),
-            JUDGED_TARGET=llm_server.address,
         )
         assert done.returncode == status
         assert ("fell short: answer_relevance is 0.5500, 0.0100 below" in done.stderr) == status
@@ -139,14 +129,10 @@ class TestCommandLine:
 
     @pytest.mark.parametrize(("own", "status"), [(0.2, 0), (0.3, 1)])
     def test_a_line_says_what_its_own_score_must_reach(
-        self, llm_server: ServerProcess, tmp_path: Path, own: float, status: int
+        self, judged: Commands, tmp_path: Path, own: float, status: int
     ):
         write(tmp_path, [ANSWERS[0], {**ANSWERS[1], "min_score": own}])
-        done = run_in(
-            tmp_path,
-            *("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-"),
-            JUDGED_TARGET=llm_server.address,
-        )
+        done = judged("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-")
         assert done.returncode == status, done.stderr
         (gate,) = json.loads(done.stdout)["gates"]
         assert (gate["gate"], gate["passed"], gate["value"]) == (

@@ -14,8 +14,6 @@ from judged import (
     ScoredAnswers,
 )
 
-from tests.integration.server_process import ServerProcess
-
 
 def items(n: int, context: str = "c") -> list[AnswerItem]:
     """Answers of which every third is bad, every fifth refused and every seventh empty."""
@@ -33,14 +31,14 @@ def values(found: ScoredAnswers) -> list[tuple[object, ...]]:
 class TestClients:
     RUBRICS = ("answer_relevance", "answer_match")
 
-    async def test_parts_give_what_one_call_gives(self, llm_server: ServerProcess):
+    async def test_parts_give_what_one_call_gives(self, target: str):
         many = items(40, "c" * 140_000)  # a message holds seven of them
-        with Client(llm_server.address) as client:
+        with Client(target) as client:
             whole = client.score_answers(items(40), self.RUBRICS)
             seen: list[tuple[int, int]] = []
             parts = client.score_answers(many, self.RUBRICS, progress=lambda *now: seen.append(now))
             streamed = list(client.stream_scores(many, self.RUBRICS))
-        async with AsyncClient(llm_server.address) as client:
+        async with AsyncClient(target) as client:
             from_tasks = await client.score_answers(many, self.RUBRICS)
         assert values(whole) == values(parts) == values(from_tasks)
         assert sorted(values(whole)) == sorted((*v,) for v in values(streamed))
@@ -53,24 +51,24 @@ class TestClients:
         assert relevance.mean == pytest.approx(sum(good) / 28)
         assert parts.usage.cached == 56  # what was refused is never kept
 
-    def test_an_error_names_the_item_of_the_whole(self, llm: Client):
+    def test_an_error_names_the_item_of_the_whole(self, client: Client):
         some = [*items(5, "c" * 500_000), AnswerItem("", "q", "a")]
         with pytest.raises(InvalidArgument, match=r"^items\[5\]\.item_id"):
-            llm.score_answers(some, ["answer_relevance"])
+            client.score_answers(some, ["answer_relevance"])
 
-    async def test_a_version_is_pinned(self, llm_server: ServerProcess, llm: Client):
+    async def test_a_version_is_pinned(self, target: str, client: Client):
         pinned, other = ["helpfulness@1", "answer_relevance"], ["helpfulness@2"]
-        found = llm.score_answers(items(3), pinned)
+        found = client.score_answers(items(3), pinned)
         assert [summary.rubric for summary in found.rubrics] == ["helpfulness", "answer_relevance"]
-        alone = llm.score_answers(items(3), ["helpfulness", "answer_relevance"])
+        alone = client.score_answers(items(3), ["helpfulness", "answer_relevance"])
         assert values(found) == values(alone)
         with pytest.raises(NotFound, match="it has helpfulness@1"):
-            llm.score_answers(items(1), other)
-        async with AsyncClient(llm_server.address) as client:
-            assert values(await client.score_answers(items(3), pinned)) == values(found)
+            client.score_answers(items(1), other)
+        async with AsyncClient(target) as other_client:
+            assert values(await other_client.score_answers(items(3), pinned)) == values(found)
             with pytest.raises(NotFound, match="it has helpfulness@1"):
-                await client.score_answers(items(1), other)
+                await other_client.score_answers(items(1), other)
         group, by = [QueryGroup("q", ["e"], ["r"])], {"rubric": "retrieval_match@1"}
-        assert llm.estimate(group, Judge("llm", parameters=by)).calls == 1
+        assert client.estimate(group, Judge("llm", parameters=by)).calls == 1
         with pytest.raises(InvalidArgument, match="retrieval_match@1"):
-            llm.estimate(group, Judge("llm", parameters={"rubric": "retrieval_match@2"}))
+            client.estimate(group, Judge("llm", parameters={"rubric": "retrieval_match@2"}))

@@ -11,9 +11,9 @@ import pytest
 from judged import AnswerItem, Client, Status
 from judged.evaluation import score_by_panel
 
-from tests.integration.cli_process import lines_of, run_in
+from tests.integration.cli_process import Commands, lines_of
 from tests.integration.llm_config import fake_llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import running_server
 
 ITEMS = [AnswerItem(name, "q", name) for name in ("good", "mixed", "poor", "lost", "empty")]
 ITEMS[-1] = AnswerItem("empty", "q", "")
@@ -25,7 +25,7 @@ SCORES = {
 
 
 @pytest.fixture(scope="module")
-def panel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     replies: dict[str, list[object]] = {}
     for model, scores in SCORES.items():
         replies[model] = [
@@ -35,13 +35,7 @@ def panel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPro
         replies[model].append({"reply": "I can't say.", "finish_reason": "refusal"})
     config = fake_llm_config(tmp_path_factory.mktemp("llm"), replies, priced(1.0, 1.0))
     with running_server("--llm-config", config) as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(panel_server: ServerProcess) -> Iterator[Client]:
-    with Client(panel_server.address) as connected:
-        yield connected
+        yield ready.address
 
 
 @pytest.mark.parametrize(
@@ -63,7 +57,6 @@ def test_scores_are_combined(client: Client, combine: str, scores: list[float], 
     assert [score.passed for score in panel[:3]] == passed
     assert [score.agreement for score in panel[:3]] == pytest.approx([1, 2 / 3, 1])
     lost, empty = panel[3:]  # one of three answered; nothing is to be scored
-    assert lost.error is not None
     assert (lost.status, lost.error.reason) == (Status.ABSTAINED, "NO_QUORUM")
     assert empty.status is Status.NOT_ASSESSABLE
     summary = found.scores.summary("helpfulness")
@@ -73,7 +66,6 @@ def test_scores_are_combined(client: Client, combine: str, scores: list[float], 
     assert found.scores.usage.calls + found.scores.usage.cached == 12
     assert told[-1][0] == told[-1][1] == 15
     judge = panel[0].judge
-    assert judge is not None
     assert judge.signature.startswith(f"score_panel|combine:{combine}|members:")
 
 
@@ -87,15 +79,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_scores_by_a_panel(client: Client, folder: Path):
+def test_the_command_scores_by_a_panel(judged: Commands, client: Client, folder: Path):
     command = ("score", "answers.jsonl", "--rubric", "helpfulness", *MEMBERS)
-    done = run_in(
-        folder,
+    done = judged.fine(
         *(*command, "--combine", "median", "--details"),
         *("--output", "scores.jsonl", "--json", "doc.json"),
-        JUDGED_TARGET=client.target,
     )
-    assert done.returncode == 0, done.stderr
     there = score_by_panel(
         ITEMS[:4], ["helpfulness"], list(SCORES), client=client, combine="median"
     )
@@ -107,10 +96,10 @@ def test_the_command_scores_by_a_panel(client: Client, folder: Path):
     assert (strict["score"], strict["passed"]) == (0.1, False)
     assert strict["detail"]["raw_replies"]
     assert lines[3]["members"]["strict"]["error"]["reason"] == "REFUSED"
-    document = json.loads((folder / "doc.json").read_text())
+    document = judged.read("doc.json")
     assert document["scores"] == lines
     signature = document["rubrics"]["helpfulness"]["signature"]
     assert signature.startswith("score_panel|combine:median|")
     assert f"judge {signature}" in done.stdout
-    again = run_in(folder, *command, "--estimate", JUDGED_TARGET=client.target)
+    again = judged(*command, "--estimate")
     assert re.search(r"^contexts +12$", again.stdout, re.MULTILINE)  # of all members

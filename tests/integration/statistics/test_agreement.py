@@ -17,8 +17,6 @@ from judged import (
     ThresholdCriterion,
 )
 
-from tests.integration.cli_process import run_in
-
 RATINGS = RatingTable.of(
     ["no", "maybe", "yes"],
     {"a": ["yes", "no", "maybe", None, "no"] * 20, "b": ["yes", "no", "yes", "no", "maybe"] * 20},
@@ -64,13 +62,6 @@ def test_a_judge_is_calibrated(client: Client):
     assert 0 <= found.cascade.escalated <= 1
 
 
-@pytest.fixture
-def judged(tmp_path, server_address):
-    return lambda *arguments, **more: run_in(
-        tmp_path, *arguments, **{"JUDGED_TARGET": server_address, **more}
-    )
-
-
 def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -83,7 +74,7 @@ def test_agree_prints_numbers_and_the_confusion(judged, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "80 of 81 items have two ratings or more; 2 raters, 2 categories" in done.stdout
     assert "ann \\ bob" in done.stdout
-    document = json.loads((tmp_path / "found.json").read_text())
+    document = judged.read("found.json")
     assert document["confusion"] == [[20, 20], [0, 40]]
     assert document["agreement"]["cohen_kappa"]["value"] == pytest.approx(0.5)
     assert document["agreement"]["linear_kappa"] is None
@@ -105,7 +96,7 @@ def test_calibrate_judges_all_lines_and_needs_labels_of_some(judged, tmp_path):
     done = judged("calibrate", "labels.jsonl", "--judge", "token_overlap", "--json", "found.json")
     assert done.returncode == 0, done.stderr
     assert "100 labels of 300 lines: 50 true and 0 false positives" in done.stdout
-    document = json.loads((tmp_path / "found.json").read_text())
+    document = judged.read("found.json")
     assert document["judge"].startswith("token_overlap|")
     assert "|min_score:0.6|" in document["signature"]
     assert document["quality"]["auc"]["value"] == 1.0
@@ -127,7 +118,7 @@ def test_calibrate_keeps_a_trace_that_judge_reads(judged, tmp_path):
     line = ("calibrate", "labels.jsonl", "--judge", "token_overlap")
     estimate = judged(*line, "--estimate", "--trace", "t.jsonl", "--json", "would.json")
     assert estimate.returncode == 0, estimate.stderr
-    assert json.loads((tmp_path / "would.json").read_text())["estimate"]["contexts"] == 2
+    assert judged.read("would.json")["estimate"]["contexts"] == 2
     assert not (tmp_path / "t.jsonl").exists()
     kept = judged(*line, "--trace", "t.jsonl", "--trace-texts", "hash")
     assert kept.returncode == 0, kept.stderr
@@ -171,9 +162,7 @@ def test_raters_who_write_categories_otherwise_are_told_apart_with_a_warning(
     write(tmp_path / "labels.jsonl", rows)
     done = judged("agree", "labels.jsonl", "--strict", "--json", "found.json")
     assert done.returncode == 1
-    assert any(
-        told in warning for warning in json.loads((tmp_path / "found.json").read_text())["warnings"]
-    )
+    assert any(told in warning for warning in judged.read("found.json")["warnings"])
 
 
 def test_a_scale_with_a_gap_is_told(judged, tmp_path):

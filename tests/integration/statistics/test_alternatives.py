@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_process import lines_of, run_in
+from tests.integration.cli_process import Commands, lines_of
 
 ITEMS = Path(__file__).parents[2] / "data" / "nq301" / "items.jsonl"
 PUBLISHED = Path(__file__).parents[3] / "benchmarks" / "equivalence" / "data" / "nq301_human.jsonl"
@@ -45,74 +45,55 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_commands_read_them_as_alternatives(folder: Path, server_address: str):
+def test_all_commands_read_them_as_alternatives(folder: Path, judged: Commands):
     """By the first alternative alone 213 of the 293 items are judged as people did, not 239."""
-    there = {"JUDGED_TARGET": server_address}
-    done = run_in(folder, "judge", "lines.jsonl", "--json", "judged.json", "--output", "o", **there)
-    assert done.returncode == 0, done.stderr
+    judged.fine("judge", "lines.jsonl", "--json", "judged.json", "--output", "o")
     lines = lines_of((folder / "o").read_text())
     assert len(lines) == 293
     assert sum(line["relevant"] == line["label"] for line in lines) == 239
     relevant = sum(line["relevant"] for line in lines)
-    assert json.loads((folder / "judged.json").read_text())["counts"]["relevant"] == relevant
-    done = run_in(
-        *(folder, "calibrate", "lines.jsonl", "--label-field", "label", "--json", "c.json"), **there
-    )
-    assert done.returncode == 0, done.stderr
-    quality = json.loads((folder / "c.json").read_text())["quality"]
+    assert judged.read("judged.json")["counts"]["relevant"] == relevant
+    judged.fine("calibrate", "lines.jsonl", "--label-field", "label", "--json", "c.json")
+    quality = judged.read("c.json")["quality"]
     assert quality["true_positives"] + quality["true_negatives"] == 239
-    done = run_in(
-        *(folder, "evaluate", "dataset.json", "--results", "results.jsonl"),
+    judged.fine(
+        *("evaluate", "dataset.json", "--results", "results.jsonl"),
         *("--metric", "hit_rate@1", "--json", "e.json"),
-        **there,
     )
-    assert done.returncode == 0, done.stderr
-    metric = json.loads((folder / "e.json").read_text())["metrics"]["hit_rate@1"]
+    metric = judged.read("e.json")["metrics"]["hit_rate@1"]
     assert metric["mean"] == pytest.approx(relevant / 293)
 
 
-def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(
-    tmp_path: Path, server_address: str
-):
+def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(tmp_path: Path, judged: Commands):
     """The file is read as it is published; a verdict brings its probability, a replay too."""
-    there = {"JUDGED_TARGET": server_address}
     asked = ("judge", str(PUBLISHED), "--judge", "answer_equivalence")
-    done = run_in(tmp_path, *asked, "--trace", "t.jsonl", "--output", "o", **there)
-    assert done.returncode == 0, done.stderr
+    judged.fine(*asked, "--trace", "t.jsonl", "--output", "o")
     lines = lines_of((tmp_path / "o").read_text())
     assert len(lines) == 293
     assert sum(line["relevant"] == line["label"] for line in lines) >= 0.82 * 293
     for line in lines:
         assert line["relevant"] == (line["score"] >= 0.5)
         assert 0 < line["probability"] < 1
-    done = run_in(
-        *(tmp_path, "judge", str(PUBLISHED), "--judge", "none", "--trace", "t.jsonl"),
-        *("--output", "again"),
-        **there,
+    judged.fine(
+        *("judge", str(PUBLISHED), "--judge", "none", "--trace", "t.jsonl"), *("--output", "again")
     )
-    assert done.returncode == 0, done.stderr
     again = lines_of((tmp_path / "again").read_text())
     for line in (*lines, *again):
         line.pop("source")
     assert again == lines
-    done = run_in(
-        *(tmp_path, "calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
+    judged.fine(
+        *("calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
         *("--label-field", "label", "--json", "c.json"),
-        **there,
     )
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "c.json").read_text())["quality"]["n"] == 293
+    assert judged.read("c.json")["quality"]["n"] == 293
 
 
-def test_lines_of_one_answer_do_not_share_their_expected_texts(tmp_path: Path, server_address: str):
+def test_lines_of_one_answer_do_not_share_their_expected_texts(tmp_path: Path, judged: Commands):
     """Two lines of the same query and answer stand together, but expect different texts."""
     lines = [
         {"query": "capital of france", "expected_text": expected, "retrieved_text": "Lyon"}
         for expected in ("Paris", "Lyon")
     ]
-    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = run_in(
-        *(tmp_path, "judge", "lines.jsonl", "--judge", "answer_equivalence"),
-        JUDGED_TARGET=server_address,
-    )
+    judged.write("lines.jsonl", lines)
+    done = judged("judge", "lines.jsonl", "--judge", "answer_equivalence")
     assert [line["relevant"] for line in lines_of(done.stdout)] == [False, True]

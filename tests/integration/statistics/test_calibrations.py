@@ -20,23 +20,20 @@ from judged import (
 from judged_server.judges.calibrated import load_calibrations
 from judged_server.settings import SettingsError
 
-from tests.integration.cli_process import lines_of, run_in
+from tests.integration.cli_process import Commands, lines_of
 from tests.integration.server_process import running_server
 
 DATA = Path(__file__).parents[3] / "benchmarks" / "equivalence" / "data" / "nq301_human.jsonl"
 JUDGE = ("--judge", "token_overlap", "--profile", "unicode")
 
 
-def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
-    there = {"JUDGED_TARGET": server_address}
-    made = run_in(
-        *(tmp_path, "calibrate", str(DATA), *JUDGE, "--label-field", "label"),
+def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
+    judged.fine(
+        *("calibrate", str(DATA), *JUDGE, "--label-field", "label"),
         *("-o", "my.calibration.json", "--diagram", "d.svg", "--json", "c.json"),
         *("--criterion", "balanced_accuracy", "--resamples", "200"),
-        **there,
     )
-    assert made.returncode == 0, made.stderr
-    found = json.loads((tmp_path / "c.json").read_text())
+    found = judged.read("c.json")
     believed = found["reliability"]
     assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 293, 57)
     assert believed["calibration_error"]["value"] < 0.08
@@ -47,9 +44,8 @@ def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
     assert kept.min_score == best["balanced_accuracy"]
 
     given = ("judge", str(DATA), *JUDGE, "--calibration", "my.calibration.json")
-    judged = run_in(tmp_path, *given, "--json", "j.json", "--output", "o", **there)
-    assert judged.returncode == 0, judged.stderr
-    document = json.loads((tmp_path / "j.json").read_text())
+    judged.fine(*given, "--json", "j.json", "--output", "o")
+    document = judged.read("j.json")
     assert (
         f"|calibration:{kept.sha256[:8]}|min_score:{kept.min_score:.12g}|" in document["signature"]
     )
@@ -61,17 +57,16 @@ def test_from_labels_to_probabilities(tmp_path: Path, server_address: str):
     share = sum(line["label"] for line in lines) / len(lines)
     assert abs(sum(probabilities) / len(lines) - share) < 0.05
 
-    streamed = run_in(tmp_path, *given, "--output", "streamed", **there)  # block by block
+    streamed = judged(*given, "--output", "streamed")  # block by block
     assert f"|calibration:{kept.sha256[:8]}|" in streamed.stderr
     assert lines_of((tmp_path / "streamed").read_text()) == lines
 
-    other = run_in(
-        *(tmp_path, "judge", str(DATA), "--judge", "exact", "--calibration", "my.calibration.json"),
-        **there,
+    other = judged(
+        *("judge", str(DATA), "--judge", "exact", "--calibration", "my.calibration.json")
     )
     assert other.returncode == 2
     assert "made for another judge than exact" in other.stderr
-    unknown = run_in(tmp_path, "judge", str(DATA), *JUDGE, "--calibration", "mine", **there)
+    unknown = judged("judge", str(DATA), *JUDGE, "--calibration", "mine")
     assert unknown.returncode == 2
     assert "--calibration: no calibration is called 'mine'" in unknown.stderr
 
@@ -85,10 +80,9 @@ EQUIVALENCE = ("--judge", "answer_equivalence", "--label-field", "label", "--res
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_fifty_labels_help_where_people_judge_otherwise_and_cost_nothing_where_not(
-    tmp_path: Path, server_address: str, *, strict: bool
+    tmp_path: Path, judged: Commands, *, strict: bool
 ) -> None:
     """Strict people accept what is an expected text and nothing beside it."""
-    there = {"JUDGED_TARGET": server_address}
     lines = lines_of(DATA.with_name("evouna_nq.jsonl").read_text())[:1500]
     for line in lines if strict else ():
         said = line["retrieved_text"].strip().lower()
@@ -97,17 +91,15 @@ def test_fifty_labels_help_where_people_judge_otherwise_and_cost_nothing_where_n
     judge = ("judge", "rest.jsonl", "--judge", "answer_equivalence", "--output", "o.jsonl")
 
     def accuracy(*given: str) -> float:
-        done = run_in(tmp_path, *judge, *given, **there)
-        assert done.returncode == 0, done.stderr
-        judged = lines_of((tmp_path / "o.jsonl").read_text())
-        return sum(each["relevant"] == each["label"] for each in judged) / len(judged)
+        judged.fine(*judge, *given)
+        found = lines_of((tmp_path / "o.jsonl").read_text())
+        return sum(each["relevant"] == each["label"] for each in found) / len(found)
 
     bare, means = accuracy(), []
     for seed in range(3):
         write(tmp_path / "own.jsonl", Random(seed).sample(lines[:500], 50))
         name = f"{seed}.calibration.json"
-        made = run_in(tmp_path, "calibrate", "own.jsonl", *EQUIVALENCE, "-o", name, **there)
-        assert made.returncode == 0, made.stderr
+        made = judged.fine("calibrate", "own.jsonl", *EQUIVALENCE, "-o", name)
         first = made.stdout.splitlines()[0]
         assert first.startswith("answer_equivalence agrees with people on 0.")
         assert " of 50 labels of " in first
@@ -124,22 +116,11 @@ def test_fifty_labels_help_where_people_judge_otherwise_and_cost_nothing_where_n
     ],
 )
 def test_labels_that_fit_nothing_leave_no_file(
-    tmp_path: Path, server_address: str, n: int, kinds: int, why: str
+    tmp_path: Path, judged: Commands, n: int, kinds: int, why: str
 ) -> None:
-    there = {"JUDGED_TARGET": server_address}
     lines = lines_of(DATA.read_text())
     write(tmp_path / "few.jsonl", [line for line in lines if kinds == 2 or not line["label"]][:n])
-    made = run_in(
-        tmp_path,
-        "calibrate",
-        "few.jsonl",
-        *EQUIVALENCE,
-        "-o",
-        "c.json",
-        "--json",
-        "d.json",
-        **there,
-    )
+    made = judged("calibrate", "few.jsonl", *EQUIVALENCE, "-o", "c.json", "--json", "d.json")
     assert made.returncode == 2
     assert "--output c.json: there is nothing to keep" in made.stderr
     assert why in made.stderr
@@ -147,13 +128,12 @@ def test_labels_that_fit_nothing_leave_no_file(
 
 
 def test_a_calibration_that_fitted_nothing_is_refused_where_it_is_applied(
-    tmp_path: Path, client: Client, server_address: str
+    tmp_path: Path, client: Client, judged: Commands
 ) -> None:
     group = QueryGroup("", ["a b c d"], ["d a"])
     identity = client.judge([group], "token_overlap").judge
     few = LabelledScores([0.1, 0.9] * 10, [False, True] * 10)
     believed = client.calibrate(few, CalibrateOptions(judge=identity)).reliability
-    assert believed is not None
     why = "needs 30 labels, and there are 20"
     assert why in believed.calibrator.not_fitted
     with pytest.raises(InvalidArgument, match=why):
@@ -164,7 +144,7 @@ def test_a_calibration_that_fitted_nothing_is_refused_where_it_is_applied(
     write(tmp_path / "one.jsonl", [{"query": "", "expected_text": "a", "retrieved_text": "a"}])
     for name, said in (("new", why), ("old", "50 labels were too few")):
         given = ("judge", "one.jsonl", "--calibration", f"{name}.calibration.json")
-        done = run_in(tmp_path, *given, JUDGED_TARGET=server_address)
+        done = judged(*given)
         assert done.returncode == 2
         assert said in done.stderr
         with pytest.raises(SettingsError, match="holds nothing that labels made"):

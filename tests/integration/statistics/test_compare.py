@@ -112,7 +112,7 @@ class TestCommand:
         assert (row["metric"], row["run"], row["n"]) == ("ndcg@10", "dense", "30")
         assert row["the run is"] == "better"
         assert 0 < float(row["power to see 0.05"]) < 1
-        written = json.loads((folder / "out.json").read_text())
+        written = judged.read("out.json")
         assert written["baseline"] == "bm25"
         assert [made["run"] for made in written["comparisons"]] == ["dense", "hybrid"]
         assert len(written["comparisons"][0]["moved"]) == 10
@@ -148,7 +148,7 @@ class TestGates:
     def test_metrics(self, judged, folder):
         done = judged(*self.measured, "--run", "dense.run", "--json", "base.json")
         assert done.returncode == 0
-        mean = json.loads((folder / "base.json").read_text())["metrics"]["ndcg@10"]["mean"]
+        mean = judged.read("base.json")["metrics"]["ndcg@10"]["mean"]
         gates = ("--min-score", f"ndcg@10={mean}", "--max-drop", "ndcg@10=0")
         again = judged(*self.measured, "--run", "dense.run", *gates, "--baseline", "base.json")
         assert (again.returncode, again.stderr.count("judged: held: ")) == (0, 2)
@@ -159,5 +159,5 @@ class TestGates:
         assert worse.returncode == 1
         assert worse.stderr.count("fell short") == 2
         assert "ndcg@10" in worse.stdout
-        outcomes = json.loads((folder / "out.json").read_text())["gates"]
+        outcomes = judged.read("out.json")["gates"]
         assert [gate["passed"] for gate in outcomes] == [False, False]

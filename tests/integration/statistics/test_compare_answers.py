@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands, run_in
 from tests.integration.llm_config import fake_llm_config
 
 ITEMS = [f"item{n}" for n in range(8)]
@@ -44,10 +44,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_scores_are_compared_item_by_item(folder: Path, server_address: str):
-    done = run_in(
-        folder, "compare", "good.json", "poor.json", "--json", "-", JUDGED_TARGET=server_address
-    )
+@pytest.fixture
+def judged(folder: Path, server_address: str) -> Commands:
+    return Commands(folder, server_address)
+
+
+def test_scores_are_compared_item_by_item(folder: Path, judged: Commands):
+    done = judged("compare", "good.json", "poor.json", "--json", "-")
     [made] = json.loads(done.stdout)["comparisons"]
     assert (done.returncode, made["metric"], made["n"]) == (0, "helpfulness", 8)
     assert made["difference"]["value"] == pytest.approx(-0.35)
@@ -61,39 +64,33 @@ def test_scores_are_compared_item_by_item(folder: Path, server_address: str):
     [("0.4", 0, "held: helpfulness of poor fell from"), ("0.1", 1, "0.2500 more than --max-drop")],
 )
 def test_a_drop_from_the_named_baseline_is_a_gate(
-    folder: Path, server_address: str, allowed: str, status: int, says: str
+    folder: Path, judged: Commands, allowed: str, status: int, says: str
 ):
-    done = run_in(
-        folder,
+    done = judged(
         *("compare", "poor.json", "--baseline", "good.json"),
         *("--max-drop", f"helpfulness={allowed}"),
-        JUDGED_TARGET=server_address,
     )
     assert done.returncode == status, done.stderr
     assert says in done.stderr
 
 
 def test_a_missing_score_is_left_out_and_counts_as_the_worst_in_a_gate(
-    folder: Path, server_address: str
+    folder: Path, judged: Commands
 ):
     command = ("compare", "good.json", "lost.json", "--json", "-")
-    done = run_in(folder, *command, JUDGED_TARGET=server_address)
+    done = judged(*command)
     assert json.loads(done.stdout)["comparisons"][0]["n"] == 7
     assert "lost: 1 of 8 items left out, without a score by helpfulness" in done.stderr
-    gated = run_in(folder, *command, "--max-drop", "helpfulness=0.1", JUDGED_TARGET=server_address)
+    gated = judged(*command, "--max-drop", "helpfulness=0.1")
     [gate] = json.loads(gated.stdout)["gates"]
     assert (gated.returncode, gate["passed"]) == (1, False)
     assert gate["worst_case"] == pytest.approx(0.9 / 8)
 
 
-def test_metrics_of_texts_are_compared(folder: Path, server_address: str):
+def test_metrics_of_texts_are_compared(folder: Path, judged: Commands):
     for name in ("good", "poor"):
         measured = ["texts", f"{name}.jsonl", "-m", "token_f1", "--json", f"{name}_texts.json"]
-        assert run_in(folder, *measured, JUDGED_TARGET=server_address).returncode == 0
-    done = run_in(
-        folder,
-        *("compare", "good_texts.json", "poor_texts.json", "--json", "-"),
-        JUDGED_TARGET=server_address,
-    )
+        judged.fine(*measured)
+    done = judged("compare", "good_texts.json", "poor_texts.json", "--json", "-")
     [made] = json.loads(done.stdout)["comparisons"]
     assert (made["metric"], made["n"], made["losses"]) == ("token_f1", 8, 4)

@@ -11,7 +11,7 @@ from judged import (
     MetricOptions,
 )
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 
 METRICS = ["ap", "precision@2"]
 
@@ -32,20 +32,15 @@ def test_labels_of_judged_rankings_correct_their_means(client: Client):
     )
     for metric, own in zip(table.metrics, human_table.metrics, strict=True):
         found = metric.corrected
-        assert found is not None
         assert (found.n_labelled, found.n, found.warnings) == (200, 250, ())
-        assert found.naive is not None
-        assert found.labels_only is not None
-        assert found.corrected is not None
         assert found.naive.value == metric.mean
         assert found.labels_only.value == own.mean
         interval = found.corrected.interval
-        assert interval is not None
         assert interval.lower < found.corrected.value < interval.upper
         assert len(metric.per_query_lower) == len(metric.per_query_upper) == n
 
 
-def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
+def test_the_command_line_shows_corrected_means(tmp_path, judged: Commands):
     queries, results, labels = [], [], []
     for i in range(60):
         answer = f"answer number {i}"
@@ -59,17 +54,14 @@ def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
     for name, lines in (("results", results), ("labels", labels[::2])):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text)
-    done = run_in(
-        tmp_path,
+    done = judged.fine(
         *("evaluate", "dataset.json", "--results", "results.jsonl", "--judge", "exact"),
         *("-m", "precision@2", "-m", "recall_exact", "--labels", "labels.jsonl"),
         *("--json", "out.json"),
-        JUDGED_TARGET=server_address,
     )
-    assert done.returncode == 0, done.stderr
     assert "30 of 60" in done.stdout
     assert "corrected mean: coverage not assured: 30 labelled queries" in done.stderr
-    document = json.loads((tmp_path / "out.json").read_text())
+    document = judged.read("out.json")
     assert list(document["corrected"]) == ["precision@2"]  # the other has a judge of its own
     found = document["corrected"]["precision@2"]
     assert found["naive"]["value"] == document["metrics"]["precision@2"]["mean"]

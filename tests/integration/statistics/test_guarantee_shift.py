@@ -36,7 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, server_address: str) -> Pat
     assert frontier.returncode == 0, frontier.stderr
     assert "of data like the labels at most 0.2 of what it settles" in frontier.stdout
     cascade = load_cascade(made / "my.cascade.json")
-    assert cascade.guarantee is not None
     assert [part.name for part in cascade.guarantee.data] == ["flags", "score", "length"]
     old = replace(cascade, guarantee=replace(cascade.guarantee, data=(), labels_needed=0))
     save_cascade(old, made / "old.cascade.json")
@@ -74,7 +73,6 @@ def test_it_is_withdrawn_on_other_data(folder: Path, server_address: str, data: 
     assert document["usage"]["cascade"]["guarantee"] is None
     assert document["usage"]["cascade"]["shift"]["unlike"]
     needed = load_cascade(folder / "my.cascade.json").guarantee
-    assert needed is not None
     assert f"label about {needed.labels_needed:,} items" in "\n".join(document["warnings"])
     assert 100 < needed.labels_needed <= N
     strict = judged(folder, server_address, path, "my", "--output", "o.jsonl", "--strict")
@@ -95,14 +93,8 @@ def test_the_library_withdraws_it_too(folder: Path, client: Client) -> None:
         for n in range(1, 61)
     ]
     usage = client.judge(groups, cascade).usage
-    assert usage is not None
-    assert usage.cascade is not None
-    assert usage.cascade.shift is not None
     assert "length" in usage.cascade.shift.unlike
-    assert usage.reported.cascade is not None
     assert usage.reported.cascade.guarantee is None
     bare = Judge("cascade", members=cascade.members)
     found = client.judge(groups, bare).usage
-    assert found is not None
-    assert found.cascade is not None
     assert (found.cascade.shift, list(found.cascade.counts)) == (None, [])

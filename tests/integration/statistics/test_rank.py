@@ -10,9 +10,9 @@ import pytest
 from judged import Client, IntervalOptions, InvalidArgument
 from judged.evaluation import CandidateAnswer, compare_answers
 
-from tests.integration.cli_process import run_in
+from tests.integration.cli_process import Commands
 from tests.integration.llm_config import fake_llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import running_server
 
 FEW = IntervalOptions(resamples=200)
 
@@ -38,17 +38,11 @@ REPLIES = [
 
 
 @pytest.fixture(scope="module")
-def comparing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("llm")
     config = fake_llm_config(folder, {"judge": REPLIES}, priced(1.0, 1.0))
     with running_server("--llm-config", config, "--llm-cache", "off") as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(comparing_server: ServerProcess) -> Iterator[Client]:
-    with Client(comparing_server.address) as connected:
-        yield connected
+        yield ready.address
 
 
 def answers(n: int, query: str = "q") -> list[CandidateAnswer]:
@@ -67,7 +61,6 @@ def test_systems_are_ranked_by_pairs_in_both_orders(client: Client):
     good, fair, poor = ranking.systems
     assert (good.wins, good.ties, good.losses) == (24, 12, 0)
     assert (fair.wins, fair.ties, fair.losses) == (12, 12, 12)
-    assert good.strength.interval is not None
     assert good.strength.interval.lower > 0 > (poor.strength.value or 0)
     assert (ranking.position.pairs, ranking.position.same) == (27, 27)
     assert ranking.position.preference_for_first == 0.5
@@ -92,7 +85,6 @@ def test_an_empty_answer_loses_without_a_call_and_refusals_are_left_out(client: 
     found = compare_answers(some, client=client, interval=FEW)
     assert found.missing == 6
     assert [c.preference for c in found.comparisons if c.query_id == "e"] == [1, 0]
-    assert found.scores is not None
     assert found.scores.usage.calls == 2 * 6 + 6  # three equal answers tie without a call
     with pytest.raises(InvalidArgument, match=r"none of 6 comparisons has an outcome \(REFUSED\)"):
         compare_answers(answers(2, "lost")[3:], client=client)
@@ -108,25 +100,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_ranks_a_file(folder: Path, comparing_server: ServerProcess):
-    done = run_in(
-        folder, "rank", "answers.jsonl", "--resamples", "200", "--json", "out.json",
-        JUDGED_TARGET=comparing_server.address,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_the_command_ranks_a_file(folder: Path, judged: Commands):
+    done = judged.fine("rank", "answers.jsonl", "--resamples", "200", "--json", "out.json")
     assert "of 18 pairs in both orders 18 have the same outcome" in done.stdout
     assert "6 queries are few" in done.stderr
-    written = json.loads((folder / "out.json").read_text())
+    written = judged.read("out.json")
     assert [system["name"] for system in written["systems"]] == ["good", "fair", "poor"]
     assert written["usage"]["calls"] == 24
     assert written["position"]["same"] == 18
     assert len(written["comparisons"]) == 36
 
 
-def test_an_estimate_and_a_limit_hold(folder: Path, comparing_server: ServerProcess):
-    target = {"JUDGED_TARGET": comparing_server.address}
-    done = run_in(folder, "rank", "answers.jsonl", "--estimate", "--json", "-", **target)
+def test_an_estimate_and_a_limit_hold(folder: Path, judged: Commands):
+    done = judged("rank", "answers.jsonl", "--estimate", "--json", "-")
     assert json.loads(done.stdout)["estimate"]["calls"] == 24
-    done = run_in(folder, "rank", "answers.jsonl", "--max-cost", "1e-9", **target)
+    done = judged("rank", "answers.jsonl", "--max-cost", "1e-9")
     assert done.returncode == 2  # all 24 comparisons failed
     assert "24 scores missing: BUDGET" in done.stderr

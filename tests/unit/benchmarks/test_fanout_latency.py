@@ -14,7 +14,6 @@ CALLS = 20
 @pytest.fixture(scope="module")
 def provider():
     with processes.running("benchmarks.fanout.provider", "0.02") as process:
-        assert process.stdout is not None
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
 
 

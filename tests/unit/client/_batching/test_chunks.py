@@ -66,15 +66,6 @@ def test_any_cut_is_put_together_in_order(sides, characters, contexts):
     }
 
 
-def test_one_group_of_thirty_thousand_contexts_is_cut():
-    group = QueryGroup("q", ["e" * 600] * 3, ["r" * 600] * 10_000)
-    parts = [piece.part() for (piece,) in cut([group])]
-    assert len(parts) > 5
-    assert [text for part in parts for text in part.retrieved] == group.retrieved
-    for part in parts:
-        assert len("".join([*part.expected, *part.retrieved])) <= chunking.CHUNK_CHARACTERS
-
-
 def test_vectors_and_spans_are_cut_with_their_results(monkeypatch):
     vectors = Embeddings.from_rows([[1.0, 0.0]], [[float(i), 1.0] for i in range(20_000)])
     parts = [piece.part() for (piece,) in cut([QueryGroup(embeddings=vectors)])]
@@ -104,11 +95,6 @@ def test_folded_contexts_keep_their_order(triples):
     groups = fold([Context(*triple) for triple in triples])
     unfolded = [(g.query, e, r) for g in groups for r in g.retrieved for e in g.expected]
     assert unfolded == triples
-
-
-def test_groups_and_contexts_do_not_mix():
-    with pytest.raises(TypeError, match="not both"):
-        fold([QueryGroup(), Context("q", "e", "r")])
 
 
 @pytest.mark.parametrize(

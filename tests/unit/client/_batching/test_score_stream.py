@@ -10,16 +10,13 @@ import grpc
 import pytest
 from judged import (
     AnswerItem,
-    Asking,
     AsyncClient,
-    CacheMode,
     Client,
     DeadlineExceeded,
     InternalError,
     InvalidArgument,
     NotFound,
     Overloaded,
-    Rubric,
     ScoredAnswers,
     Status,
     Unavailable,
@@ -69,51 +66,6 @@ async def both(service: ScoreService, *arguments, **options) -> list[ScoredAnswe
         ours = client.score_answers(*arguments, **options)
     async with AsyncClient(service.address) as client:
         return [ours, await client.score_answers(*arguments, **options)]
-
-
-class TestScores:
-    @pytest.mark.parametrize("part", [1, 3, 1000])
-    async def test_come_in_the_order_of_items_and_rubrics(self, part: int):
-        with score_service(by_item) as service:
-            for found in await both(service, items_of(part), ["a", Rubric("b", 0.5)]):
-                assert [s.item_id for s in found] == [i.item_id for i in ITEMS for _ in "ab"]
-                assert [s.rubric for s in found] == ["a", "b"] * 10
-                expected = pytest.approx([i / 20 for i in range(20)])
-                assert [s.score for s in found] == expected
-                assert found.summary("a").mean == pytest.approx(0.45)
-                assert found.usage.calls == 20
-                assert found.usage.cost == 10.0
-                assert found.errors == {}
-        assert len(service.requests) == 2 * {1: 10, 3: 4, 1000: 1}[part]
-
-    async def test_progress_counts_scores(self):
-        seen: list[tuple[int, int]] = []
-        with score_service(by_item) as service:
-            await both(service, items_of(4), ["a"], progress=lambda *now: seen.append(now))
-        assert seen == [(n, 10) for n in range(1, 11)] * 2
-
-    async def test_options_travel(self):
-        with score_service(by_item) as service:
-            options = {"asking": Asking(CacheMode.REFRESH), "include_replies": True}
-            await both(service, ITEMS, ["a"], **options)
-        for request in service.requests:
-            assert request.include_replies
-            assert request.asking.cache == 2
-
-    def test_stream_yields_each_as_it_comes(self):
-        go_on = threading.Event()
-
-        def script(request, item, rubric):
-            if item.item_id == "0":
-                assert go_on.wait(5)
-            return 1.0
-
-        with score_service(script) as service, Client(service.address) as client:
-            stream = client.stream_scores(ITEMS, ["a"])
-            first = [next(stream).item_id for _ in range(9)]
-            assert first == [str(i) for i in range(9, 0, -1)]
-            go_on.set()
-            assert [score.item_id for score in stream] == ["0"]
 
 
 class TestBreaks:

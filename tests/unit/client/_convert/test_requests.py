@@ -12,8 +12,6 @@ from judged import (
     CalibrateOptions,
     CompareOptions,
     DocumentRankings,
-    GainRanking,
-    GainRankings,
     HumanLabels,
     IntervalOptions,
     InvalidArgument,
@@ -83,20 +81,6 @@ def write(runs, qrels=None, **options):
 
 
 class TestWrite:
-    @pytest.mark.parametrize(
-        ("relevance", "kind"),
-        [
-            (JudgedRankings([JudgedRanking("1", 1, 1)], [True]), "judged"),
-            (DocumentRankings({"1": {"a": 2.0}, "2": ["b"]}), "documents"),
-            (DocumentRankings({}), "documents"),
-            (GainRankings([GainRanking("1", [1.0], [1.0])]), "gains"),
-            (PerQueryValues(["1"], [[0.5]]), "values"),
-        ],
-    )
-    def test_every_kind_of_relevance(self, relevance, kind):
-        run = write({"a": relevance}).runs[0]
-        assert (run.name, run.WhichOneof("relevance")) == ("a", kind)
-
     def test_documents_that_can_not_be_joined(self):
         message = write({"a": DocumentRankings({"1": ["d\n"]})}, {"1": {"d\n": 3}})
         (topic,) = message.runs[0].documents.topics

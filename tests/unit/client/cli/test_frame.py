@@ -244,6 +244,7 @@ class TestRefusals:
             ("score a --rubric r --combine vote", "--combine: is for a panel"),
             ("calibrate l --rubric r --profile p", "--profile: is of a judge, whose place"),
             ("calibrate l --judge none --trace t", "--trace: is of a judge, and --judge none asks"),
+            ("calibrate l --judge none --estimate", "--estimate: no model is asked"),
         ],
     )
     def test_name_what_is_wrong(self, capsys, words, says):

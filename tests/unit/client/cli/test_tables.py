@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from judged import MetricTable, Source, Status, Verdicts
-from judged._batching.judging import missing_verdicts
-from judged.cli.output import Exit, Output
-from judged.cli.tables import means_table, tell_verdicts
+from judged import Source, Status, Verdicts
+from judged.cli.output import Output
+from judged.cli.tables import tell_verdicts
 from judged.values import (
     JudgeIdentity,
-    MetricCounts,
-    MetricResult,
     Usage,
-    VerdictError,
 )
-
-
-def test_means_have_bounds_where_verdicts_are_missing():
-    table = MetricTable([MetricResult("ap", None, 0, 0.0, 1.0, "", [])], [], MetricCounts())
-    head, _, row = means_table(table).lines()
-    assert head.split() == ["metric", "mean", "n", "lower", "upper"]
-    assert row.split() == ["ap", "-", "0", "0.0000", "1.0000"]
-
 
 TALLIED = JudgeIdentity("exact", "verbatim", 0.5, "exact|v1", "key", "print")
 
@@ -47,15 +35,3 @@ def test_verdicts_are_told_with_what_to_mind(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().err
     assert "3 verdicts, 2 relevant, coverage 1; exact|v1" in said
     assert "3 of 3 verdicts have votes on both sides" in said
-
-
-def test_verdicts_that_nobody_gave_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    gone = VerdictError(0, "UNAVAILABLE", "can't reach it", retryable=True)
-    lost = missing_verdicts([0, 2, 3], gone, TALLIED)
-    assert (len(lost), lost.offsets, set(lost.status)) == (3, [0, 2, 3], {int(Status.ERROR)})
-    out = Output(None)
-    tell_verdicts(out, lost)
-    assert "3 verdicts missing: UNAVAILABLE: can't reach it" in capsys.readouterr().err
-    with pytest.raises(Exit) as ended:
-        out.finish()
-    assert ended.value.exit_code == 2

@@ -65,12 +65,6 @@ def shift_of(labelled: Items, judged: Items):
     return found
 
 
-def test_other_data_are_told_from_the_labels():
-    labelled = Items.load("evouna_nq")
-    assert set(shift_of(labelled, Items.load("nq301_human")).unlike) == {"score", "length"}
-    assert "length" in shift_of(labelled, Items.load("evouna_tq")).unlike
-
-
 @pytest.mark.parametrize("name", ["evouna_nq", "evouna_tq", "nq301_human"])
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_data_like_the_labels_are_called_unlike_in_at_most_a_twentieth(name: str, share: float):
@@ -112,14 +106,3 @@ def test_messages_add_up_however_the_items_of_a_query_are_scattered():
         labelled.only(set(labelled.queries) - set(first)).usage(guarantee),
     ]
     assert list((parts[0] + parts[1]).counts) == list(whole.counts)
-
-
-def test_few_queries_and_old_guarantees_are_not_checked():
-    labelled = Items.load("evouna_nq")
-    few = labelled.only(set(sorted(set(labelled.queries))[:15]))
-    assert "too few queries" in shift_of(labelled, few).not_checked
-    old = ErrorGuarantee(0.1, 0.95, 9, 0, 9, 9.0, "")
-    found = CascadeUsage([StageUsage("exact")], 0.0, old).shift
-    assert found is not None
-    assert "make it anew" in found.not_checked
-    assert CascadeUsage([StageUsage("exact")]).shift is None

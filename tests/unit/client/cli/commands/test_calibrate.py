@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from judged.cli.app import run
 from judged.cli.commands.calibrate import _items
 from judged.cli.inputs import read_labels
 from judged.evaluation import FileError
@@ -61,19 +60,3 @@ def test_labels_are_read_as_sheets_write_them(tmp_path, value, label):
 def test_what_is_no_label_is_told_how_to_be_one(tmp_path, value):
     with pytest.raises(FileError, match="1 and 0 are read as true and false"):
         read_labels(write(tmp_path, f'{{"score": 0.5, "relevant": {value}}}'), scored=True)
-
-
-@pytest.mark.parametrize(
-    ("flags", "problem"),
-    [
-        (["--member", "exact"], "--judge none asks none"),
-        (["--trace", "t.jsonl"], "--judge none asks none"),
-        (["--judge-model", "small"], "--judge-model: is for --judge llm"),
-        (["--cache-only"], "--cache-only: is for --judge llm"),
-        (["--estimate"], "--estimate: no model is asked"),
-        (["--max-cost", "1"], "--max-cost: no model is asked"),
-    ],
-)
-def test_scores_of_the_lines_leave_no_judge_to_shape(flags, problem, capsys):
-    assert run(["calibrate", "labels.jsonl", "--judge", "none", *flags]) == 2
-    assert problem in capsys.readouterr().err

@@ -48,14 +48,6 @@ def test_the_json_document_says_what_was_read_and_written(folder, capsys):
     assert any("texts" in text for text in found["written"][0]["cannot_hold"])
 
 
-@pytest.mark.parametrize("name", ["set.json", "a.csv"])
-def test_the_json_document_replaces_no_file_of_the_command(folder, capsys, name):
-    before = (folder / "set.json").read_bytes()
-    assert run(["convert", "set.json", "a.csv", "--json", name]) == 2
-    assert f"--json {name}: is the file of" in capsys.readouterr().err
-    assert (folder / "set.json").read_bytes() == before
-
-
 def test_convert_says_where_the_scores_of_a_run_rank_otherwise(folder, capsys):
     (folder / "distances.run").write_text("1 Q0 a 1 0.1 x\n1 Q0 b 2 0.9 x\n")
     command = ["convert", "distances.run", "d.jsonl", "--results", "--strict"]

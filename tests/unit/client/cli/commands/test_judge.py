@@ -12,7 +12,6 @@ from judged.values import (
     JudgeIdentity,
     Usage,
     VerdictDetail,
-    VerdictError,
     VerdictSample,
 )
 
@@ -26,16 +25,6 @@ def asking(samples):
 
 def verdict(status=Status.OK, relevant=True, score=0.75, flags=Flag.NONE, error=None):
     return Verdict(status, relevant, score, Source.COMPUTED, flags, error)
-
-
-class TestJudgedLine:
-    def test_has_neither_score_nor_decision_where_there_is_no_verdict(self):
-        error = VerdictError(3, "TEXT_TOO_LONG", "too long", False)
-        fields = judged_line(LINE, verdict(Status.ERROR, None, None, error=error), JUDGE)
-        assert fields["status"] == "ERROR"
-        assert fields["relevant"] is None
-        assert fields["score"] is None
-        assert fields["error"] == {"reason": "TEXT_TOO_LONG", "message": "too long"}
 
 
 class TestAgreement:

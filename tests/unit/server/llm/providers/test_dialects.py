@@ -36,7 +36,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolC
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
-from tests.fakes.providers.recording_http import recording_http
+from tests.fakes.providers.raw_provider import raw_provider
 
 Json = dict[str, Any]
 
@@ -402,15 +402,14 @@ def test_the_key_stands_in_the_header_of_its_auth_alone(dialect, auth, header):
 )
 async def test_requests_are_what_the_sdk_sends(dialect, sdk, reply, version):
     body = written(dialect)
-    async with (
-        recording_http(lambda _: (200, reply)) as server,
-        sdk(api_key="k", base_url=server.url) as client,
-    ):
+    with raw_provider() as server:
+        server.says(reply)
+        client = sdk(api_key="k", base_url=server.url)
         calls = client.messages if dialect == "anthropic" else client.chat.completions
         theirs = await calls.create(**body)
-    [noted] = server.noted
-    assert noted.body == json.loads(json.dumps(body))
-    assert noted.path == version + DIALECTS[dialect].path(model(dialect))
+        await client.close()
+    assert server.asked == [json.loads(json.dumps(body))]
+    assert server.paths[-1] == version + DIALECTS[dialect].path(model(dialect))
     assert READS[dialect](theirs.model_dump()) == read(dialect, reply)
 
 
@@ -418,7 +417,8 @@ async def test_requests_are_what_the_sdk_sends(dialect, sdk, reply, version):
 @pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
 async def test_gemini_requests_are_what_the_sdk_sends():
     """The package is told the same in its own words, and its request is ours."""
-    async with recording_http(lambda _: (200, gemini(FUNCTION))) as server:
+    with raw_provider() as server:
+        server.says(gemini(FUNCTION))
         options = types.HttpOptions(base_url=server.url, api_version="v1beta")
         client = genai.Client(api_key="k", http_options=options)
         reply = await client.aio.models.generate_content(
@@ -437,11 +437,11 @@ async def test_gemini_requests_are_what_the_sdk_sends():
         )
         await client.aio.aclose()
         client.close()
-    [noted] = server.noted
-    noted.body["systemInstruction"].pop("role", None)  # optional there
+    [asked] = server.asked
+    asked["systemInstruction"].pop("role", None)  # optional there
     # It writes some names in snake case, which the API takes as well.
-    assert gemini_takes(noted.body) == written("gemini")
-    assert noted.path == "/v1beta" + DIALECTS["gemini"].path(model("gemini"))
+    assert gemini_takes(asked) == written("gemini")
+    assert server.paths[-1] == "/v1beta" + DIALECTS["gemini"].path(model("gemini"))
     assert reply.function_calls[0].args == json.loads(read("gemini", gemini(FUNCTION)).text)
 
 
