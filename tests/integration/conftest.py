@@ -15,6 +15,7 @@ from tests.fakes.providers.scripted_provider import ScriptedProvider
 from tests.integration.cli_process import Commands
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.traced_world import World, filled, running_world
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +64,18 @@ def target(request: pytest.FixtureRequest) -> str:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Who signs the certificates of a module."""
     return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def shared_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with running_world(tmp_path_factory.mktemp("llm")) as world:
+        yield world
+
+
+@pytest.fixture
+def world(shared_world: World, tmp_path: Path) -> World:
+    """A server with a scripted model, and a folder of the test with a good file of every kind."""
+    return filled(shared_world, tmp_path)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.integration.bad_input.case import LONG
 from tests.integration.bad_input.large import batch, evaluate, group
 from tests.integration.bad_input.test_bad_input import CASES
 from tests.integration.clients.test_stream import chunk, start
-from tests.integration.http.test_http_refusals import REFUSED
+from tests.integration.http.test_http_refusals import REFUSED, sent_of
 
 
 def refused_calls() -> Iterator[Call]:
@@ -82,5 +82,5 @@ _STREAMS: dict[str, tuple[Any, ...]] = {
 
 
 def refused_by_http() -> Iterator[Http]:
-    for name, (sent, _, _) in REFUSED.items():
-        yield Http(f"HTTP {name}", PLAIN, pack(sent))
+    for name, case in REFUSED.items():
+        yield Http(f"HTTP {name}", PLAIN, pack(sent_of(case)))

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import pytest
 from judged import Asking, CacheMode, Client, Judge, QueryGroup, Source, Status
-from judged.evaluation import Evaluator
 
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
-from tests.integration.llm_config import llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.llm_config import priced
 
 CLIENTS = 50
 CONTEXTS = 200
@@ -33,29 +29,6 @@ def script(asked: Asked) -> Said:
         return Answer("", refusal="I can't help with that.")
     answer = {"reasoning": "so it is", "verdict": "yes" if "yes" in text else "no"}
     return Answer(json.dumps(answer), delay_s=0.05 if "slow" in text else 0.0)
-
-
-@pytest.fixture(scope="module")
-def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return llm_config(tmp_path_factory.mktemp("config"), provider, LLM_MODELS)
-
-
-Serve = Callable[..., AbstractContextManager[ServerProcess]]
-
-
-@pytest.fixture
-def serve(config: str, tmp_path: Path) -> Serve:
-    """Start a server over the provider; its cache is on disk, in a folder of the test, or off."""
-
-    @contextmanager
-    def start(cache: str = "disk") -> Iterator[ServerProcess]:
-        folder = str(tmp_path / "replies")
-        with running_server(
-            "--llm-config", config, "--llm-cache", cache, "--llm-cache-dir", folder
-        ) as ready:
-            yield ready
-
-    return start
 
 
 @pytest.fixture
@@ -111,33 +84,12 @@ class TestModes:
         error = found[1].error
         assert (error.code, error.reason, error.retryable) == (9, "NOT_CACHED", False)
         assert "CacheMode.USE" in error.message
-        streamed = client.judge_stream([[group("yes", "no")]], judge(), asking=ONLY)
-        verdicts = next(iter(streamed)).verdicts
-        assert verdicts.status == [Status.OK, Status.ERROR]
-        evaluated = client.evaluate([group("yes", "no")], ["mrr"], judge(), asking=ONLY)
-        assert evaluated.table.counts.verdicts.error == 1
-        by_evaluator = Evaluator(client).evaluate_groups(
-            [group("yes", "no")], ["mrr"], judge(), asking=ONLY
-        )
-        assert by_evaluator.verdicts.source[0] == Source.CACHE
-        assert 1 in by_evaluator.verdicts.errors
         assert calls() == 1
 
     def test_abstentions_are_asked_again(self, client: Client, group: Group, calls: Calls):
         for _ in range(2):
             assert client.judge([group("refuse")], judge()).status == [Status.ABSTAINED]
         assert calls() == 2
-
-
-class TestOnDisk:
-    def test_another_server_has_what_the_first_kept(self, serve: Serve, group: Group, calls: Calls):
-        texts = [f"yes {number}" for number in range(300)]
-        with serve() as server, Client(server.address) as client:
-            client.judge([group(*texts)], judge())
-        with serve() as server, Client(server.address) as client:
-            found = client.judge([group(*texts)], judge(), asking=ONLY)
-        assert set(found.source) == {Source.CACHE}
-        assert found.n_ok == calls() == 300
 
 
 class TestSharing:

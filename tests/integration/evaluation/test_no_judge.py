@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,25 +12,12 @@ from tests.integration.traced_world import (
     NAME,
     SCORE,
     World,
-    filled,
     numbers,
     rewrite,
-    running_world,
 )
 
 ONCE = "to get {}, run this command once with a judge in place of --judge none"
 ANEW = "to judge anew, run this command once with a judge in place of --judge none"
-
-
-@pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with running_world(tmp_path_factory.mktemp("llm")) as world:
-        yield world
-
-
-@pytest.fixture
-def world(llm: World, tmp_path: Path) -> World:
-    return filled(llm, tmp_path)
 
 
 class TestProblems:

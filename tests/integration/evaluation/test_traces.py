@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,23 +28,10 @@ from tests.integration.traced_world import (
     SCORE,
     World,
     configured,
-    filled,
     numbers,
     rewrite,
-    running_world,
     script,
 )
-
-
-@pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with running_world(tmp_path_factory.mktemp("llm")) as world:
-        yield world
-
-
-@pytest.fixture
-def world(llm: World, tmp_path: Path) -> World:
-    return filled(llm, tmp_path)
 
 
 class TestWithoutProvider:

@@ -21,16 +21,20 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-REFUSED = Path(__file__).parents[2] / "data" / "refused_http_requests.jsonl"
+DATA = Path(__file__).parents[2] / "data" / "refused_http_requests.jsonl"
+REFUSED = {case["note"]: case for case in map(json.loads, DATA.read_text().splitlines())}
 """Requests as they are sent, each with the status and some words of its reply."""
 
 
-@pytest.mark.parametrize(
-    "case", [*map(json.loads, REFUSED.read_text().splitlines())], ids=lambda case: case["note"]
-)
-def test_it_says_what_is_wrong(server: ServerProcess, case: dict[str, Any]):
-    text = case["sent"].replace("$LARGE", "1" + "0" * 309).replace("$LONG", "y" * 9000)
-    sent = text.encode("utf-8", "surrogateescape")
+def sent_of(case: dict[str, Any]) -> bytes:
+    text: str = case["sent"].replace("$LARGE", "1" + "0" * 309).replace("$LONG", "y" * 9000)
+    return text.encode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_says_what_is_wrong(server: ServerProcess, name: str):
+    case = REFUSED[name]
+    sent = sent_of(case)
     host, _, port = http_address(server).rpartition(":")
     found = answer((host, int(port)), sent, is_whole=True, answer_s=60)
     assert fault_of(sent, found) == (case["status"], "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from judged.evaluation import (
     evaluate_answers,
 )
 
-from tests.integration.traced_world import World, filled, rewrite, running_world
+from tests.integration.traced_world import World, rewrite
 
 COMMANDS = {
     "judge": ("contexts.jsonl", ("judge", "contexts.jsonl", "--judge", "llm")),
@@ -41,17 +40,6 @@ COMMANDS = {
     ),
     "score": ("answers.jsonl", ("score", "answers.jsonl", "--rubric", "answer_relevance")),
 }
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with running_world(tmp_path_factory.mktemp("circular")) as world:
-        yield world
-
-
-@pytest.fixture
-def world(running: World, tmp_path: Path) -> World:
-    return filled(running, tmp_path)
 
 
 def name(path: Path, model: str) -> None:

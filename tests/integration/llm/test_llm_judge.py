@@ -17,12 +17,9 @@ from judged import (
     Status,
     Verdicts,
 )
-from judged.v1 import groups_pb2
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged_server.llm.rubrics.loading import load_builtin
 
-from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server, until
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
@@ -40,8 +37,6 @@ def script(asked: Asked) -> Said:
         return Answer("", refusal="I can't help with that.")
     if text == "slow":
         return Answer(json.dumps(says("yes")), delay_s=600)
-    if text == "error":
-        return Failure(500)
     if text == "broken":
         return '{"verdict": "maybe"}'
     if text == "split":
@@ -89,12 +84,6 @@ def llm_server(
 def llm(llm_server: ServerProcess) -> Iterator[Client]:
     with Client(llm_server.address) as client:
         yield client
-
-
-@pytest.fixture
-def stub(llm_server: ServerProcess) -> Iterator[JudgeServiceStub]:
-    with grpc.insecure_channel(llm_server.address) as channel:
-        yield JudgeServiceStub(channel)
 
 
 def group(*retrieved: str, query_id: str = "1") -> QueryGroup:
@@ -155,18 +144,6 @@ class TestDeadline:
         error = found[0].error
         assert error.retryable
         assert error.code == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
-
-    def test_cancelling_the_call_ends_the_calls_to_the_provider(
-        self, provider: ScriptedProvider, stub: JudgeServiceStub
-    ):
-        request = pb.BatchJudgeRequest(
-            groups=[groups_pb2.QueryGroup(expected=list("abcdef"), retrieved=["slow"])],
-            judge=groups_pb2.JudgeSpec(kind="llm"),
-        )
-        call = stub.BatchJudge.future(request, timeout=60)
-        until(lambda: provider.in_flight == 6)
-        call.cancel()
-        until(lambda: provider.in_flight == 0)
 
 
 class TestModels:

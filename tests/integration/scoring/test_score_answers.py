@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import grpc
 import pytest
-from judged._transport.status import to_error
-from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
@@ -220,16 +217,3 @@ class TestClaims:
             assert outcome(score) == ("NOT_ASSESSABLE", reason)
             assert score.usage.cost == 0
         assert provider.requests == before
-
-
-class TestRefusals:
-    def refused(self, stub: JudgeServiceStub, asked: pb.ScoreAnswersRequest):
-        with pytest.raises(grpc.RpcError) as caught:
-            list(stub.ScoreAnswers(asked, timeout=20))
-        return to_error(caught.value, "here")
-
-    def test_without_a_model_the_next_step_is_named(self, server_address: str):
-        with grpc.insecure_channel(server_address) as channel:
-            error = self.refused(JudgeServiceStub(channel), request([item()], spec("helpfulness")))
-        assert error.code == "FAILED_PRECONDITION"
-        assert "--llm-config" in error.message

@@ -154,17 +154,7 @@ class TestCommandLine:
                 "--min-score faithfulness=1: faithfulness is not measured; add --rubric faith",
             ),
             (["--rubric", "helpfulness", "--min-score", "high"], "--min-score high: is not a"),
-            (["--rubric", "helpfulness", "--judge-temperature", "9"], "--judge-temperature: "),
-            (["--rubric", "helpfulness", "--param", "temperature=9"], "--param temperature: must"),
-            (
-                ["--rubric", "helpfulness", "--param", "samples=1", "--judge-samples", "1"],
-                "--param samples: is given by --judge-samples already",
-            ),
             (["--rubric", "helpfulness", "--weights", "a=1"], "--weights: helpfulness has no dim"),
-            (
-                ["--rubric", "helpfulness", "--judge-refresh", "--cache-only"],
-                "exclude each other",
-            ),
         ],
     )
     def test_names_the_flag_that_is_wrong(

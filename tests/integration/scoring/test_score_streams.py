@@ -33,16 +33,6 @@ class TestLife:
         assert summary.rubrics[0].counts.error == 2
         assert summary.rubrics[0].mean == 0.9
 
-    def test_a_cancel_ends_the_calls_under_way(
-        self, stub: JudgeServiceStub, provider: ScriptedProvider
-    ):
-        until(lambda: provider.in_flight == 0)
-        items = [item(str(n), answer=f"slow {n}") for n in range(8)]
-        call = stub.ScoreAnswers(request(items, spec("helpfulness")), timeout=30)
-        until(lambda: provider.in_flight == 8)
-        call.cancel()
-        until(lambda: provider.in_flight == 0)
-
     def test_a_slow_reader_stops_the_work(self, stub: JudgeServiceStub, provider: ScriptedProvider):
         items = [item(str(n), answer=f"{n} at length") for n in range(3000)]
         before = provider.requests

@@ -50,9 +50,6 @@ def test_another_backend_says_so_and_has_verdicts_of_its_own(reference, name, pr
     [
         (("--embedding-backend", "onnxruntime", "--embedding-precision", "bf16"), "openvino"),
         (("--embedding-backend", "cuda"), "embedding_backend cuda"),
-        (("--embedding-backend", "tpu"), "embedding_backend"),
-        (("--embedding-batch-threads", "0"), "embedding_batch_threads"),
-        (("--embedding-batch-tokens", "-1"), "embedding_batch_tokens"),
     ],
 )
 def test_what_can_not_be_had_stops_the_start(flags, words):

@@ -80,9 +80,7 @@ class TestStart:
     @pytest.mark.parametrize(
         ("flags", "words"),
         [
-            (("--listen", "nowhere"), "HOST:PORT"),
             (("--max-groups", "0"), "max_groups"),
-            (("--grace-s", "soon"), "grace_s"),
             (("--config", "/nonexistent.toml"), "/nonexistent.toml"),
             (("--default-judge", "nobody"), "nobody"),
             (("--model", "nobody", "--listen", "127.0.0.1:0"), "judged-server models"),

@@ -140,24 +140,3 @@ class TestCommand:
         done = judged("compare", "bm25.json", "dense.json", "--allow-other-signature")
         assert done.returncode == 0
         assert "complete:true" in done.stderr
-
-
-class TestGates:
-    measured = ("metrics", "--qrels", "qrels.txt", "-m", "ndcg@10")
-
-    def test_metrics(self, judged, folder):
-        done = judged(*self.measured, "--run", "dense.run", "--json", "base.json")
-        assert done.returncode == 0
-        mean = judged.read("base.json")["metrics"]["ndcg@10"]["mean"]
-        gates = ("--min-score", f"ndcg@10={mean}", "--max-drop", "ndcg@10=0")
-        again = judged(*self.measured, "--run", "dense.run", *gates, "--baseline", "base.json")
-        assert (again.returncode, again.stderr.count("judged: held: ")) == (0, 2)
-        worse = judged(
-            *(*self.measured, "--run", "bm25.run", *gates),
-            *("--baseline", "base.json", "--json", "out.json"),
-        )
-        assert worse.returncode == 1
-        assert worse.stderr.count("fell short") == 2
-        assert "ndcg@10" in worse.stdout
-        outcomes = judged.read("out.json")["gates"]
-        assert [gate["passed"] for gate in outcomes] == [False, False]

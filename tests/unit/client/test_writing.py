@@ -91,13 +91,8 @@ def test_a_file_that_can_be_written_and_not_replaced_is_written(tmp_path, monkey
 
 WRITERS = {
     "a.json": DATASET.save,
-    "a.jsonl": DATASET.save,
     "a.csv": DATASET.save,
-    "a.tsv": DATASET.save,
-    "a.qrels": lambda path: Dataset([Query("q", "", (), ["d" * 5000])]).save(path),
-    "a.ragas": lambda path: DATASET.save(path, "ragas"),
     "folder": DATASET.save,
-    "results.jsonl": RESULTS.save,
     "results.run": RESULTS.save,
     "labels.csv": lambda path: write_csv(path, [Item("i", "q", LONG, ["a"], LONG, True, 0.4)], {}),
     "calibration": lambda path: Calibrator("key", 1.0, 0.0).save(path, note=LONG),

@@ -13,13 +13,11 @@ from judged import (
     InvalidArgument,
     JudgedError,
     Overloaded,
-    Status,
 )
 from judged._batching import scoring as scoring_module
-from judged._batching.scoring import Scoring, summarise
+from judged._batching.scoring import Scoring
 from judged._transport.call import Attempts, Deadline, RetryBudget
 from judged.v1 import judge_service_pb2 as pb
-from judged.values import AnswerScore
 
 from tests.fakes.score_service import score_of
 
@@ -41,10 +39,6 @@ def reply(item_id: str, rubric: str, value: float = 1.0) -> pb.ScoreAnswersRespo
     return pb.ScoreAnswersResponse(score=score_of(item_id, rubric, value))
 
 
-def asked_of(request: pb.ScoreAnswersRequest) -> tuple[list[str], list[str]]:
-    return [i.item_id for i in request.items], [r.rubric for r in request.rubrics]
-
-
 class TestCut:
     @given(
         st.lists(st.integers(0, 40), min_size=1, max_size=30),
@@ -63,22 +57,6 @@ class TestCut:
             n = len(request.items)
             assert n == 1 or n * n_rubrics <= most
             assert n == 1 or sum(len(i.item_id + i.answer) for i in request.items) <= 50
-
-    def test_what_is_wrong_with_the_whole_is_known_before_anything_is_sent(self):
-        twice = [AnswerItem("x"), AnswerItem("y"), AnswerItem("x")]
-        with pytest.raises(InvalidArgument, match=r"^items\[2\]\.item_id: is that of items\[0\]"):
-            of(twice)
-        with pytest.raises(InvalidArgument, match=r"^items: must hold at least one"):
-            scoring(0)
-        with pytest.raises(InvalidArgument, match=r"^rubrics: must hold at least one"):
-            scoring(1, [])
-        with pytest.raises(InvalidArgument, match=r"^rubrics: must be a list"):
-            scoring(1, "faithfulness")
-
-    def test_what_is_no_text_is_named_before_anything_is_sent(self):
-        items = [AnswerItem("0"), AnswerItem("1", "q", None)]
-        with pytest.raises(InvalidArgument, match=r"^items\[1\]\.answer: must be text, not None"):
-            of(items)
 
 
 class TestPart:
@@ -108,22 +86,6 @@ class TestPart:
         ) as caught:
             fail(whole, wrong)
         assert caught.value.field == "items[3].contexts[0]"
-
-
-class TestWhole:
-    def test_a_mean_is_over_what_is_ok(self):
-        scores = [
-            AnswerScore("1", "a", Status.OK, score=1.0, passed=True),
-            AnswerScore("2", "a", Status.OK, score=0.5, passed=False),
-            AnswerScore("3", "a", Status.ERROR),
-            AnswerScore("4", "a", Status.NOT_ASSESSABLE),
-            AnswerScore("5", "a", Status.ABSTAINED),
-        ]
-        summary = summarise("a", scores)
-        assert (summary.mean, summary.passed) == (0.75, 1)
-        counts = summary.counts
-        assert (counts.ok, counts.error, counts.abstained, counts.not_assessable) == (2, 1, 1, 1)
-        assert counts.passed == 1
 
 
 class TestMaxCost:

@@ -47,34 +47,11 @@ def echo(query: str) -> str:
     return f"about {query}"
 
 
-async def echo_async(query: str) -> str:
-    await asyncio.sleep(0)
-    return f"about {query}"
-
-
 def items_of(service: ScoreService) -> dict[str, AnswerItem]:
     return {item.item_id: item for request in service.requests for item in request.items}
 
 
 class TestEvaluate:
-    @pytest.mark.parametrize("system", [echo, echo_async])
-    def test_asks_and_scores(self, service: ScoreService, client: Client, system):
-        seen: list[tuple[int, int]] = []
-        found = evaluate_answers(
-            QUESTIONS, system, ["a", "b"], client=client, progress=lambda *now: seen.append(now)
-        )
-        assert [item.question for item in found.items] == QUESTIONS
-        assert [item.answer for item in found.items] == [
-            Answer(f"about question {i}") for i in range(6)
-        ]
-        assert {name: s.score for name, s in found.items[3].scores.items()} == {"a": 1.0, "b": 0.5}
-        assert (found.summary("a").mean, found.summary("b").mean) == (1.0, 0.5)
-        assert found.failures == []
-        assert found.usage.calls == 12
-        assert seen == [(n, 18) for n in range(1, 19)]
-        with pytest.raises(KeyError, match="these scores have a, b"):
-            found.summary("c")
-
     def test_contexts_that_the_system_used_are_those_it_is_scored_by(
         self, service: ScoreService, client: Client
     ):

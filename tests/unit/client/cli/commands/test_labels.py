@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged import RatingLevel
-from judged.cli.commands.labels import _gaps, choose_categories, read_ratings
+from judged.cli.commands.labels import choose_categories, read_ratings
 from judged.cli.output import Problem
 from judged.evaluation import FileError
 
@@ -60,17 +60,3 @@ def test_words_need_an_order_where_it_matters(tmp_path):
         choose_categories("f", words, RatingLevel.ORDINAL, None)
     given = choose_categories("f", words, RatingLevel.ORDINAL, "poor, fair, good")
     assert given == ["poor", "fair", "good"]
-
-
-def warned(tmp_path, *values, level="ordinal", categories=None) -> list[str]:
-    named = choose_categories("f", rated(tmp_path, *values), RatingLevel[level.upper()], categories)
-    return _gaps(named)
-
-
-def test_a_gap_in_a_scale_of_numbers_is_told_with_the_whole_scale(tmp_path):
-    (told,) = warned(tmp_path, 1, 2, 4, 5)
-    assert told.startswith("no rating is 3, ")
-    assert told.endswith("pass --categories 1,2,3,4,5")
-    assert warned(tmp_path, 1, 2, 3) == []
-    assert warned(tmp_path, -1, 0, 1) == []
-    assert "no rating is 2," in warned(tmp_path, 1, 1_000_000)[0]

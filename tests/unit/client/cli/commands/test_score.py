@@ -34,15 +34,6 @@ def rubrics(*names: str, weights: str | None = None, threshold: float | None = N
 
 
 class TestRubrics:
-    def test_parameters_that_were_given_are_those_of_each(self):
-        found = rubrics(
-            "faithfulness", "quality", threshold=0.5, given={"samples": "3", "temperature": "0"}
-        )
-        assert found == [
-            Rubric(name, 0.5, {"samples": 3, "temperature": 0.0})
-            for name in ("faithfulness", "quality")
-        ]
-
     def test_a_version_travels(self):
         found = rubrics("quality@1", "faithfulness", weights="accuracy=1")
         assert found == [Rubric("quality@1", weights={"accuracy": 1.0}), Rubric("faithfulness")]
