@@ -90,9 +90,15 @@ class Commands:
         assert done.returncode == 0, done.stderr
         return done
 
-    def fails(self, *arguments: str, **more: str) -> str:
-        """Run a command that ends with 2; return the last thing that it says."""
+    def refused(self, *arguments: str, **more: str) -> str:
+        """Run a command that ends with 2; return what it says."""
         done = self(*arguments, **more)
+        assert done.returncode == 2, done.stdout
+        return done.stderr
+
+    def fails(self, *arguments: str) -> str:
+        """Run a command that ends with 2 and prints nothing; return the last thing that it says."""
+        done = self(*arguments)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert done.stderr.startswith("judged: ")
         return done.stderr.splitlines()[-1].removeprefix("judged: ")

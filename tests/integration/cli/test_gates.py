@@ -71,9 +71,9 @@ class TestScore:
 
     def test_all_answers_refused(self, judged: Commands, tmp_path: Path):
         write_answers(tmp_path, ["refused"] * 3)
-        done = judged(*self.COMMAND, *self.GATE)
-        assert done.returncode == 2
-        assert "nothing could be assessed: answer_match" in done.stderr
+        assert "nothing could be assessed: answer_match" in judged.refused(
+            *self.COMMAND, *self.GATE
+        )
 
     def test_what_is_not_assessable_is_not_missing(self, judged: Commands, tmp_path: Path):
         write_answers(tmp_path, ["fine", ""])

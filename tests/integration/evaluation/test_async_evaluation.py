@@ -108,7 +108,7 @@ async def test_a_cancelled_evaluation_asks_its_retriever_no_more(
     assert running.cancelled()
     before = len(retriever.asked)
     retriever.go_on.set()
-    for thread in retriever.threads:
+    for thread in list(retriever.threads):
         await asyncio.to_thread(thread.join, 60)
         assert not thread.is_alive()
     # One that another thread was about to ask is under way too.

@@ -219,9 +219,9 @@ class TestCommand:
     @pytest.mark.parametrize("output", ["-", "judged.jsonl"])
     def test_a_judge_that_compares_asks_for_the_expected_text(self, judged: Commands, output: str):
         for judge in ("exact", "llm"):
-            done = judged("judge", "pool.jsonl", "--judge", judge, "--output", output)
-            assert (done.returncode, done.stdout) == (2, "")
-            assert done.stderr.startswith("judged: pool.jsonl:1: has no 'expected_text'")
+            assert judged.refused(
+                "judge", "pool.jsonl", "--judge", judge, "--output", output
+            ).startswith("judged: pool.jsonl:1: has no 'expected_text'")
 
     @pytest.mark.parametrize(
         ("change", "said"),
@@ -235,6 +235,6 @@ class TestCommand:
         self, judged: Commands, change: dict[str, object], said: str
     ):
         judged.write("pool.jsonl", (*self.LINES[:2], {**self.LINES[2], **change}))
-        done = judged("judge", "pool.jsonl", "--output", "pool.qrels")
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"judged: {said}")
+        assert judged.refused("judge", "pool.jsonl", "--output", "pool.qrels").startswith(
+            f"judged: {said}"
+        )

@@ -58,11 +58,10 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
     config = ("--llm-config", llm_config(tmp_path, provider, {"small": ""}))
     with running_server(*config) as ready:
         judged = Commands(tmp_path, ready.address)
-        judged.fine(
+        believed = judged.document(
             *("calibrate", "labels.jsonl", *RUBRIC, "--resamples", "200"),
-            *("-o", "kept/ours.calibration.json", "--json", "c.json"),
-        )
-        believed = judged.read("c.json")["reliability"]
+            *("-o", "kept/ours.calibration.json"),
+        )["reliability"]
         assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 240, 60)
         kept = Calibrator.load(tmp_path / "kept" / "ours.calibration.json")
 
@@ -77,9 +76,9 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
         assert [score["score"] for score in found[:3]] == [0.0, 0.1, 0.2]
 
         other = ("score", "labels.jsonl", "--rubric", "helpfulness")
-        wrong = judged(*other, "--calibration", "kept/ours.calibration.json")
-        assert wrong.returncode == 2
-        assert "--rubric helpfulness: --calibration: was made for another judge" in wrong.stderr
+        assert "--rubric helpfulness: --calibration: was made for another judge" in judged.refused(
+            *other, "--calibration", "kept/ours.calibration.json"
+        )
         both = judged(*scored, "--rubric", "helpfulness", "--calibration", "ours")
         assert "say which rubric it is of" in both.stderr
 

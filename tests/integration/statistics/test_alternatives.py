@@ -53,14 +53,12 @@ def test_all_commands_read_them_as_alternatives(folder: Path, judged: Commands):
     assert sum(line["relevant"] == line["label"] for line in lines) == 239
     relevant = sum(line["relevant"] for line in lines)
     assert judged.read("judged.json")["counts"]["relevant"] == relevant
-    judged.fine("calibrate", "lines.jsonl", "--label-field", "label", "--json", "c.json")
-    quality = judged.read("c.json")["quality"]
+    quality = judged.document("calibrate", "lines.jsonl", "--label-field", "label")["quality"]
     assert quality["true_positives"] + quality["true_negatives"] == 239
-    judged.fine(
+    metric = judged.document(
         *("evaluate", "dataset.json", "--results", "results.jsonl"),
-        *("--metric", "hit_rate@1", "--json", "e.json"),
-    )
-    metric = judged.read("e.json")["metrics"]["hit_rate@1"]
+        *("--metric", "hit_rate@1"),
+    )["metrics"]["hit_rate@1"]
     assert metric["mean"] == pytest.approx(relevant / 293)
 
 
@@ -81,11 +79,13 @@ def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(tmp_path: Path, 
     for line in (*lines, *again):
         line.pop("source")
     assert again == lines
-    judged.fine(
-        *("calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
-        *("--label-field", "label", "--json", "c.json"),
+    assert (
+        judged.document(
+            *("calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
+            *("--label-field", "label"),
+        )["quality"]["n"]
+        == 293
     )
-    assert judged.read("c.json")["quality"]["n"] == 293
 
 
 def test_lines_of_one_answer_do_not_share_their_expected_texts(tmp_path: Path, judged: Commands):

@@ -61,14 +61,12 @@ def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
     assert f"|calibration:{kept.sha256[:8]}|" in streamed.stderr
     assert lines_of((tmp_path / "streamed").read_text()) == lines
 
-    other = judged(
+    assert "made for another judge than exact" in judged.refused(
         *("judge", str(DATA), "--judge", "exact", "--calibration", "my.calibration.json")
     )
-    assert other.returncode == 2
-    assert "made for another judge than exact" in other.stderr
-    unknown = judged("judge", str(DATA), *JUDGE, "--calibration", "mine")
-    assert unknown.returncode == 2
-    assert "--calibration: no calibration is called 'mine'" in unknown.stderr
+    assert "--calibration: no calibration is called 'mine'" in judged.refused(
+        "judge", str(DATA), *JUDGE, "--calibration", "mine"
+    )
 
 
 def write(path: Path, lines: list[dict[str, Any]]) -> None:
@@ -120,10 +118,11 @@ def test_labels_that_fit_nothing_leave_no_file(
 ) -> None:
     lines = lines_of(DATA.read_text())
     write(tmp_path / "few.jsonl", [line for line in lines if kinds == 2 or not line["label"]][:n])
-    made = judged("calibrate", "few.jsonl", *EQUIVALENCE, "-o", "c.json", "--json", "d.json")
-    assert made.returncode == 2
-    assert "--output c.json: there is nothing to keep" in made.stderr
-    assert why in made.stderr
+    said = judged.refused(
+        "calibrate", "few.jsonl", *EQUIVALENCE, "-o", "c.json", "--json", "d.json"
+    )
+    assert "--output c.json: there is nothing to keep" in said
+    assert why in said
     assert not (tmp_path / "c.json").exists()
 
 
@@ -144,9 +143,7 @@ def test_a_calibration_that_fitted_nothing_is_refused_where_it_is_applied(
     write(tmp_path / "one.jsonl", [{"query": "", "expected_text": "a", "retrieved_text": "a"}])
     for name, said in (("new", why), ("old", "50 labels were too few")):
         given = ("judge", "one.jsonl", "--calibration", f"{name}.calibration.json")
-        done = judged(*given)
-        assert done.returncode == 2
-        assert said in done.stderr
+        assert said in judged.refused(*given)
         with pytest.raises(SettingsError, match="holds nothing that labels made"):
             load_calibrations(only(tmp_path, f"{name}.calibration.json"))
 
