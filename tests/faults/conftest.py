@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from tests.fakes.canaries import refuse_canaries
+from tests.faults.loads import limited
+from tests.integration.server_process import ServerProcess, running_server
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +24,13 @@ def nothing_is_shown(
     printed = capfd.readouterr()
     refuse_canaries("standard output", printed.out)
     refuse_canaries("standard error", printed.err)
+
+
+@pytest.fixture
+def container() -> Iterator[ServerProcess]:
+    """A server in a control group of 1 GiB, where one can be made here."""
+    with ExitStack() as stack:
+        server = stack.enter_context(running_server("--log-level", "warning"))
+        with limited(server.process.pid):
+            yield server
+            stack.close()

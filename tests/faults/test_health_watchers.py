@@ -8,8 +8,7 @@ import signal
 import socket
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ from judged_server.api import health_service
 from judged_server.api.health_service import WATCHERS_OF_AN_ADDRESS
 from judged_server.errors import Overloaded
 
-from tests.faults.loads import TOLD_DRAINING, drained, limited
+from tests.faults.loads import TOLD_DRAINING, drained
 from tests.faults.test_connections import HEADERS, PREFACE, SETTINGS, call_headers, frame
 from tests.integration.server_process import ServerProcess, running_server, until
 
@@ -60,16 +59,6 @@ async def watch(channel: grpc.aio.Channel, raw: bytes, counted: Counter[str]) ->
             counted["told"] += 1
     except grpc.aio.AioRpcError as error:
         counted[error.code().name] += 1
-
-
-@pytest.fixture
-def container() -> Iterator[ServerProcess]:
-    """A server in a control group of 1 GiB, where one can be made here."""
-    with ExitStack() as stack:
-        server = stack.enter_context(running_server("--log-level", "warning"))
-        with limited(server.process.pid):
-            yield server
-            stack.close()
 
 
 @pytest.mark.timeout(300)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -19,22 +18,12 @@ from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
-from tests.faults.loads import LIMIT, MB, large_request, limited, resident, sent
+from tests.faults.loads import LIMIT, MB, large_request, resident, sent
 from tests.integration.server_process import ServerProcess, running_server, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not run: /proc")
 
 CALLS = 30
-
-
-@pytest.fixture
-def container() -> Iterator[ServerProcess]:
-    """A server in a control group of 1 GiB, where one can be made here."""
-    with ExitStack() as stack:
-        server = stack.enter_context(running_server("--log-level", "warning"))
-        with limited(server.process.pid):
-            yield server
-            stack.close()
 
 
 @pytest.mark.timeout(300)

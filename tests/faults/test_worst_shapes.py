@@ -60,7 +60,7 @@ async def serves_others(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_container_lives_through_shapes_that_grow(shape: str):
+def test_a_container_lives_through_shapes_that_grow(container: ServerProcess, shape: str):
     method, make = SHAPES[shape]
     raw = make().SerializeToString()
 
@@ -83,13 +83,9 @@ def test_a_container_lives_through_shapes_that_grow(shape: str):
             await serves_others(server)
         return counted
 
-    with ExitStack() as stack:
-        server = stack.enter_context(running_server("--log-level", "warning"))
-        with limited(server.process.pid):
-            counted = asyncio.run(run(server))
-            assert server.process.poll() is None
-            assert resident(server.process.pid, "VmHWM") < LIMIT / MB * 0.85
-            stack.close()
+    counted = asyncio.run(run(container))
+    assert container.process.poll() is None
+    assert resident(container.process.pid, "VmHWM") < LIMIT / MB * 0.85
     # Empty groups are too many for one message; no model scores answers here.
     expected = {"empty groups": "INVALID_ARGUMENT", "answers": "FAILED_PRECONDITION"}
     assert counted.keys() <= {"RESOURCE_EXHAUSTED", expected.get(shape, "OK")}

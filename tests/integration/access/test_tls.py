@@ -90,11 +90,6 @@ class TestFailedHandshakes:
 
 
 class TestCommand:
-    def test_it_takes_the_authority(self, tls: ServerProcess, authority: Authority):
-        done = run_in(Path.cwd(), "judges", "--target", tls.address, "--tls-ca", str(authority.ca))
-        assert done.returncode == 0, done.stderr
-        assert "token_overlap" in done.stdout
-
     @pytest.mark.parametrize(
         ("options", "said"),
         [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from judged import (
@@ -20,9 +18,9 @@ from judged import (
 )
 
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
-from tests.integration.cli_process import fill, run_in
+from tests.integration.cli_process import Commands, fill
 from tests.integration.llm_config import llm_config
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import running_server
 
 KEY = "JUDGED_TEST_A_KEY"
 ONLY = Asking(CacheMode.ONLY)
@@ -39,9 +37,7 @@ def script(asked: Asked) -> Said:
 
 
 @pytest.fixture(scope="module")
-def keyless(
-    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
+def target(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server without the key, over the replies that one with the key has kept."""
     folder = tmp_path_factory.mktemp("keyless")
     config = llm_config(folder, provider, {"small": ""}, provider_lines=f'key_env = "{KEY}"')
@@ -50,17 +46,9 @@ def keyless(
     with running_server(*flags, env={KEY: "k"}) as ready, Client(ready.address) as client:
         assert client.judge([GROUP], PANEL).relevant == [True, True]
         assert client.score_answers([ITEM], ["answer_match"]).scores[0].passed
-        work = fill(folder)
-        command = ("judge", "contexts.jsonl", "--judge", "llm", "--target", ready.address)
-        assert run_in(work, *command).returncode == 0
+        Commands(fill(folder), ready.address).fine("judge", "contexts.jsonl", "--judge", "llm")
     with running_server(*flags) as ready:
-        yield ready
-
-
-@pytest.fixture
-def client(keyless: ServerProcess) -> Iterator[Client]:
-    with Client(keyless.address) as connected:
-        yield connected
+        yield ready.address
 
 
 @pytest.mark.parametrize("judge", [Judge("llm"), PANEL])
@@ -107,18 +95,16 @@ def test_the_server_still_says_that_it_can_not_ask(client: Client):
     assert [bool(model.unavailable) for model in info.chat_models] == [True]
 
 
-def test_the_command_line_judges_from_the_cache(keyless: ServerProcess, tmp_path: Path):
-    fill(tmp_path)
-    command = ("judge", "contexts.jsonl", "--judge", "llm", "--target", keyless.address)
-    done = run_in(tmp_path, *command, "--cache-only", "--output", "judged.jsonl")
-    assert (done.returncode, done.stderr.count("2 samples from the cache")) == (0, 1)
+def test_the_command_line_judges_from_the_cache(judged: Commands):
+    fill(judged.folder)
+    command = ("judge", "contexts.jsonl", "--judge", "llm")
+    done = judged.fine(*command, "--cache-only", "--output", "judged.jsonl")
+    assert done.stderr.count("2 samples from the cache") == 1
     line = {"query": "other", "expected_text": "e", "retrieved_text": "r"}
-    (tmp_path / "contexts.jsonl").write_text(json.dumps(line) + "\n")
-    done = run_in(tmp_path, *command, "--cache-only")
-    assert done.returncode == 2
-    assert done.stderr.strip() == (
+    judged.write("contexts.jsonl", [line])
+    assert judged.refused(*command, "--cache-only").strip() == (
         f"judged: --cache-only: 1 of 1 verdict not in the server's cache; {SAYS}; set it to the "
         "key, and start the server again; then run the same command once without --cache-only, "
         "with the same model, rubric and texts, to fill it"
     )
-    assert run_in(tmp_path, *command).returncode == 2
+    assert judged.refused(*command)

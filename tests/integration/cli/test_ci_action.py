@@ -207,14 +207,6 @@ def test_a_regression_is_red_and_says_where(repository):
     assert repository.comment in (repository.at.parent / "summary.md").read_text()
 
 
-def test_an_improvement_is_green(repository):
-    repository.retrieve(lambda n: 0)
-    status, printed = repository.action("pull_request")
-    assert status == 0, printed
-    assert "### Retrieval: 2 better of 3 metrics" in repository.comment
-    assert "::warning" not in printed
-
-
 def test_a_stale_baseline_is_said_and_compared_all_the_same(repository):
     repository.run("git", "checkout", "-q", "main")
     for number in range(3):

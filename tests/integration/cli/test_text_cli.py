@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_process import Commands, run_in
+from tests.integration.cli_process import Commands
 
 ANSWERS = [
     ("a1", "Paris is the capital of France.", ["The capital of France is Paris.", "Paris"]),
@@ -28,17 +28,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_answers_are_measured_and_held_against_a_baseline(folder: Path, server_address: str):
-    where = ["--target", server_address]
-    done = run_in(folder, "texts", "a.jsonl", *METRICS, "--per-query", "--json", "a.json", *where)
-    assert done.returncode == 0, done.stderr
-    found = json.loads((folder / "a.json").read_text())
+def test_answers_are_measured_and_held_against_a_baseline(judged: Commands):
+    done = judged.fine("texts", "a.jsonl", *METRICS, "--per-query", "--json", "a.json")
+    found = judged.read("a.json")
     assert found["per_query"]["a1"]["bleu"] == pytest.approx(0.29071536848410967)
     assert found["per_query"]["a3"] == {"bleu": 1, "token_f1": 1, "exact_match": 1}
     assert found["metrics"]["exact_match"]["mean"] == pytest.approx(1 / 3)
     assert "3 answers" in done.stdout
     gate = ["--baseline", "a.json", "--max-drop", "token_f1=0.05", "--json", "b.json"]
-    worse = run_in(folder, "texts", "b.jsonl", *METRICS, *gate, *where)
+    worse = judged("texts", "b.jsonl", *METRICS, *gate)
     assert worse.returncode == 1
     assert "token_f1 fell from" in worse.stderr
 
@@ -86,9 +84,7 @@ class TestSimilarity:
         },
     )
 
-    def test_texts_of_unknown_words_have_no_value(
-        self, judged: Commands, tmp_path: Path, server_address: str
-    ):
+    def test_texts_of_unknown_words_have_no_value(self, judged: Commands):
         texts = {"thumbs": ("👍", "👎"), "seats": ("forty seats", "forty seats")}
         lines = [
             {"item_id": name, "query": "", "answer": answer, "references": [reference]}
@@ -102,14 +98,12 @@ class TestSimilarity:
         found = judged.read("a.json")
         assert found["metrics"]["semantic_similarity"]["n"] == 1
         assert found["per_query"]["thumbs"] == {}
-        (tmp_path / "one.jsonl").write_text(json.dumps(lines[0]))
-        command = ["texts", "one.jsonl", "-m", "semantic_similarity", "--target", server_address]
-        done = run_in(tmp_path, *command)
-        assert done.returncode == 0, done.stderr
+        judged.write("one.jsonl", lines[:1])
+        done = judged.fine("texts", "one.jsonl", "-m", "semantic_similarity")
         assert done.stdout.splitlines()[2].split() == ["semantic_similarity", "-", "0"]
 
-    def test_answers_near_a_negative_are_flagged(self, tmp_path: Path, judged: Commands):
-        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, self.lines)))
+    def test_answers_near_a_negative_are_flagged(self, judged: Commands):
+        judged.write("a.jsonl", self.lines)
         command = ["texts", "a.jsonl", "-m", "token_f1", "-m", "semantic_similarity"]
         done = judged(*command, "--interval", "t", "--max-negatives", "0", "--json", "a.json")
         assert done.returncode == 1, done.stderr
@@ -126,13 +120,9 @@ class TestSimilarity:
         assert near["similarity"] == pytest.approx(1, abs=1e-5)
         assert near["to_references"] == wrong
 
-    def test_the_gate_needs_the_metric_and_negatives(self, folder: Path, server_address: str):
+    def test_the_gate_needs_the_metric_and_negatives(self, judged: Commands):
         for flags, message in (
             (["-m", "bleu"], "needs -m semantic_similarity"),
             (["-m", "semantic_similarity"], "has no 'negative_references'"),
         ):
-            done = run_in(
-                folder,
-                *("texts", "a.jsonl", *flags, "--max-negatives", "0", "--target", server_address),
-            )
-            assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+            assert message in judged.refused("texts", "a.jsonl", *flags, "--max-negatives", "0")

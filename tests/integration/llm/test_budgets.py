@@ -13,7 +13,6 @@ import pytest
 from judged import (
     AnswerItem,
     Asking,
-    BudgetExhausted,
     Client,
     InvalidArgument,
     Judge,
@@ -186,33 +185,6 @@ class TestClients:
                 asking=Asking(max_cost=most),
             )
             assert 0 < (streamed.usage.cost or 0) <= most
-
-    def test_a_used_up_day_is_an_error_of_its_own(self, provider: ScriptedProvider, tmp_path: Path):
-        budget = f'[budget]\nper_day = 0.000001\nfile = "{tmp_path / "day.sqlite"}"'
-        with budgeted_server(provider, tmp_path, budget) as ready, Client(ready.address) as client:
-            with pytest.raises(BudgetExhausted, match="raise per_day") as caught:
-                client.judge([self.GROUP], "llm")
-            assert caught.value.reason == "BUDGET_EXHAUSTED"
-            with pytest.raises(BudgetExhausted):
-                client.score_answers([AnswerItem("1", "q", "a")], ["helpfulness"])
-            with pytest.raises(BudgetExhausted):
-                Evaluator(client).evaluate_groups(
-                    [QueryGroup("q", ["e"], ["r"], "1")], ["mrr"], "llm"
-                )
-
-    def test_what_is_left_of_a_day_of_all_tenants_is_not_told(
-        self, provider: ScriptedProvider, tmp_path: Path
-    ):
-        budget = f'[budget]\nper_day = 0.01\nfile = "{tmp_path / "day.sqlite"}"'
-        with (
-            budgeted_server(provider, tmp_path, budget) as ready,
-            grpc.insecure_channel(ready.address) as channel,
-        ):
-            reply = JudgeServiceStub(channel).BatchJudge(work("shared", 60), timeout=60)
-        assert reasons(reply) == {"BUDGET"}
-        messages = [error.message for error in reply.verdicts.errors]
-        amounts = [re.findall(r"\d[\d.e-]* EUR", message) for message in messages]
-        assert {len(told) for told in amounts} == {1}, messages[0]  # what the question may cost
 
 
 class TestCommandLine:

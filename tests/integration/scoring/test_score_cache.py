@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import grpc
 import pytest
-from judged.v1 import groups_pb2, verdicts_pb2
+from judged.v1 import verdicts_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.providers.scripted_provider import ScriptedProvider
-from tests.integration.scoring.score_requests import item, outcome, request, scored, spec
+from tests.integration.scoring.score_requests import item, request, scored, spec
 
 
 class TestCache:
@@ -48,22 +47,3 @@ class TestCache:
         assert provider.requests == before + 2
         assert score.source == verdicts_pb2.VERDICT_SOURCE_COMPUTED
         assert (score.usage.cached, score.usage.calls) == (1, 2)
-
-    def test_only_the_cache_may_answer(self, stub: JudgeServiceStub, provider: ScriptedProvider):
-        only = groups_pb2.AskingOptions(cache=groups_pb2.CACHE_MODE_ONLY)
-        asked = item(answer="never asked")
-        scores, _ = scored(stub, request([asked], spec("faithfulness"), asking=only))
-        (score,) = scores.values()
-        assert outcome(score) == ("ERROR", "NOT_CACHED")
-        assert score.error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
-        # What an earlier test left may come as late as now, so its number says nothing.
-        assert not any("never asked" in str(request.body) for request in provider.asked)
-
-    def test_what_is_beyond_the_budget_is_not_asked(
-        self, stub: JudgeServiceStub, provider: ScriptedProvider
-    ):
-        before = provider.requests
-        little = groups_pb2.AskingOptions(cache=groups_pb2.CACHE_MODE_REFRESH, max_cost=1e-7)
-        scores, _ = scored(stub, request([item()], spec("helpfulness"), asking=little))
-        assert outcome(scores["1", "helpfulness"]) == ("ERROR", "BUDGET")
-        assert provider.requests == before
