@@ -40,6 +40,7 @@ from judged._transport.connection import (
 )
 from judged._transport.primitives import in_order
 from judged._transport.status import rename_paths
+from judged._views import Listed
 from judged.credentials import Credentials
 from judged.v1 import groups_pb2, statistics_service_pb2
 from judged.v1 import judge_service_pb2 as pb
@@ -451,7 +452,8 @@ class Client(BaseClient[Connection]):
         Only the server knows what a judge's rubric shows, so it is asked, with one short text,
         where any group needs to know.
         """
-        if not any(isinstance(g, QueryGroup) and not g.expected and g.open_ended for g in groups):
+        known = () if isinstance(groups, Listed) else groups
+        if not any(isinstance(g, QueryGroup) and not g.expected and g.open_ended for g in known):
             return groups
         probe = pb.BatchJudgeRequest(groups=[_OPEN_ENDED], judge=write_judge(judge))
         found = self._estimate([pb.EstimateBatchRequest(judge=probe)], timeout)

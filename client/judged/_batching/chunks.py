@@ -11,6 +11,7 @@ from typing import TypeVar
 from judged._convert.groups import checked_group
 from judged._inputs import need_each, need_text
 from judged._transport.call import CHUNKS_IN_FLIGHT
+from judged._views import Listed
 from judged.errors import InvalidArgument, WrongType
 from judged.values.groups import Context, QueryGroup, Span
 from judged.values.judges import Asking, Judge
@@ -65,12 +66,14 @@ class Piece:
         return at_ranks(self.group, range(self.start, self.end))
 
 
-def fold(items: ToJudge) -> list[QueryGroup]:
+def fold(items: ToJudge) -> Sequence[QueryGroup]:
     """Return groups as they are, and contexts folded into groups in the same order.
 
     Consecutive contexts of one query that form a cross product, retrieved-major, become one group:
-    its texts then travel once.
+    its texts then travel once. Groups that are made as they are asked for stay so.
     """
+    if isinstance(items, Listed):
+        return items
     given = need_each(items, "groups", (QueryGroup, Context), "QueryGroup or Context")
     groups = [item for item in given if isinstance(item, QueryGroup)]
     if groups and len(groups) < len(given):

@@ -21,7 +21,7 @@ from judged._batching.chunks import (
     distinct_ranks,
     n_contexts,
 )
-from judged._batching.judging import Progress, join_chunks
+from judged._batching.judging import Part, Progress, join_chunks
 from judged._codec import read_fields
 from judged._convert.groups import checked_group, write_group
 from judged._convert.judges import Purse, write_judge
@@ -204,14 +204,15 @@ class EvaluateStream(Stream[None]):
             error or errors.InternalError("the server sent no verdict", reason="INTERNAL")
         )
         judge = next(iter(known.values())).judge
-        chunks = (
-            (
-                [piece for piece in chunk if piece.group.negatives or not of_negatives],
-                known.pop(chunk_id, reason),
-            )
-            for chunk_id, chunk in enumerate(self._chunks())
-        )
-        return join_chunks(chunks, partial(_n_judged, of_negatives=of_negatives), judge, groups)
+        size = partial(_n_judged, of_negatives=of_negatives)
+
+        def parts() -> Iterator[Part]:
+            for chunk_id, chunk in enumerate(self._chunks()):
+                pieces = [piece for piece in chunk if piece.group.negatives or not of_negatives]
+                continued = bool(pieces) and pieces[0].start > 0
+                yield known.pop(chunk_id, reason), map(size, pieces), continued
+
+        return join_chunks(parts(), judge, groups)
 
 
 class _JudgedGroups(Listed[QueryGroup]):

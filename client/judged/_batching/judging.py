@@ -12,12 +12,13 @@ from itertools import accumulate, chain, count
 from judged import errors
 from judged._batching.chunks import Piece, cut
 from judged._codec import read_fields
-from judged._convert.groups import write_group
+from judged._convert.groups import checked_group, write_group
 from judged._convert.judges import Purse, write_judge
 from judged._convert.verdicts import missing_for, read_error, read_verdicts, usage_of
 from judged._inputs import need_each
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Stream, derived_id
 from judged._transport.status import rename_paths
+from judged._views import Listed
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import QueryGroup
@@ -32,6 +33,9 @@ PASSING = (
 
 Progress = Callable[[int, int], object]
 """Is told how much of a call is done, and how much there is in all."""
+Part = tuple[Verdicts | VerdictError, Iterable[int], bool]
+"""The verdicts of a chunk or why they are missing, the number of each of its groups, and whether
+the first one is more of the last group before."""
 
 
 class Batch:
@@ -47,7 +51,9 @@ class Batch:
         request_id: str = "",
         progress: Progress | None = None,
     ) -> None:
-        if not groups:
+        # Made as they are asked for, they are checked as they are sent, and none is kept.
+        self._listed = isinstance(groups, Listed)
+        if not self._listed and not groups:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
         self._groups = groups
         self._judge = judge
@@ -57,9 +63,10 @@ class Batch:
         )
         self._purse = Purse(asking)
         self._progress = progress
-        self._total = sum(group.n_expected * group.n_retrieved for group in groups)
+        counted = () if progress is None else groups
+        self._total = sum(group.n_expected * group.n_retrieved for group in counted)
         self._done = 0
-        self._parts: list[tuple[Sequence[Piece], Verdicts | VerdictError]] = []
+        self._parts: list[Part] = []
         self._failures: list[errors.JudgedError] = []
 
     @property
@@ -73,7 +80,8 @@ class Batch:
         Models are asked about a chunk for what is left of what all may cost. Where the call has a
         request_id, that of each later chunk follows from it.
         """
-        for place, chunk in enumerate(cut(self._groups, self._judge, self._asking)):
+        groups = map(checked_group, self._groups, count()) if self._listed else self._groups
+        for place, chunk in enumerate(cut(groups, self._judge, self._asking)):
             unread = dict.fromkeys(("query_id", "document_ids", "metadata"))
             request = self._purse.onto(self._alike)
             request.groups.extend(
@@ -87,63 +95,53 @@ class Batch:
         self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse | errors.JudgedError
     ) -> None:
         """Take in the answer of the next chunk; raise an error that means the call is wrong."""
-        offsets = [0, *accumulate(map(_n_contexts, chunk))]
+        sizes = [piece.group.n_expected * (piece.end - piece.start) for piece in chunk]
+        offsets, continued = [0, *accumulate(sizes)], chunk[0].start > 0
         if isinstance(reply, errors.InvalidArgument):
             raise original_path(chunk, reply) from None
         if isinstance(reply, PASSING):
             self._purse.lost(reply)
             self._failures.append(reply)
-            self._parts.append((chunk, missing_for(reply)))
+            self._parts.append((missing_for(reply), sizes, continued))
         elif isinstance(reply, errors.JudgedError):
             raise reply
         else:
             usage = usage_of(reply)
             self._purse.took(usage)
-            found = read_verdicts(reply.verdicts, read_fields(JudgeIdentity, reply.judge), usage)
+            judge = read_fields(JudgeIdentity, reply.judge)
+            found = read_verdicts(reply.verdicts, judge, usage, in_arrays=self._listed)
             if len(found) != offsets[-1]:
                 sent = f"the server sent {len(found)} verdicts for {offsets[-1]}"
                 raise errors.InternalError(sent)
             named = {place: self._purse.named(error) for place, error in found.errors.items()}
-            self._parts.append((chunk, replace(found, errors=named, offsets=offsets)))
+            self._parts.append((replace(found, errors=named, offsets=offsets), sizes, continued))
         self._done += offsets[-1]
         if self._progress is not None:
             self._progress(self._done, self._total)
 
     def verdicts(self) -> Verdicts:
         """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
-        answered = [part for _, part in self._parts if isinstance(part, Verdicts)]
+        answered = [part for part, *_ in self._parts if isinstance(part, Verdicts)]
         if not answered:
             raise self._failures[0]
         usages = [part.usage for part in answered if part.usage is not None]
-        found = join_chunks(self._parts, _n_contexts, answered[0].judge, self._groups)
+        found = join_chunks(self._parts, answered[0].judge, self._groups)
         return replace(found, usage=sum(usages, Usage()) if usages else None)
 
 
-def _n_contexts(piece: Piece) -> int:
-    return piece.group.n_expected * (piece.end - piece.start)
-
-
 def join_chunks(
-    chunks: Iterable[tuple[Sequence[Piece], Verdicts | VerdictError]],
-    size: Callable[[Piece], int],
-    judge: JudgeIdentity,
-    groups: Sequence[QueryGroup],
+    parts: Iterable[Part], judge: JudgeIdentity, groups: Sequence[QueryGroup]
 ) -> Verdicts:
-    """Return the verdicts of all chunks; those of one that has an error alone are missing for it.
+    """Return the verdicts of all chunks; those of a chunk with an error are missing for it."""
 
-    `size` tells how many verdicts a piece has.
-    """
-
-    def parts() -> Iterator[tuple[Verdicts, bool]]:
-        for pieces, part in chunks:
-            continued = bool(pieces) and pieces[0].start > 0
+    def found() -> Iterator[tuple[Verdicts, bool]]:
+        for part, sizes, continued in parts:
             if isinstance(part, Verdicts):
                 yield part, continued
             else:
-                offsets = [0, *accumulate(map(size, pieces))]
-                yield missing_verdicts(offsets, part, judge), continued
+                yield missing_verdicts([0, *accumulate(sizes)], part, judge), continued
 
-    return join_verdicts(parts(), groups)
+    return join_verdicts(found(), groups)
 
 
 def missing_verdicts(

@@ -6,14 +6,16 @@ alternatives. Each alternative is a context of its own; the item's verdict is th
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from gzip import GzipFile
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from judged import AnswerItem, Client, Context, Judge, QueryGroup, Status, Verdicts
 from judged._batching.chunks import ASKING_KINDS
@@ -23,9 +25,8 @@ from judged._files import (
     Record,
     number_records,
     open_file,
-    read_records,
 )
-from judged._views import of_all, word
+from judged._views import Listed, of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
@@ -54,9 +55,22 @@ def input_records(path: str, empty: str, known: str = "") -> Iterator[Record]:
 
     Fields with nearly a `known` name are warned of, where there are any.
     """
-    fields, name, record = KnownFields(*known.split()), name_of(path), None
-    stdin = path == STDOUT
-    for record in number_records(sys.stdin.buffer, name) if stdin else read_records(path):
+    with _opened(path) as file:
+        yield from _records(file, name_of(path), empty, known)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO | GzipFile]:
+    if path == STDOUT:
+        yield sys.stdin.buffer
+    else:
+        with open_file(path) as file:
+            yield file
+
+
+def _records(lines: Iterable[bytes], name: str, empty: str, known: str) -> Iterator[Record]:
+    fields, record = KnownFields(*known.split()), None
+    for record in number_records(lines, name):
         fields.check(record)
         yield record
     if record is None:
@@ -182,52 +196,92 @@ class Line:
     inclusion: float | None = None
 
 
-def read_contexts(path: str) -> list[Line]:
-    """Return the lines of a file, or of standard input for "-". Raises FileError."""
-    found: list[Line] = []
-    line_of: dict[str, int | None] = {}
-    empty = f"holds nothing to judge; write lines of {_LINE}"
-    for record in input_records(path, empty, _CONTEXT_FIELDS):
-        if (item_id := record.optional_identifier("id")) is not None:
-            again = f"has the id {item_id!r} of line {{}}; give each line its own"
-            record.refuse_again(line_of, item_id, again)
-        record.optional_text(SYSTEM_MODEL)
-        lacks = None
-        if record.get("expected_text", "expected_alternatives") is None:
-            lacks = record.missing(("expected_text",))
-        contexts = contexts_of(record, [] if lacks is None else [""])
-        found.append(Line(record.line or 0, record.fields, contexts, lacks))
-    return found
+class ContextFile(Listed[Line]):
+    """The lines of a file, or of standard input for "-".
+
+    Those of a plain file are read again each time that they are asked for, and not held. `fields`
+    has the names of all that lines have, `models` those that they say made their texts, and `lacks`
+    says which line is the first without an expected text.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Read all lines once. Raises FileError."""
+        self.name, self._path = name_of(path), path
+        self.fields: dict[str, None] = {}
+        self.models: dict[str, None] = {}
+        self.n_contexts = self.n_blank = self._n = 0
+        self.lacks: FileError | None = None
+        self._held: list[Line] | None = None if path != STDOUT and _is_plain(path) else []
+        line_of: dict[str, int | None] = {}
+        empty = f"holds nothing to judge; write lines of {_LINE}"
+        with _opened(path) as file:
+            self._stamp = _stamp(file)
+            for record in _records(file, self.name, empty, _CONTEXT_FIELDS):
+                if (item_id := record.optional_identifier("id")) is not None:
+                    again = f"has the id {item_id!r} of line {{}}; give each line its own"
+                    record.refuse_again(line_of, item_id, again)
+                if model := record.optional_text(SYSTEM_MODEL):
+                    self.models[model] = None
+                line = _line(record)
+                self.lacks = self.lacks or line.lacks
+                self._n += 1
+                self.n_contexts += len(line.contexts)
+                self.n_blank += not any(c.expected_text.strip() for c in line.contexts)
+                self.fields |= dict.fromkeys(line.fields)
+                if self._held is not None:
+                    self._held.append(line)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self._held) if self._held is not None else self._read_again()
+
+    def _read_again(self) -> Iterator[Line]:
+        with _opened(self._path) as file:
+            if _stamp(file) == self._stamp:
+                yield from map(_line, number_records(file, self.name))
+            if _stamp(file) != self._stamp:
+                raise FileError(self.name, None, "was changed while it was read; start again")
+
+    def _item(self, index: int) -> Line:
+        return next(islice(self, index, None))
 
 
-def system_models(lines: Iterable[Line]) -> dict[str, None]:
-    """Return the models that lines say made their texts."""
-    return {model: None for line in lines if (model := line.fields.get(SYSTEM_MODEL))}
+def _stamp(file: BinaryIO | GzipFile) -> tuple[int, int, int]:
+    """Return what is another one once a file was replaced or changed."""
+    found = os.fstat(file.fileno())
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def check_expectations(
-    out: Output, path: str, judge: Judge, lines: Sequence[Line], client: Client
-) -> None:
+def _line(record: Record) -> Line:
+    lacks = None
+    if record.get("expected_text", "expected_alternatives") is None:
+        lacks = record.missing(("expected_text",))
+    contexts = contexts_of(record, [] if lacks is None else [""])
+    return Line(record.line or 0, record.fields, contexts, lacks)
+
+
+def check_expectations(out: Output, judge: Judge, lines: ContextFile, client: Client) -> None:
     """Warn of lines whose expected text is blank. Raises Problem where all are.
 
     Not where language models judge, whose rubrics need not show what was expected. Raises FileError
     for a line without one, where the judge needs it.
     """
-    for lacks in [line.lacks for line in lines if line.lacks is not None][:1]:
+    if lines.lacks is not None:
         alone = [QueryGroup(retrieved=["text"])]
         if not client.estimate(alone, judge).contexts:  # of a judge that needs none there is one
-            raise lacks
-    n = sum(not any(c.expected_text.strip() for c in line.contexts) for line in lines)
+            raise lines.lacks
+    n = lines.n_blank
     if not n or judge.kind in ASKING_KINDS:
         return
-    name = name_of(path)
     if n == len(lines):
         raise Problem(
-            f"{name}: 'expected_text' is blank on every line, so there is nothing to hold "
+            f"{lines.name}: 'expected_text' is blank on every line, so there is nothing to hold "
             "'retrieved_text' against; write there what should be found"
         )
     out.warn(
-        f"{of_all(n, len(lines), 'line')} of {name} {word(n, 'has', 'have')} a blank "
+        f"{of_all(n, len(lines), 'line')} of {lines.name} {word(n, 'has', 'have')} a blank "
         "'expected_text', which only an empty text matches; write there what should be found"
     )
 
@@ -246,17 +300,41 @@ def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
     return [Context(query, text, retrieved) for text in alternatives]
 
 
-def fold_lines(lines: Iterable[Line]) -> list[QueryGroup]:
-    """Return the groups that hold the contexts of all lines, in their order.
+class FoldedLines(Listed[QueryGroup]):
+    """The groups that hold the contexts of all lines, in their order, made as they are asked for.
 
     Consecutive lines of one query and the same expected texts share a group. A line is never cut,
     nor are its expected texts joined with those of another, for judges that see all of them.
     """
-    groups: list[QueryGroup] = []
-    for (query, expected), run in groupby(lines, key=_expectation):
-        retrieved = [line.contexts[0].retrieved_text for line in run]
-        groups.append(QueryGroup(query, list(expected), retrieved))
-    return groups
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._runs())
+
+    def __iter__(self) -> Iterator[QueryGroup]:
+        for (query, expected), run in self._runs():
+            yield QueryGroup(
+                query, list(expected), [line.contexts[0].retrieved_text for line in run]
+            )
+
+    def _item(self, index: int) -> QueryGroup:
+        return next(islice(self, index, None))
+
+    def _runs(self) -> Iterator[tuple[tuple[str, tuple[str, ...]], Iterator[Line]]]:
+        return groupby(self._lines, key=_expectation)
+
+    def places(self, name: str) -> Places:
+        """Return what the fields of groups are known as: by the lines that they came from."""
+
+        def place(group: str, side: str, text: str | None) -> str:
+            _, run = next(islice(self._runs(), int(group), None))
+            line = next(islice(run, int(text or 0) if side == "retrieved" else 0, None))
+            what = "query" if side == "query" else f"{side}_text"
+            return f"{name}:{line.number}: {what!r}"
+
+        return {r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?": place}
 
 
 def _expectation(line: Line) -> tuple[str, tuple[str, ...]]:
@@ -271,33 +349,15 @@ def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
     """
     if len(verdicts) == len(lines):
         return verdicts
-    ends = [0, *accumulate(len(line.contexts) for line in lines)]
-    best = [
-        verdicts[max(range(start, end), key=partial(_worth, verdicts))]
-        for start, end in pairwise(ends)
-    ]
-    offsets = range(len(lines) + 1)
-    return Verdicts.of(best, offsets, verdicts.judge, verdicts.usage, verdicts.groups)
+    ends = accumulate((len(line.contexts) for line in lines), initial=0)
+    worth = partial(_worth, verdicts)
+    return verdicts.at([max(range(start, end), key=worth) for start, end in pairwise(ends)])
 
 
 def _worth(verdicts: Verdicts, index: int) -> tuple[int, float]:
     if verdicts.status[index] != Status.OK:
         return 1, 0.0
     return 2 if verdicts.relevant[index] else 0, verdicts.score[index]
-
-
-def places_of_lines(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Places:
-    """Return what the fields of groups are known as: by the lines that they came from."""
-    starts = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
-    lines_by_context = [line for line in lines for _ in line.contexts]
-
-    def place(group: str, side: str, text: str | None) -> str:
-        at, number = int(group), int(text or 0)
-        offset = number if side == "expected" else number * groups[at].n_expected
-        what = "query" if side == "query" else f"{side}_text"
-        return f"{name}:{lines_by_context[starts[at] + offset].number}: {what!r}"
-
-    return {r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?": place}
 
 
 def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Line]:

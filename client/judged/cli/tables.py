@@ -15,7 +15,6 @@ from judged import Flag, MetricTable, Verdicts
 from judged._views import of_all, plain, plural, word
 from judged.cli.output import Output, Table, say
 from judged.evaluation.warnings import (
-    balance_of_lengths,
     blind_warnings,
     guarantee_warnings,
     reason_warnings,
@@ -296,7 +295,7 @@ def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
         say(line)
     out.warn(
         *verdict_warnings(counts),
-        *blind_warnings(verdicts.judge, counts, balance_of_lengths(verdicts.groups)),
+        *blind_warnings(verdicts.judge, counts, verdicts.groups),
         *reason_warnings(reasons_of(verdicts)),
         *vote_warnings(verdicts),
         *guarantee_warnings(usage),

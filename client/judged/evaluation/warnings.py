@@ -67,7 +67,7 @@ def evaluation_warnings(
     yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
-    yield from blind_warnings(evaluation.judge, counts.verdicts, balance_of_lengths(groups))
+    yield from blind_warnings(evaluation.judge, counts.verdicts, groups)
     yield from interval_warnings(evaluation.table, asked)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
@@ -127,15 +127,13 @@ def balance_of_lengths(groups: Iterable[QueryGroup]) -> int:
 
 
 def blind_warnings(
-    judge: JudgeIdentity | None, counts: VerdictCounts | None, lengths: int
+    judge: JudgeIdentity | None, counts: VerdictCounts | None, groups: Iterable[QueryGroup]
 ) -> Iterator[str]:
-    """Yield what to take instead of a judge that calls nothing relevant, or hardly can.
-
-    `lengths` is the `balance_of_lengths` of what was judged.
-    """
+    """Yield what to take instead of a judge that calls nothing relevant, or hardly can."""
     if judge is None or counts is None or counts.ok < _MANY:
         return
-    if judge.kind == "semantic" and judge.min_score >= _SEMANTIC_SCORE and lengths > 0:
+    whole = judge.kind == "semantic" and judge.min_score >= _SEMANTIC_SCORE
+    if whole and balance_of_lengths(groups) > 0:
         yield (
             f"most retrieved texts are {_MUCH_LONGER} times as long as the expected ones or more: "
             f"semantic compares whole texts and hardly calls such pairs relevant at "

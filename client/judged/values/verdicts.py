@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import chain, pairwise, repeat
 from operator import add
 from typing import Any
@@ -69,8 +69,8 @@ class Verdicts(View, Listed[Verdict]):
     are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
     `agreement`, calibrated ones `probability`; those that ask a language model tell their `usage`,
     and `details` when asked to. `groups` are those that were judged, where they are known, for
-    `to_rows`. A slice is a list. Columns are lists; where `evaluate` was given groups that are no
-    sequence they are arrays, of 15 bytes a verdict in all.
+    `to_rows`. A slice is a list. Columns are lists; of groups that are read as they are sent they
+    are arrays, of 15 bytes a verdict in all.
     """
 
     relevant: Sequence[bool]
@@ -117,6 +117,18 @@ class Verdicts(View, Listed[Verdict]):
             usage=usage,
             groups=groups,
         )
+
+    def at(self, places: Sequence[int]) -> Verdicts:
+        """Return those at some places, each as the only one of a group."""
+        parts: dict[str, Any] = {}
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            taken = [column[place] for place in places] if column else []
+            parts[name] = array(column.typecode, taken) if isinstance(column, array) else taken
+        for name in ("errors", "details"):
+            given = getattr(self, name)
+            parts[name] = {n: given[place] for n, place in enumerate(places) if place in given}
+        return replace(self, **parts, offsets=range(len(places) + 1))
 
     def __len__(self) -> int:
         return len(self.relevant)

@@ -27,11 +27,10 @@ from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import Drawn, IntervalOption
 from judged.cli.inputs import (
     LABEL,
+    FoldedLines,
     Line,
     cluster_of,
-    fold_lines,
     of_lines,
-    places_of_lines,
     read_answers,
     read_labels,
 )
@@ -170,8 +169,8 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
             places = places_of_rubrics([self.rubric]) | answers.places()
         else:
             lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
-            groups = [] if self.replays else fold_lines(lines)
-            places = places_of_lines(self.labels, lines, groups)
+            folded = FoldedLines([] if self.replays else lines)
+            groups, places = list(folded), folded.places(self.labels)
         usage, judge, asking = None, None, self.how_asked()
         with self.asking("judging", len(lines), places) as (server, how):
             client, info = server.client, server.info
@@ -423,10 +422,11 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         """Judge the lines by every stage, and report."""
         read = read_labels(self.labels, scored=False, label_field=self.label_field)
         lines = [line for line in read if line.label is not None]
-        groups, scored = fold_lines(lines), []
+        folded, scored = FoldedLines(lines), []
+        groups = list(folded)
         cache = CacheMode.REFRESH if self.judge_refresh else CacheMode.USE
         purse = Purse(Asking(cache, self.max_cost))  # one limit for all stages
-        with self.connect(places_of_lines(self.labels, lines, groups)) as server:
+        with self.connect(folded.places(self.labels)) as server:
             client = server.client
             stages = [_read_stage(server.info, text) for text in self.stage]
             would = []

@@ -14,7 +14,7 @@ from judged.canary import Canary, CanaryItem, Check, History, check_canary, reco
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
 from judged.cli.frame import Document, arg, opt
-from judged.cli.inputs import Line, check_expectations, read_contexts
+from judged.cli.inputs import ContextFile, Line, check_expectations
 from judged.cli.judging import CascadeOptions, MaxCost
 from judged.cli.output import Output, Problem, Table, say
 from judged.cli.server import JudgingCommand
@@ -50,10 +50,10 @@ class RecordCommand(CascadeOptions, MaxCost):
 
     def run(self, out: Output) -> Document:
         """Ask, and write the canary."""
-        lines = read_contexts(self.items)
+        lines = ContextFile(self.items)
         with self.asking("recording", self.asks) as (server, how):
             spec = self.spec(server.info, self.min_score)
-            check_expectations(out, self.items, spec, lines, server.client)
+            check_expectations(out, spec, lines, server.client)
             how |= {"asks": self.asks, "max_cost": self.max_cost}
             canary = record_canary(server.client, list(map(_item, lines)), spec, **how)
         canary.write(self.output)

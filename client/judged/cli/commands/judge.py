@@ -22,15 +22,13 @@ from judged.cli.gates import (
     split_min_scores,
 )
 from judged.cli.inputs import (
+    ContextFile,
+    FoldedLines,
     Line,
     ReadQueries,
     check_expectations,
-    fold_lines,
     of_lines,
-    places_of_lines,
     places_of_queries,
-    read_contexts,
-    system_models,
 )
 from judged.cli.judging import (
     AskingOptions,
@@ -80,6 +78,9 @@ _QRELS = ".qrels"
 class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
     """Judge every line of a file and print it with its verdict.
 
+    The lines are read as they are sent and not held, unless they are compressed or come from
+    standard input, or --estimate, --trace or --judge none need all of them at once.
+
     Examples:
     judged judge contexts.jsonl --judge semantic --min-score 0.7
     judged judge contexts.jsonl --judge token_overlap --profile unicode --output judged.jsonl
@@ -101,15 +102,14 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
 
     def run(self, out: Output) -> Document:
         """Judge, and write the lines."""
-        lines, as_qrels = read_contexts(self.contexts), self.output.endswith(_QRELS)
+        lines, as_qrels = ContextFile(self.contexts), self.output.endswith(_QRELS)
         if as_qrels:
             _check_ids(self.contexts, lines)
-        groups, kept, asking = fold_lines(lines), kept_trace(self, out), self.how_asked()
-        places, n = (
-            places_of_lines(self.contexts, lines, groups),
-            sum(len(x.contexts) for x in lines),
-        )
-        with self.asking("judging", n, places) as (server, how):
+        folded, kept, asking = FoldedLines(lines), kept_trace(self, out), self.how_asked()
+        whole = self.replays or self.estimate or bool(self.trace)
+        groups = list(folded) if whole else folded
+        places = folded.places(self.contexts)
+        with self.asking("judging", lines.n_contexts, places) as (server, how):
             client, info = server.client, server.info
             if self.replays:
                 replay = open_replay(self, out, server, self.min_score, details=self.details)
@@ -117,8 +117,8 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
                     found = replay.all_verdicts(groups, info.rubrics)
             else:
                 spec = self.spec(info, self.min_score)
-                check_expectations(out, self.contexts, spec, lines, client)
-                tell_circular(out, system_models(lines), info, [spec])
+                check_expectations(out, spec, lines, client)
+                tell_circular(out, lines.models, info, [spec])
                 if self.estimate:
                     return report_estimate(out, client.estimate(groups, spec, asking=asking))
                 details = self.details or kept is not None
@@ -129,8 +129,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
         as_lines = _qrels(out, self.output, lines, verdicts) if as_qrels else None
         out.write("--output", self.output, as_lines or map(json_line, _judged(lines, verdicts)))
         tell_verdicts(out, verdicts)
-        replaced = {name for line in lines for name in line.fields}
-        if names := ", ".join(name for name in _ANSWERS if name in replaced):
+        if names := ", ".join(name for name in _ANSWERS if name in lines.fields):
             out.warn(f"the input has fields that the verdict replaced: {names}")
         return {
             "verdicts": Items(_judged(lines, verdicts)),

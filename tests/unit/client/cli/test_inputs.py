@@ -5,14 +5,13 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import AnswerItem, Context, InvalidArgument, Source, Status, Verdicts
+from judged import AnswerItem, Context, InvalidArgument, QueryGroup, Source, Status, Verdicts
 from judged.cli.inputs import (
+    ContextFile,
+    FoldedLines,
     Line,
-    fold_lines,
     of_lines,
-    places_of_lines,
     read_answers,
-    read_contexts,
 )
 from judged.cli.output import explain
 from judged.evaluation import FileError
@@ -23,7 +22,7 @@ class TestReadContexts:
     def test_keeps_numbers_and_other_fields(self, tmp_path):
         path = tmp_path / "c.jsonl"
         path.write_text('\n{"query": "", "expected_text": "e", "retrieved_text": "r", "n": 1}\n')
-        (line,) = read_contexts(str(path))
+        (line,) = ContextFile(str(path))
         assert (line.number, line.contexts, line.fields["n"]) == (2, [Context("", "e", "r")], 1)
 
     @pytest.mark.parametrize(
@@ -38,8 +37,22 @@ class TestReadContexts:
     def test_alternatives_are_contexts_of_one_line(self, tmp_path, fields, expected):
         path = tmp_path / "c.jsonl"
         path.write_text(json.dumps({"query": "q", "retrieved_text": "r", **fields}))
-        (line,) = read_contexts(str(path))
+        (line,) = ContextFile(str(path))
         assert line.contexts == [Context("q", text, "r") for text in expected]
+
+    def test_lines_of_one_query_are_read_again_as_one_group(self, tmp_path):
+        path = tmp_path / "c.jsonl"
+        rows = [
+            {"query": q, "expected_text": "e", "retrieved_text": r} for q, r in ("ax", "ay", "bz")
+        ]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        path.write_text(text)
+        groups = FoldedLines(ContextFile(str(path)))
+        wanted = [QueryGroup("a", ["e"], ["x", "y"]), QueryGroup("b", ["e"], ["z"])]
+        assert [*groups] == [*groups] == [groups[0], groups[1]] == wanted
+        path.write_text(text * 2)
+        with pytest.raises(FileError, match="was changed while it was read"):
+            list(groups)
 
 
 OK, ERROR = int(Status.OK), int(Status.ERROR)
@@ -118,7 +131,7 @@ class TestPlaces:
             Line(3, {}, [Context("q", "a", "r"), Context("q", "b", "r")]),
             Line(4, {}, [Context("p", "a", "r")]),
         ]
-        places = places_of_lines("f", lines, fold_lines(lines))
+        places = FoldedLines(lines).places("f")
         assert place("groups[0].expected[1]", places) == "f:3: 'expected_text'"
         assert place("groups[1].retrieved[0]", places) == "f:4: 'retrieved_text'"
 

@@ -49,8 +49,7 @@ class TestBlindJudges:
         ],
     )
     def test_are_told_of_once(self, kind, min_score, counts, groups, said):
-        lengths = balance_of_lengths(groups)
-        found = list(blind_warnings(judge(kind, min_score), counts, lengths))
+        found = list(blind_warnings(judge(kind, min_score), counts, groups))
         assert len(found) == (said is not None)
         assert all(said in warning and "judged calibrate" in warning for warning in found)
 
