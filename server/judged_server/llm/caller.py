@@ -222,7 +222,9 @@ class ModelCaller:
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             rubric, card = asked.question.rubric, asked.model.card
-            await self._cache.keep(asked.key, rubric, card, answer.reply, asked.left_s)
+            # What nobody paid for is answered before it is stored.
+            left_s = 0.0 if card.prices is None else asked.left_s
+            await self._cache.keep(asked.key, rubric, card, answer.reply, left_s)
 
     async def _when_written(self, asked: _Asked) -> Answer:
         """Return an answer that was paid for before, once that is written down."""

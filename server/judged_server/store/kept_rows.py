@@ -41,8 +41,10 @@ MIN_FREE_BYTES = 1 << 30
 READ_KEYS = 500
 """Keys of one read: about 5 ms, after which another call has its turn."""
 MAX_WAITING_BYTES = 8 << 20
-LINGER_S = 0.005
+LINGER_S = 0.25
 """How long rows wait for others to be written with."""
+HURRIED_LINGER_S = 0.003
+"""How long they do where somebody waits until they are written."""
 
 _PAGE = 8192
 _EVICT_FROM, _HURRY_FROM = 0.8, 0.87
@@ -181,6 +183,7 @@ class KeptRows:
         self._waiting: list[Row] = []
         self._waiting_bytes = 0
         self._next_write: Future[None] | None = None
+        self._hurried = threading.Event()
         self._late: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-write")
@@ -222,6 +225,8 @@ class KeptRows:
         While a write is late nobody waits for another: a disk that hangs delays few answers.
         """
         written = self.put([row])
+        if within_s > 0:
+            self._hurried.set()
         is_late = self._late is not None and not self._late.done()
         if written is None or is_late or within_s <= 0:
             return
@@ -234,6 +239,7 @@ class KeptRows:
         """Write what waits, and close the file."""
         with self._lock:
             self._closed = True
+        self._hurried.set()
         self._writer.shutdown()
         self._reader.shutdown()
         self.on = False
@@ -304,7 +310,9 @@ class KeptRows:
                     settle(future, rows, None)
 
     def _write_waiting(self) -> None:
-        time.sleep(LINGER_S)
+        if self._hurried.wait(LINGER_S):
+            time.sleep(HURRIED_LINGER_S)
+        self._hurried.clear()
         with self._lock:
             waiting, self._waiting, self._next_write = self._waiting, [], None
         while waiting:
