@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from judged import errors
-from judged._files import FileError, Record
+from judged._files import FileError, Record, parse_json
 from judged._writing import replace_text
 
 _FORMAT = 1
@@ -95,8 +95,8 @@ class Calibrator:
         Raises OSError, and InvalidArgument for another file, or one that labels made nothing of.
         """
         try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError:
+            fields = parse_json(Path(path).read_bytes(), str(path), None)
+        except FileError:
             fields = None
         if not isinstance(fields, dict) or fields.get("judged_calibration") != _FORMAT:
             raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
@@ -111,6 +111,9 @@ class Calibrator:
             raise _refused(f"{error}; {again}") from None
         if found.sha256 != fields.get("sha256"):
             raise _refused(f"{path} was changed after it was made: its sha256 is another; {again}")
+        shares = (found.min_score, found.accept, found.reject)
+        if found.slope <= 0 or not all(0 <= share <= 1 for share in shares if share is not None):
+            raise _refused(f"{path} has numbers that no calibration has; {again}")
         return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from judged import errors
-from judged._files import Record
+from judged._files import FileError, Record, parse_json
 from judged._inputs import (
     Given,
     need_kind,
@@ -173,8 +173,8 @@ def _sha256(kept: object) -> str:
 def load_cascade(path: str | Path) -> Judge:
     """Return the cascade of a file. Raises OSError, and InvalidArgument for another file."""
     try:
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError:
+        fields = parse_json(Path(path).read_bytes(), str(path), None)
+    except FileError:
         fields = None
     if not isinstance(fields, dict) or fields.get("judged_cascade") != _FORMAT:
         problem = "is no file that `judged frontier -o` wrote"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,10 +13,8 @@ from hypothesis import strategies as st
 from judged import Calibrator, InvalidArgument, Judge, PanelMember, errors
 from judged.values import ErrorGuarantee, load_cascade, save_cascade
 
-numbers = st.floats(-1e6, 1e6)
 
-
-@given(numbers, numbers, st.none() | st.floats(0, 1))
+@given(st.floats(1e-6, 1e6), st.floats(-1e6, 1e6), st.none() | st.floats(0, 1))
 def test_a_file_gives_back_what_was_saved(
     slope: float, intercept: float, min_score: float | None
 ) -> None:
@@ -81,6 +80,15 @@ def test_another_file_is_refused(tmp_path, text, problem):
     (tmp_path / "c.json").write_text(text)
     with pytest.raises(InvalidArgument, match=problem):
         load_cascade(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize(
+    "numbers", [(-1.0, 0.0, 0.5), (1.0, math.nan, 0.5), (math.inf, 0.0, 0.5), (1.0, 0.0, 1.5)]
+)
+def test_numbers_that_no_calibration_has_are_refused_though_their_hash_fits(tmp_path, numbers):
+    Calibrator("a" * 64, *numbers).save(tmp_path / "c.json")
+    with pytest.raises(InvalidArgument, match=r"no file that|that no calibration has"):
+        Calibrator.load(tmp_path / "c.json")
 
 
 def test_a_changed_calibration_is_refused(tmp_path):
