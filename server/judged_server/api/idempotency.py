@@ -47,9 +47,10 @@ def digest_of(*facts: object) -> bytes:
     """Return 32 bytes that two calls share when they agree in all these facts, messages or not."""
     found = hashlib.sha256()
     for fact in facts:
-        raw = repr(fact).encode()
         if isinstance(fact, Message):
             raw = fact.DESCRIPTOR.full_name.encode() + fact.SerializeToString(deterministic=True)
+        else:
+            raw = repr(fact).encode()
         found.update(len(raw).to_bytes(8, "big") + raw)
     return found.digest()
 
