@@ -30,8 +30,7 @@ import statistics
 from dataclasses import dataclass
 
 import numpy as np
-from judged.canary import FlipEvidence
-from judged.canary.asking import ASKS, CHOOSING, ROUNDS
+from judged.canary import ASKS, CHOOSING, ROUNDS, FlipEvidence
 from judged_server.domain import FloatArray
 from scipy.stats import fisher_exact
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, JudgeSpec
 from judged_server.judges.equivalence.judge import sigmoid
-from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.judges.lexical import TokenOverlapKind
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.frontier import (
     FrontierOptions,

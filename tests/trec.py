@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from judged_server.metrics.compute import compute_trec
-from judged_server.metrics.input.trec import Qrels, Topics
+from judged_server.metrics.compute import MetricOptions, MetricTable, compute_trec
+from judged_server.metrics.input.rankings import Qrels, Topics
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions, MetricTable
 
 Documents = Mapping[str, Mapping[str, float]]
 """{topic: {document: number}}, as trec_eval's packages take them."""

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.intervals import IntervalMethod, IntervalOptions
+from judged.values.choices import IntervalMethod, IntervalOptions
 from judged_server.statistics.intervals import mean_intervals
 
 from benchmarks.harness import closing_line

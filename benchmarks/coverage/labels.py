@@ -22,7 +22,7 @@ from collections import defaultdict
 
 import numpy as np
 from judged.labelling import drawing_order, inclusion_probabilities
-from judged.values.intervals import CorrectedEstimate, Estimate
+from judged.values.choices import CorrectedEstimate, Estimate
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.prediction_powered import correct_mean
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.intervals import CorrectedEstimate
+from judged.values.choices import CorrectedEstimate
 from judged_server.domain import FloatArray, IntArray
-from judged_server.metrics.corrected import query_bounds
+from judged_server.metrics.compute import query_bounds
 from judged_server.statistics.prediction_powered import correct_mean
 
 from benchmarks.harness import closing_line

@@ -31,7 +31,7 @@ import numpy as np
 from judged_server.domain import FloatArray, IntArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
 from judged_server.judges.equivalence.judge import EquivalenceKind, sigmoid
-from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.judges.lexical import TokenOverlapKind
 from judged_server.statistics.calibration.reliability import Platt, fit, least_certain
 
 from benchmarks.equivalence.data import FILES, Items, calibration_error, kappa, load

@@ -39,12 +39,12 @@ from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budgets import Budgets
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatRequest
-from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
+from judged_server.llm.config import ModelConfiguration, parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.question import Question, new_nonce, request_for
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.process import settle_heap
 from judged_server.store.kept_rows import REPLIES, KeptRows
 

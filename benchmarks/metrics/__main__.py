@@ -33,9 +33,8 @@ from functools import partial
 import numpy as np
 import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
-from judged.values.intervals import IntervalOptions
-from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.input.trec import Qrels, Topics, rank_run
+from judged.values.choices import IntervalOptions
+from judged_server.metrics.input.rankings import Qrels, Rankings, Topics, rank_run
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.statistics.intervals import mean_intervals
 

@@ -19,7 +19,7 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from judged_server.metrics.input.trec import Qrels, Topics, rank_run
+from judged_server.metrics.input.rankings import Qrels, Topics, rank_run
 from judged_server.metrics.measures.names import Measure, parse_metrics
 
 from benchmarks.metrics.trec_runs import Runs, build_runs

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from judged_server.tenants.token_file import changing, tokens_beside
+from judged_server.tenants import changing, tokens_beside
 
 from benchmarks.overload.clients import AT_ONCE, MIX, Load, start
 

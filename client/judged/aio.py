@@ -11,14 +11,19 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.chunks import ToJudge, fill_expected, fold
-from judged._batching.evaluate_stream import EvaluateStream, Record
-from judged._batching.judging import Batch, JudgeStream, Progress
-from judged._batching.parts import Metadata, PartStream, metric_parts, of_whole, text_parts
+from judged._batching.judging import Batch, JudgeStream, Progress, ToJudge, fill_expected, fold
+from judged._batching.parts import (
+    EvaluateStream,
+    Metadata,
+    PartStream,
+    Record,
+    metric_parts,
+    of_whole,
+    text_parts,
+)
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
-from judged._convert.judges import write_judge
-from judged._convert.statistics import (
+from judged._convert import (
     read_calibration,
     read_compare,
     read_frontier,
@@ -26,9 +31,10 @@ from judged._convert.statistics import (
     write_calibrate_cascade,
     write_compare,
     write_comparisons,
+    write_judge,
 )
 from judged._transport.async_calls import async_call, async_run_stream
-from judged._transport.call import CallOptions, Stream
+from judged._transport.call import CallOptions, Stream, rename_paths
 from judged._transport.connection import (
     COMPUTING_S,
     INFO_S,
@@ -38,7 +44,6 @@ from judged._transport.connection import (
     BaseClient,
 )
 from judged._transport.primitives import async_in_order
-from judged._transport.status import rename_paths
 from judged._views import Listed
 from judged.credentials import Credentials
 from judged.v1 import groups_pb2, statistics_service_pb2

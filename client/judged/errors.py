@@ -15,7 +15,7 @@
       ClientUnusable            the client was closed, or its process forked
       InternalError             a fault of the server; its log knows `metadata["ref"]`
 
-`_transport.status` decides which one a gRPC status becomes.
+`_transport.call` decides which one a gRPC status becomes.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ def pytest_runtest_makereport(
 
 def _rows(test: str, evaluated: list[EvaluationResult]) -> list[Row]:
     from judged import testing  # noqa: PLC0415 - most tests evaluate nothing
-    from judged.report.summary import ends as ends_of  # noqa: PLC0415
+    from judged.report.content import ends as ends_of  # noqa: PLC0415
     from judged.values import RubricSummary  # noqa: PLC0415
 
     checked = {id(c.metric): (c.min_score, c.passed) for c in testing.checks}

@@ -16,17 +16,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judged._writing import replace_text
+from judged._files import replace_text
 
-from judged_server import errors, recorder, telemetry, tracing
+from judged_server import errors, telemetry, tracing
 from judged_server.address import Address, AddressError
-from judged_server.api.authentication import Authenticator, FailedCalls
-from judged_server.api.certificates import CertificateFiles, Certificates
-from judged_server.api.health_service import Health
+from judged_server.api.authentication import (
+    Authenticator,
+    CertificateFiles,
+    Certificates,
+    FailedCalls,
+)
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.listeners import (
     CONTRACT,
+    Health,
     Listener,
     Services,
     connection_options,
@@ -38,16 +42,14 @@ from judged_server.domain import to_amount
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend import RuntimeConfig, choose
-from judged_server.judges.calibrated import load_calibrations
+from judged_server.judges.base import load_calibrations
 from judged_server.judges.equivalence.judge import EquivalenceKind
-from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
 from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
-from judged_server.judges.span import SpanKind
-from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.llm.budgets import Budgets, default_ledger
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics.loading import load_builtin, load_folder
+from judged_server.llm.rubrics.rubric import load_builtin, load_folder
 from judged_server.process import (
     MemoryWatch,
     batch_scheduling,
@@ -61,8 +63,8 @@ from judged_server.settings import Settings, SettingsError, cache_folder, certif
 from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows, Kind
 from judged_server.store.ledger import LEASE_S, Ledger
 from judged_server.telemetry import Logger, set_level
-from judged_server.tenants.directory import FileDirectory
-from judged_server.usecases.estimate_batch import Estimator
+from judged_server.tenants import FileDirectory
+from judged_server.usecases.judge_batch import Estimator
 from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
@@ -415,7 +417,7 @@ class App:
             )
 
             metrics = PrometheusMetrics(version("judged"), self._readings())
-            recorder.active = metrics
+            tracing.recorder = metrics
             address = Address.parse(self._settings.metrics_listen, "metrics_listen")
             ports["metrics"] = MonitoringPort(address, metrics, self._is_ready)
         return ports

@@ -1,21 +1,22 @@
-"""Spans of calls and events of verdicts, for whoever collects them.
+"""What calls do, for whoever watches: spans, events of verdicts, and figures that are counted.
 
 `active` is None unless somebody does (`monitoring.opentelemetry`), and those who work then do
 nothing more than look at it. They say what they did once it is done; who asked for it is known by
 the task that they are in.
+
+`active` is None unless somebody asked for them at the start, and nothing is done then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerScore
 
 from judged_server.domain import QueryGroup, Verdicts
-from judged_server.recorder import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +86,32 @@ class Tracer(Protocol):
 
 active: Tracer | None = None
 """Hears all, from when a server sets it."""
+
+
+Stage = Literal["queue", "tokenize", "infer", "provider", "store"]
+"""Where a call's time goes: waiting for an embedding model, reading texts, running the model,
+waiting for a language model, reading stored replies."""
+
+
+class Recorder(Protocol):
+    """Hears what happens, on any thread. It must be quick, and raise nothing."""
+
+    def note(self, figure: str, value: float, *labels: str) -> None:
+        """Add to a counter, or to the distribution of a time."""
+        ...
+
+
+recorder: Recorder | None = None
+
+
+def note(figure: str, value: float, *labels: str) -> None:
+    """Add to a counter of FIGURES, or to the distribution of a time."""
+    if recorder is not None:
+        recorder.note(figure, value, *labels)
+
+
+def note_lookups(cache: Literal["replies", "vectors"], hits: int, misses: int) -> None:
+    """Note how often something was found in a cache, and how often not."""
+    for result, times in (("hit", hits), ("miss", misses)):
+        if times:
+            note("cache_lookups", times, cache, result)

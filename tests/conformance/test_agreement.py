@@ -6,7 +6,7 @@ import krippendorff
 import numpy as np
 import pytest
 from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
-from judged.values.intervals import IntervalOptions
+from judged.values.choices import IntervalOptions
 from judged_server.statistics.agreement import measure_agreement, rank_agreement
 from judged_server.statistics.quality import LabelledScores, judge_quality
 from scipy.stats import kendalltau

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judged_server.domain import TIE_TOLERANCE, BoolArray, JudgeSpec, QueryGroup
-from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.judges.lexical import TokenOverlapKind
 
 from tests.conformance import evret_oracle
 from tests.conformance.prose import Group, build_groups

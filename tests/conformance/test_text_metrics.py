@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judged.values.metrics import TextItem
+from judged_server.domain import plain_form, unread_share
+from judged_server.metrics.text.formulas import stem
 from judged_server.metrics.text.metrics import measure_texts, parse_text_metrics
-from judged_server.metrics.text.porter_stemmer import stem
-from judged_server.text_form import plain_form, unread_share
 
 from tests.conformance import prose
 
@@ -100,7 +100,8 @@ def test_rouge_is_rouge_scores_to_the_last_bit(rouge):
 
 
 def test_long_texts_are_counted_as_short_ones_are(monkeypatch):
-    from judged_server.metrics.text import formulas, tokens
+    from judged_server.metrics.text import formulas
+    from judged_server.metrics.text import formulas as tokens
 
     texts = [*items(400, 3), TextItem("", ["", "a"]), TextItem("a b c", [""] * 3)]
     names = ["bleu", *ROUGES, "token_f1", "exact_match"]

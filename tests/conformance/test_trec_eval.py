@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import pytrec_eval
 from judged.values.choices import NoGold
-from judged_server.metrics.compute import compute_gains
+from judged_server.metrics.compute import MetricOptions, compute_gains
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 
 from tests.trec import measured
 

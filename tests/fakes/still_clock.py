@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Clock
 
 BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

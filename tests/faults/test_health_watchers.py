@@ -17,8 +17,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, QueryGroup
-from judged_server.api import health_service
-from judged_server.api.health_service import WATCHERS_OF_AN_ADDRESS
+from judged_server.api import listeners as health_service
+from judged_server.api.listeners import WATCHERS_OF_AN_ADDRESS
 from judged_server.errors import Overloaded
 
 from tests.faults.loads import TOLD_DRAINING, drained

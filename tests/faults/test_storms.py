@@ -23,12 +23,12 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budgets import Budgets
 from judged_server.llm.caller import CallOptions, ModelCaller
-from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.config import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.question import Question
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.rubrics.rubric import load_builtin
+from judged_server.llm.transport.endpoint import Clock
 from judged_server.store.ledger import Ledger
 
 from tests.fakes.canaries import TEXT

@@ -12,9 +12,9 @@ from typing import Any
 
 from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged_server.http_api.json_mapping import to_json
+from judged_server.http_api.port import to_json
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
-from judged_server.llm.config.configuration import Structured
+from judged_server.llm.config import Structured
 from judged_server.llm.reply_cache import to_payload
 
 from tests.fakes.providers.prompt_attacks import ATTACKS, CORPUS

@@ -22,21 +22,14 @@ from judged_server.api.convert.judging import read as read_value
 from judged_server.api.convert.judging import read_answers, read_groups, read_rubrics
 from judged_server.domain import JudgeSpec
 from judged_server.errors import JudgedError
-from judged_server.http_api.json_mapping import read_message, to_json
-from judged_server.llm.chat import (
-    ChatReply,
-    FinishReason,
-    ParsedReply,
-    ProviderFault,
-    TokenUsage,
-)
-from judged_server.llm.config.configuration import parse_configuration
+from judged_server.http_api.port import read_message, to_json
+from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, ProviderFault, TokenUsage
+from judged_server.llm.config import parse_configuration
 from judged_server.llm.parsing import read
 from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.question import Question, request_for
 from judged_server.llm.reply_cache import from_payload, to_payload
-from judged_server.llm.rubrics.loading import load_builtin, parse
-from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric, load_builtin, parse
 from judged_server.llm.transport.endpoint import retry_after_s
 from judged_server.settings import SettingsError
 

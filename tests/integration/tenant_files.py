@@ -6,7 +6,7 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from judged_server.tenants.token_file import changing, tokens_beside
+from judged_server.tenants import changing, tokens_beside
 
 from tests.integration.cli_process import run_server_command
 

@@ -1,39 +1,62 @@
-"""Requests for metrics that no message holds: their parts, sent as a stream with one reply."""
+"""Requests that no message holds, and evaluations: their parts, sent as a stream with one reply.
+
+A stream that breaks is sent again from its start, and the server's caches know what was judged.
+"""
 
 from __future__ import annotations
 
 import re
+import uuid
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, count, islice
 from typing import Any
 
 from judged import errors
-from judged._batching.chunks import packed
-from judged._codec import write_at, write_fields
-from judged._convert.metrics import (
+from judged._batching.judging import (
+    Part,
+    Piece,
+    Progress,
+    against_negatives,
+    cut,
+    distinct_group,
+    distinct_ranks,
+    join_chunks,
+    n_contexts,
+    packed,
+)
+from judged._codec import read_fields, write_at, write_fields
+from judged._convert import (
+    Purse,
     Rankings,
+    checked_group,
+    joined,
+    missing_for,
     name_of,
+    read_verdicts,
     write_each,
+    write_group,
+    write_judge,
     write_metadata,
     write_options,
     write_rankings,
     write_relevance,
+    write_trec,
     write_values,
 )
-from judged._convert.trec import joined, write_trec
 from judged._inputs import as_metrics, need_each
-from judged._transport.call import Attempts, Stream
-from judged._transport.status import rename_paths
+from judged._transport.call import Attempts, Stream, rename_paths
+from judged._views import Listed
+from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2
 from judged.v1.judge_service_pb2 import ComputeMetricsRequest as Request
-from judged.values.intervals import IntervalOptions
-from judged.values.metrics import MetricOptions, TextItem
-from judged.values.rankings import (
-    PerQueryValues,
-    Relevance,
-    TrecRankings,
-)
+from judged.values.agreement import PerQueryValues, Relevance, TrecRankings
+from judged.values.choices import IntervalOptions
+from judged.values.groups import QueryGroup, Verdicts, join_verdicts
+from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
+from judged.values.metrics import Evaluation, MetricOptions, NegativeMatch, TextItem
 
 Metadata = Mapping[str, Mapping[str, str]]
 """Metadata of queries by query id."""
@@ -222,3 +245,209 @@ def text_parts(
             )
 
     return parts
+
+
+Record = Callable[[Sequence[QueryGroup], Verdicts], object]
+"""Is told the groups that were judged, with their verdicts."""
+
+
+class EvaluateStream(Stream[None]):
+    """One call of `evaluate`: what to send on each try, and what was answered.
+
+    Every try sends the same chunks. Verdicts of one that broke are kept, for where a later one
+    breaks sooner, unless another judge answers then.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        judge: Judge | str | None,
+        options: MetricOptions,
+        asking: Asking | None,
+        *,
+        include_verdicts: bool,
+        include_details: bool,
+        record: Record | None,
+        progress: Progress | None,
+    ) -> None:
+        super().__init__()
+        # What can be read once only is kept, so that it can be sent again.
+        self._groups = list(groups) if iter(groups) is groups else groups
+        # Groups that are all there are checked before anything is sent, others as they are sent.
+        self._checked = isinstance(self._groups, Sequence)
+        self._total: int | None = None
+        if self._checked:
+            checked = list(map(checked_group, self._groups, count()))
+            self._total = sum(n_contexts(group, group.n_retrieved) for group in checked)
+        self._start = pb.StreamEvaluateStart(
+            judge=write_judge(judge),
+            metrics=as_metrics(metrics),
+            options=write_options(options, "groups"),
+            include_verdicts=include_verdicts or record is not None,
+            include_details=include_details or record is not None,
+            request_id=str(uuid.uuid4()),
+        )
+        self._judge = judge
+        self._keeps_verdicts = include_verdicts
+        self._purse = Purse(asking)  # what is wrong with it is told before anything is sent
+        self._record = record
+        self._progress = progress
+        self._identity: JudgeIdentity | None = None
+        self._verdicts: dict[int, Verdicts] = {}
+        self._on_negatives: dict[int, Verdicts] = {}
+
+    def _chunks(self) -> Iterator[list[Piece]]:
+        groups = self._groups if self._checked else map(checked_group, self._groups, count())
+        return cut(groups, self._judge, evaluated=True)
+
+    def request(self) -> Iterator[pb.StreamEvaluateRequest]:
+        """Return what the next try sends."""
+        self._matches: dict[int, Sequence[NegativeMatch]] = {}
+        self._query_ids: list[str] = []
+        self._columns: list[list[float] | array[float]] = []
+        self._spent = 0.0
+        self._result: pb.EvaluateResponse | None = None
+        return self.written(self._messages(self._purse.onto(self._start)))
+
+    def _messages(self, start: pb.StreamEvaluateStart) -> Iterator[pb.StreamEvaluateRequest]:
+        yield pb.StreamEvaluateRequest(start=start)
+        for chunk_id, chunk in enumerate(self._chunks()):
+            message = pb.EvaluateChunk(chunk_id=chunk_id, continues=chunk[0].start > 0)
+            for piece in chunk:
+                message.groups.append(write_group(piece.part(), f"groups[{piece.index}]"))
+            yield pb.StreamEvaluateRequest(chunk=message)
+
+    def take(self, reply: pb.StreamEvaluateResponse) -> None:
+        """Take in one message of the server."""
+        kind = reply.WhichOneof("message")
+        if kind == "chunk":
+            self._take_chunk(reply.chunk)
+        elif kind == "values":
+            self._query_ids.extend(reply.values.query_ids)
+            columns = reply.values.columns
+            # Of groups that are not all there, values are kept in few bytes too.
+            self._columns = self._columns or [[] if self._checked else array("d") for _ in columns]
+            for values, more in zip(self._columns, columns, strict=True):
+                values.extend(more.values)
+        elif kind == "result":
+            self._result = reply.result
+
+    def _take_chunk(self, chunk: pb.EvaluatedChunk) -> None:
+        self.progressed = True
+        if chunk.HasField("judge"):
+            judge = read_fields(JudgeIdentity, chunk.judge)
+            if judge != self._identity:
+                self._identity, self._verdicts, self._on_negatives = judge, {}, {}
+        self._spent += chunk.usage.cost
+        self._purse.spent = max(self._purse.spent, self._spent)
+        self._matches[chunk.chunk_id] = [read_fields(NegativeMatch, m) for m in chunk.negatives]
+        if self._identity is not None:
+            read = partial(read_verdicts, judge=self._identity, in_arrays=not self._checked)
+            if chunk.HasField("verdicts"):
+                self._verdicts[chunk.chunk_id] = read(chunk.verdicts)
+            if chunk.HasField("negative_verdicts"):
+                self._on_negatives[chunk.chunk_id] = read(chunk.negative_verdicts)
+        if self._progress is not None:
+            done, received = chunk.progress.contexts_done, chunk.progress.contexts_received
+            self._progress(done, received if self._total is None else self._total)
+
+    def evaluation(self) -> Evaluation:
+        """Return the evaluation. Raises InternalError when the stream ended without it."""
+        if self._result is None:
+            raise errors.InternalError("the stream ended without a result")
+        found = read_fields(Evaluation, self._result, verdicts=None)
+        verdicts = self._whole(None, found.usage) if found.judge is not None else None
+        table, negatives = found.table, found.negatives
+        if self._columns:
+            pairs = zip(table.metrics, self._columns, strict=True)
+            metrics = [replace(metric, per_query=values) for metric, values in pairs]
+            table = replace(table, metrics=metrics, query_ids=self._query_ids)
+        if negatives is not None:
+            matches = [match for _, some in sorted(self._matches.items()) for match in some]
+            negatives = replace(negatives, matches=matches)
+        return replace(
+            found,
+            table=table,
+            negatives=negatives,
+            verdicts=verdicts if self._keeps_verdicts else None,
+        )
+
+    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
+        """Yield the waits before the next try; the error for none has the verdicts so far."""
+        try:
+            yield from super().waits(error, attempts)
+        except errors.JudgedError as last:
+            last.verdicts = self._whole(last, None)
+            raise
+
+    def _whole(self, error: errors.JudgedError | None, usage: Usage | None) -> Verdicts | None:
+        """Return the verdicts of the judge, and tell the record; missing ones have the error."""
+        if not self._verdicts:
+            return None
+        groups: Sequence[QueryGroup] = _JudgedGroups(self._groups)
+        if self._checked:
+            groups = list(groups)
+        verdicts = replace(
+            self._joined(self._verdicts, error, groups, of_negatives=False), usage=usage
+        )
+        if self._record is not None:
+            judged, parts = list(groups), [(verdicts, False)]
+            if self._on_negatives:
+                against = against_negatives(map(distinct_group, self._groups))
+                more = self._joined(self._on_negatives, error, against, of_negatives=True)
+                parts.append((more, False))
+                judged += against
+            joined = join_verdicts(parts, judged)
+            self._record(judged, replace(joined, usage=usage))
+        return verdicts
+
+    def _joined(
+        self,
+        known: dict[int, Verdicts],
+        error: errors.JudgedError | None,
+        groups: Sequence[QueryGroup],
+        *,
+        of_negatives: bool,
+    ) -> Verdicts:
+        """Return the verdicts of all chunks, which are let go."""
+        reason = missing_for(
+            error or errors.InternalError("the server sent no verdict", reason="INTERNAL")
+        )
+        judge = next(iter(known.values())).judge
+        size = partial(_n_judged, of_negatives=of_negatives)
+
+        def parts() -> Iterator[Part]:
+            for chunk_id, chunk in enumerate(self._chunks()):
+                pieces = [piece for piece in chunk if piece.group.negatives or not of_negatives]
+                continued = bool(pieces) and pieces[0].start > 0
+                yield known.pop(chunk_id, reason), map(size, pieces), continued
+
+        return join_chunks(parts(), judge, groups)
+
+
+class _JudgedGroups(Listed[QueryGroup]):
+    """Groups as they were judged, without repeated results and negatives.
+
+    They are read again each time that they are asked for.
+    """
+
+    def __init__(self, groups: Iterable[QueryGroup]) -> None:
+        self._groups = groups
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._groups)
+
+    def __iter__(self) -> Iterator[QueryGroup]:
+        for group in map(distinct_group, self._groups):
+            yield replace(group, negatives=()) if group.negatives else group
+
+    def _item(self, index: int) -> QueryGroup:
+        return next(islice(self, index, None))
+
+
+def _n_judged(piece: Piece, *, of_negatives: bool) -> int:
+    """Return how many verdicts a piece has, of its results that repeat no earlier one."""
+    group = piece.group
+    texts = len(group.negatives) if of_negatives else 0 if group.by_id else group.n_expected
+    return texts and texts * sum(piece.start <= rank < piece.end for rank in distinct_ranks(group))

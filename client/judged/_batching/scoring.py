@@ -9,14 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from judged import errors
-from judged._batching.chunks import packed
-from judged._batching.judging import PASSING, Progress
+from judged._batching.judging import PASSING, Progress, packed
 from judged._codec import read_fields, write_at, write_fields
-from judged._convert.judges import Purse
-from judged._convert.verdicts import missing_for, read_error
+from judged._convert import Purse, missing_for, read_error
 from judged._inputs import need_each
-from judged._transport.call import Attempts, Stream
-from judged._transport.status import rename_paths
+from judged._transport.call import Attempts, Stream, rename_paths
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
 from judged.values.choices import Source, Status

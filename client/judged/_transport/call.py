@@ -1,22 +1,213 @@
-"""What both clients share around a call: the deadline, the one retry loop, what a failure means."""
+"""One call: how many messages are in flight, what a failure means, and when it is tried again.
+
+Additive increase, multiplicative decrease, as TCP does it (Chiu and Jain, 1989). A caller who sends
+thousands of calls at once then waits here, in the order of its calls, in place of being turned away
+over and over; and callers of one server come to have about the same.
+
+The classes are in `errors`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import random
+import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as AnyMessage
+
 from judged import errors
 from judged._inputs import all_texts, need_kind
-from judged._transport.access import Metadata
-from judged._transport.status import REQUEST_ID, may_retry, was_reached
+from judged._transport.access import Metadata, fails_by_tls, hint
+from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
+
+FIRST, LEAST, MOST = 64, 1, 256
+"""Messages in flight at first, at least and at most: a server's connection takes 256."""
+DECREASE = 0.7
+SHRINK_EVERY_S = 0.1
+"""Those turned away together count as one sign that the server is busy."""
+
+
+class Window:
+    """Slots for messages in flight. Safe for threads and event loops, any of them at a time."""
+
+    def __init__(self) -> None:
+        self._limit = float(FIRST)
+        self._in_flight = 0
+        self._waiting: dict[Future[None], None] = {}
+        """Who waits, in order; a future is done once it has a slot."""
+        self._shrunk = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def limit(self) -> int:
+        """The most messages in flight now."""
+        return int(self._limit)
+
+    @contextmanager
+    def slot(self) -> Iterator[Future[None]]:
+        """Get in line for a slot: it is there when the future is done, and is given back after."""
+        slot: Future[None] = Future()
+        with self._lock:
+            self._waiting[slot] = None
+            self._grant()
+        try:
+            yield slot
+        finally:
+            with self._lock:
+                if slot in self._waiting:
+                    del self._waiting[slot]
+                elif not slot.cancelled():
+                    self._in_flight -= 1
+                self._grant()
+
+    def answered(self) -> None:
+        """Note a message that was answered: a window full of them makes it one larger."""
+        with self._lock:
+            self._limit = min(float(MOST), self._limit + 1 / self._limit)
+            self._grant()
+
+    def turned_away(self) -> None:
+        """Note a message for which the server had no room."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._shrunk + SHRINK_EVERY_S:
+                self._shrunk = now
+                self._limit = max(float(LEAST), self._limit * DECREASE)
+
+    def _grant(self) -> None:
+        while self._waiting and self._in_flight < self.limit:
+            slot = next(iter(self._waiting))
+            del self._waiting[slot]
+            if slot.set_running_or_notify_cancel():
+                self._in_flight += 1
+                slot.set_result(None)
+
+
+REQUEST_ID = "x-request-id"
+_DETAILS = "grpc-status-details-bin"
+BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+_UNREACHED = re.compile(
+    r"failed to connect|backends failing|upstream connect|resol|domain name", re.IGNORECASE
+)
+_CLASSES: Mapping[str, type[errors.JudgedError]] = {
+    "INVALID_ARGUMENT": errors.InvalidArgument,
+    "OUT_OF_RANGE": errors.InvalidArgument,
+    "NOT_FOUND": errors.NotFound,
+    "UNIMPLEMENTED": errors.NotFound,
+    "FAILED_PRECONDITION": errors.FailedPrecondition,
+    "UNAUTHENTICATED": errors.PermissionDenied,
+    "PERMISSION_DENIED": errors.PermissionDenied,
+    "RESOURCE_EXHAUSTED": errors.Overloaded,
+    "UNAVAILABLE": errors.Unavailable,
+    "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
+    # Our own cancels never get here: this is a server dropping calls at the end of its drain.
+    "CANCELLED": errors.Unavailable,
+}
+_KINDS: Mapping[str, type[AnyMessage]] = {
+    "ErrorInfo": status_pb2.ErrorInfo,
+    "BadRequest": status_pb2.BadRequest,
+    "RetryInfo": status_pb2.RetryInfo,
+}
+_CHOICES = {
+    "CACHE_MODE": "CacheMode",
+    "INTERVAL_METHOD": "IntervalMethod",
+    "MATCHING_MODE": "Matching",
+    "NO_GOLD_POLICY": "NoGold",
+    "RATING_LEVEL": "RatingLevel",
+    "UNJUDGED_POLICY": "Unjudged",
+    "VERDICT_SOURCE": "Source",
+    "VERDICT_STATUS": "Status",
+}
+_FULL_NAME = re.compile(rf"\b({'|'.join(_CHOICES)})_([A-Z]+(?:_[A-Z]+)*)\b")
+
+
+def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 - of either gRPC
+    """Return the error of a failed call to `target`; what failed has code, details, trailers."""
+    code: str = failure.code().name
+    trailers = dict(failure.trailing_metadata() or ())
+    details = _details(trailers.get(_DETAILS))
+    info = details.get("ErrorInfo", status_pb2.ErrorInfo())
+    message = in_python(failure.details() or code)
+    if code == "CANCELLED":
+        message = f"{target} dropped the call; it may be shutting down"
+    elif code == "UNAVAILABLE" and not info.reason:
+        message = f"can't reach {target}: {message}; {hint(target, message)}"
+    kind = _CLASSES.get(code, errors.InternalError)
+    if info.reason == BUDGET_EXHAUSTED:
+        kind = errors.BudgetExhausted
+    error = kind(
+        message,
+        code=code,
+        reason=info.reason,
+        metadata=dict(info.metadata),
+        request_id=str(trailers.get(REQUEST_ID, "")),
+    )
+    if isinstance(error, errors.InvalidArgument) and "BadRequest" in details:
+        for violation in details["BadRequest"].field_violations[:1]:
+            error.field = violation.field
+    if isinstance(error, errors.Retryable) and "RetryInfo" in details:
+        error.retry_after = details["RetryInfo"].retry_delay.ToNanoseconds() / 1e9
+    return error
+
+
+def may_retry(error: errors.JudgedError) -> bool:
+    """Say whether sending the call again makes sense.
+
+    RESOURCE_EXHAUSTED without RetryInfo is not our server being busy but gRPC's core refusing a
+    message for its size, and that would fail for ever. So would a handshake that this side broke
+    off: for a certificate that it does not trust, or because there is no TLS.
+    """
+    if isinstance(error, errors.Overloaded):
+        return error.retry_after is not None
+    return isinstance(error, errors.Unavailable) and not fails_by_tls(error.message)
+
+
+def rename_paths(
+    error: errors.InvalidArgument, path: re.Pattern[str], name: Callable[[re.Match[str]], str]
+) -> errors.InvalidArgument:
+    """Make an error about a message speak of the whole, of which groups[0], say, is another."""
+    error.field = path.sub(name, error.field)
+    error.message = path.sub(name, error.message)
+    error.metadata = {key: path.sub(name, text) for key, text in error.metadata.items()}
+    error.args = (error.message,)
+    return error
+
+
+def was_reached(error: errors.JudgedError) -> bool:
+    """Say whether a failure came from a server, or from a connection that there had been.
+
+    gRPC tells a port where nobody listens from a connection that broke by its message alone.
+    """
+    return bool(error.reason) or not _UNREACHED.search(error.message)
+
+
+def _details(raw: str | bytes | None) -> dict[str, Any]:
+    """Return the details that say more of an error, by the names of their messages."""
+    if not isinstance(raw, bytes):
+        return {}
+    try:
+        details = status_pb2.Status.FromString(raw).details
+        named = ((each.type_url.rpartition(".")[2], each.value) for each in details)
+        return {name: _KINDS[name].FromString(value) for name, value in named if name in _KINDS}
+    except DecodeError:
+        return {}  # a proxy's details, not ours: the code and the message still stand
+
+
+def in_python(message: str) -> str:
+    """Return a server's message with "MATCHING_MODE_ANY" as "Matching.ANY", and so on."""
+    return _FULL_NAME.sub(lambda found: f"{_CHOICES[found[1]]}.{found[2]}", message)
+
 
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0

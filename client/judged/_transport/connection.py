@@ -14,19 +14,20 @@ import grpc
 
 from judged import errors
 from judged._inputs import need_kind
-from judged._transport.access import Authorization, Certificates, Metadata, refuse_unsafe
-from judged._transport.call import Attempts, CallOptions, Deadline, RetryBudget
-from judged._transport.channel import (
+from judged._transport.access import (
     OPTIONS,
+    Authorization,
+    Certificates,
+    Metadata,
     forked,
+    refuse_unsafe,
     refuse_unusable,
     refuse_wrong,
     resolve,
     socket_path,
     used,
 )
-from judged._transport.status import to_error
-from judged._transport.window import Window
+from judged._transport.call import Attempts, CallOptions, Deadline, RetryBudget, Window, to_error
 from judged.credentials import Credentials, Tls, Token
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub

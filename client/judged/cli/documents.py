@@ -12,9 +12,9 @@ from judged._views import of_all
 from judged.cli.frame import Strict, flag
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
-from judged.report.document import read_metrics, read_values
+from judged.report.content import read_metrics, read_values
 from judged.values import ComparedRuns, MetricResult, ScoreCounts
-from judged.values.metric_names import is_metric
+from judged.values.choices import is_metric
 
 Ways = Sequence[tuple[str, str]]
 """How each metric was measured, and who judged."""

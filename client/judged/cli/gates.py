@@ -16,7 +16,7 @@ from judged._views import of_all, plural, word
 from judged.cli.documents import AnySignature, Report, read_report
 from judged.cli.frame import Command, Strict, flag, many, opt
 from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
-from judged.report.summary import share
+from judged.report.content import share
 from judged.values import (
     AnswerScore,
     MetricResult,
@@ -25,7 +25,7 @@ from judged.values import (
     Status,
     VerdictCounts,
 )
-from judged.values.metric_names import is_metric, may_be
+from judged.values.choices import is_metric, may_be
 
 
 class MetricsOptions(Command):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from judged import AnswerItem, Client, Context, Judge, QueryGroup, Status, Verdicts
-from judged._batching.chunks import ASKING_KINDS
+from judged._batching.judging import ASKING_KINDS
 from judged._files import (
     SYSTEM_MODEL,
     KnownFields,
@@ -30,8 +30,7 @@ from judged._views import Listed, of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
-from judged.evaluation.datasets.fit import Fit
-from judged.evaluation.datasets.query import Query, expects_something
+from judged.evaluation.datasets.query import Fit, Query, expects_something
 from judged.evaluation.datasets.results import ResultFile, Retrieved
 from judged.evaluation.labels import read_inclusion
 

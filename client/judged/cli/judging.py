@@ -35,7 +35,7 @@ from judged._views import of_all, plural, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.output import Exit, Output, Places, Problem, known_as, say
 from judged.cli.server import Connection, JudgingCommand
-from judged.evaluation.circular_judging import circular_remarks, judging_models
+from judged.evaluation.asking import circular_remarks, judging_models
 from judged.traces import (
     Missing,
     OtherRubric,

@@ -26,10 +26,9 @@ from typing import Any, TextIO
 import click
 
 from judged import errors
+from judged._files import replacing_text
 from judged._views import row_of
-from judged._writing import replacing_text
-from judged.report.summary import number
-from judged.report.texts import visible
+from judged.report.content import number, visible
 from judged.values import Estimate, VerdictError
 
 Progress = Callable[[int, int], object]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
-from judged._transport.channel import fault
+from judged._transport.access import fault
 from judged.cli.frame import Command, Strict, flag_of, opt
 from judged.cli.output import Places, Problem, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token

@@ -14,7 +14,7 @@ from typing import Any
 from judged import Flag, MetricTable, Verdicts
 from judged._views import of_all, plain, plural, word
 from judged.cli.output import Output, Table, say
-from judged.evaluation.warnings import (
+from judged.evaluation.result import (
     blind_warnings,
     guarantee_warnings,
     reason_warnings,
@@ -37,7 +37,7 @@ from judged.values import (
     VerdictCounts,
     VerdictError,
 )
-from judged.values.intervals import estimate_row, names_by_warning
+from judged.values.choices import estimate_row, names_by_warning
 
 
 def means_table(table: MetricTable) -> Table:

@@ -27,14 +27,13 @@ from judged.evaluation.answer_evaluation import (
     Question,
     System,
 )
-from judged.evaluation.asking import Progress
-from judged.evaluation.circular_judging import CircularJudging, check_circular
+from judged.evaluation.asking import CircularJudging, Progress, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluation_run import RecordedJudge
-from judged.evaluation.local_judge import LocalJudge
+from judged.evaluation.labels import LocalJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
 from judged.evaluation.sync import (
@@ -44,7 +43,7 @@ from judged.evaluation.sync import (
     evaluate_answers,
     score_by_panel,
 )
-from judged.report.document import QueryResult, RetrievedResult
+from judged.report.content import QueryResult, RetrievedResult
 
 __all__ = [
     "Answer",

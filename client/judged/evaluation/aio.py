@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from judged._batching.evaluate_stream import Record
 from judged._batching.judging import Progress
+from judged._batching.parts import Record
 from judged._inputs import as_metrics, need_kind
 from judged._transport.primitives import async_on_thread
 from judged.aio import AsyncClient
@@ -35,8 +35,7 @@ from judged.evaluation.answer_evaluation import (
     ScoreTrace,
     System,
 )
-from judged.evaluation.asking import OnProgress, stage
-from judged.evaluation.circular_judging import check_circular
+from judged.evaluation.asking import OnProgress, check_circular, stage
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.evaluation_run import (
     EvaluationRun,
@@ -44,8 +43,7 @@ from judged.evaluation.evaluation_run import (
     RecordedJudge,
     to_judge,
 )
-from judged.evaluation.labels import own_metrics
-from judged.evaluation.local_judge import JudgeFunction, LocalJudge
+from judged.evaluation.labels import JudgeFunction, LocalJudge, own_metrics
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import Source
 from judged.values import (

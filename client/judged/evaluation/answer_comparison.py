@@ -23,7 +23,7 @@ from statistics import fmean, median
 
 from judged._batching.judging import Progress
 from judged._batching.scoring import as_rubrics, summarise
-from judged._convert.judges import Purse
+from judged._convert import Purse
 from judged._inputs import Given, need_each, need_id, need_ids, set_fields
 from judged.errors import InvalidArgument
 from judged.values import (

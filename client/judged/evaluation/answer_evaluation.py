@@ -25,9 +25,18 @@ from judged._files import Record
 from judged._inputs import Given, as_list, need_each, no_utf8, set_fields
 from judged._views import View, named_mean, plain
 from judged.errors import FailedPrecondition, WrongType
-from judged.evaluation.asking import Asked, Asker, Outcome, is_async, signature_of
-from judged.evaluation.circular_judging import judging_models, models_of, tell_circular
-from judged.evaluation.resuming import ResumeFile, sha256_of
+from judged.evaluation.asking import (
+    Asked,
+    Asker,
+    Outcome,
+    ResumeFile,
+    is_async,
+    judging_models,
+    models_of,
+    sha256_of,
+    signature_of,
+    tell_circular,
+)
 from judged.values import (
     AnswerItem,
     AnswerScore,

@@ -1,20 +1,148 @@
-"""Asks a function of the caller about many things, a few at once: a retriever, or a system."""
+"""Asking systems and judges: each query once, what was kept taken from files, own answers told.
+
+Models prefer answers of their own kind (Panickssery, Bowman, Feng (2024), "LLM evaluators recognize
+and favor their own generations", arXiv 2404.13076). A family is told by rules, not by a list of
+models:
+
+- what stands before the last "/" or before a vendor's "." is a provider's, and so is a region;
+- ":" and what follows is a tag, as in `llama3.1:8b`;
+- a vendor's name in front of the model's is left out, as in `meta-llama-3`;
+- the letters that the rest begins with are the stem: `gpt`, `claude`, `qwen`;
+- a few stems belong to another one: `o3` to `gpt`, `mixtral` to `mistral`.
+
+What failed is not written, so that it is tried again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
+import json
+import os
 import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import uuid
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from judged._files import FileError, Record, read_bytes, writing
 from judged._transport.primitives import async_on_thread
+from judged.errors import InvalidArgument
+from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo
+
+
+class CircularJudging(UserWarning):
+    """A judge's model is that of the system, or of its family: models favour their own kind."""
+
+    __module__ = "judged.evaluation"
+
+
+def judging_models(info: ServerInfo, judges: Iterable[Judge | Rubric]) -> Iterator[ChatModelInfo]:
+    """Yield the models that judges ask, their members included, or that score by rubrics."""
+    for judge in judges:
+        kind = "answers" if isinstance(judge, Rubric) else judge.kind or info.default_judge
+        if kind in {"llm", "answers"}:
+            named = judge.parameters.get("model")
+            for model in info.chat_models:
+                if model.name == named if named else model.is_default:
+                    yield model
+        members: Any = () if isinstance(judge, Rubric) else judge.members
+        yield from judging_models(info, (member.judge for member in members))
+
+
+def check_circular(
+    info: ServerInfo,
+    judge: Judge | str | None,
+    system_models: str | Iterable[str],
+    *,
+    strict: bool = False,
+) -> None:
+    """Warn with CircularJudging where a judge asks a model of a system, or one of its family.
+
+    `info` is the server's, as `Client.server_info` returns it; `system_models` are the names of the
+    language models that made the texts. The server's default judge is meant by None. With `strict`
+    it is no warning: raises InvalidArgument at `judge`. The Evaluators do so by themselves.
+    """
+    asked = judge if isinstance(judge, Judge) else Judge(judge or "")
+    tell_circular(system_models, judging_models(info, [asked]), "judge", strict=strict)
+
+
+def tell_circular(
+    systems: str | Iterable[str], models: Iterable[ChatModelInfo], field: str, *, strict: bool
+) -> None:
+    """Warn of every pair of related models; with `strict` raise InvalidArgument for the first."""
+    for remark in circular_remarks(models_of(None, systems), models):
+        if strict:
+            raise InvalidArgument.of_field(field, remark)
+        warnings.warn(remark, CircularJudging, stacklevel=4)
+
+
+def circular_remarks(systems: Iterable[str], models: Iterable[ChatModelInfo]) -> Iterator[str]:
+    """Yield a remark on each model of a system that is one of those which judge, or related."""
+    judges = list(dict.fromkeys(model.model for model in models))
+    for system in systems:
+        family = family_of(system)
+        for judge in judges:
+            if not family or family != family_of(judge):
+                continue
+            same = bare_name(system) == bare_name(judge)
+            what = "is" if same else f"is of the family {family!r}, as is"
+            yield (
+                f"the judge's model {judge} {what} that of the system, {system}: models favour "
+                "answers of their own kind; judge with a model of another family"
+            )
+
+
+def models_of(source: object, named: str | Iterable[str] = ()) -> list[str]:
+    """Return the models of a system: those named, and those that it says itself it is made of.
+
+    It says so by an attribute `system_models`, as Results have it, or `system_model`.
+    """
+    own = getattr(source, "system_models", ()) or getattr(source, "system_model", ())
+    lists = ([each] if isinstance(each, str) else each for each in (named, own))
+    return list(dict.fromkeys(str(name) for names in lists for name in names))
+
+
+_VENDORS = (
+    "ai21|amazon|anthropic|cohere|deepseek-ai|google|meta|microsoft|mistral-ai|mistralai|moonshotai"
+    "|nvidia|openai|x-ai|xai|zhipu"
+)
+_AHEAD = re.compile(rf"(?:\s*(?:(?:{_VENDORS})[-.]|(?:us|eu|apac|global)\.))+")
+"""What stands before the name of a model, as in us.anthropic.claude."""
+_RELATED = {
+    "gpt": ("o", "chatgpt", "davinci", "text-davinci", "codex"),
+    "mistral": ("mixtral", "ministral", "codestral", "magistral", "devstral", "pixtral"),
+    "gemini": ("gemma", "palm", "bison", "chat-bison"),
+    "llama": ("codellama", "vicuna", "alpaca"),
+    "qwen": ("qwq", "qvq"),
+    "nova": ("titan",),
+}
+_FAMILY_OF = {stem: family for family, stems in _RELATED.items() for stem in stems}
+_DATED = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview)\s*)+$")
+_STEM = re.compile(r"text-davinci|chat-bison|[a-z]+")
+
+
+def bare_name(model: str) -> str:
+    """Return a model's name without provider, region, tag and date, in small letters."""
+    name = model.lower().rpartition("/")[2].partition(":")[0]
+    ahead = _AHEAD.match(name)
+    return _DATED.sub("", name[ahead.end() if ahead else 0 :]).strip()
+
+
+def family_of(model: str) -> str:
+    """Return the family of a model by its name, "" for a name without letters in front."""
+    found = _STEM.match(bare_name(model))
+    return "" if found is None else _FAMILY_OF.get(found[0], found[0])
+
 
 Item = TypeVar("Item")
 CONCURRENCY = 4
@@ -198,3 +326,109 @@ def signature_of(system: Callable[..., object]) -> str:
         return signature
     kind = type(system)
     return str(getattr(system, "__qualname__", f"{kind.__module__}.{kind.__qualname__}"))
+
+
+class ResumeFile(Generic[Item]):
+    """A file of lines that are read at first, and added to; without a path nothing is written.
+
+    The first says what it is about, and has the `run` that request_ids are made of. `known` is what
+    earlier runs were answered about items, by their ids. Raises FileError for a file about
+    something else, and for one that can't be read or written.
+    """
+
+    def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
+        self.name, self._path = str(path), None if path is None else Path(path)
+        head = {"format": "judged.resume", "version": 3, **about}
+        self._head = json.loads(json.dumps(head))
+        self.known: dict[str, Outcome[Any]] = {}
+        self.run = ""
+        if self._path is not None and self._path.exists():
+            self._read_all(self._path)
+        if not self.run:
+            self.begin_run(**self._head)
+
+    def _read_all(self, path: Path) -> None:
+        lines = read_bytes(path).split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = Record.parse(line, self.name, number)
+            except FileError:
+                if number < len(lines) or not line.startswith(b"{"):
+                    raise
+                with writing(path):  # the run that wrote it was killed there
+                    os.truncate(path, path.stat().st_size - len(line))
+                return
+            self._read(record)
+        self._add(b"\n" if lines[-1] else b"")  # which tells if it can't be written
+
+    def _read(self, record: Record) -> None:
+        if self.run and record.get("run") is None:
+            self.take(record)
+            return
+        if not self.run and record.get("format") != self._head["format"]:
+            raise record.error("is no file to resume an evaluation from; name another one")
+        for name, value in ({} if self.run else self._head).items():
+            if record.get(name) != value:
+                raise record.error(
+                    f"is of an evaluation with {name} {record.get(name)!r}, and now it is "
+                    f"{value!r}; name another file, or remove this one to begin anew"
+                )
+        self.run = record.text("run")
+
+    def take(self, record: Record) -> None:
+        """Take a line of an earlier run."""
+        raise NotImplementedError
+
+    def append(self, outcome: Outcome[Item]) -> None:
+        """Write down what came of asking about an item."""
+
+    def id_of(self, item: Item) -> str:
+        """Return the id of an item."""
+        raise NotImplementedError
+
+    def outcomes(
+        self,
+        items: Sequence[Item],
+        asker: Asker[Item],
+        ask: Callable[[Sequence[Item]], Generator[Outcome[Item], None, None]],
+    ) -> Iterator[Outcome[Item]]:
+        """Yield the outcome of each item: those of earlier runs first; `ask` yields the others.
+
+        These are written down as they come, what came before a break included. Raises what was
+        raised to end the run.
+        """
+        for item in items:
+            if (known := self.known.get(self.id_of(item))) is not None:
+                yield replace(known, item=item, resumed=True)
+        try:
+            with closing(ask([i for i in items if self.id_of(i) not in self.known])) as outcomes:
+                for outcome in outcomes:
+                    self.append(outcome)
+                    if outcome.failure is not None and not isinstance(outcome.failure, Exception):
+                        raise outcome.failure
+                    yield outcome
+        finally:
+            for outcome in asker.leftover():
+                self.append(outcome)
+
+    def begin_run(self, **head: object) -> None:
+        """Write a line with another run."""
+        self.run = str(uuid.uuid4())
+        self.write({**head, "run": self.run})
+
+    def write(self, line: Mapping[str, object]) -> None:
+        """Add a line."""
+        self._add(json.dumps(line, ensure_ascii=False, default=str).encode() + b"\n")
+
+    def _add(self, raw: bytes) -> None:
+        if self._path is not None:
+            with writing(self.name), self._path.open("ab") as file:
+                file.write(raw)
+
+
+def sha256_of(content: object) -> str:
+    """Return the SHA-256 of a value as JSON, in hex."""
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

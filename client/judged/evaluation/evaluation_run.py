@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from judged._batching.chunks import (
+from judged._batching.judging import (
     ASKING_KINDS,
     against_negatives,
     at_ranks,
@@ -22,20 +22,31 @@ from judged._batching.chunks import (
     most_contexts,
     packed,
 )
-from judged._convert.judges import Purse
+from judged._convert import Purse
 from judged._files import FileError, Record
 from judged._inputs import as_metrics, need_by_ids
 from judged._transport.call import derived_id
 from judged._views import plain
 from judged.errors import InvalidArgument
-from judged.evaluation.asking import Asker, OnProgress, Outcome, signature_of, stage
-from judged.evaluation.circular_judging import models_of
+from judged.evaluation.asking import (
+    Asker,
+    OnProgress,
+    Outcome,
+    models_of,
+    sha256_of,
+    signature_of,
+    stage,
+)
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results, Retrieved
-from judged.evaluation.labels import refuse_families
-from judged.evaluation.local_judge import as_local
-from judged.evaluation.result import EvaluationResult, names_of, query_result
-from judged.evaluation.resuming import sha256_of
+from judged.evaluation.labels import as_local, refuse_families
+from judged.evaluation.result import (
+    EvaluationResult,
+    evaluation_warnings,
+    join_warnings,
+    names_of,
+    query_result,
+)
 from judged.evaluation.retriever import (
     Retrieval,
     RetrievedLog,
@@ -43,7 +54,6 @@ from judged.evaluation.retriever import (
     read_ranking,
     retrieve_all,
 )
-from judged.evaluation.warnings import evaluation_warnings, join_warnings
 from judged.values import (
     Asking,
     Evaluation,

@@ -22,10 +22,9 @@ from judged._batching.judging import Progress
 from judged._inputs import need_list, refuse_set
 from judged._views import plain
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Asked, Asker, Outcome, is_async
+from judged.evaluation.asking import Asked, Asker, Outcome, ResumeFile, is_async
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
-from judged.evaluation.resuming import ResumeFile
 
 Found = Retrieved | str | Mapping[str, Any]
 """One retrieved document: a Retrieved, its text, or a mapping with `doc_id` or `id`, `text` (or

@@ -5,8 +5,16 @@ is known, so that what the labels say holds for all items. Needs no more than th
 for the screen, which is of the extra `label`.
 """
 
-from judged.labelling.items import Item, Judged, drawing_order, inclusion_probabilities
-from judged.labelling.label_file import Label, LabelFile, read_csv, write_csv
+from judged.labelling.items import (
+    Item,
+    Judged,
+    Label,
+    LabelFile,
+    drawing_order,
+    inclusion_probabilities,
+    read_csv,
+    write_csv,
+)
 
 __all__ = [
     "Item",

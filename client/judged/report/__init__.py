@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from judged.errors import FailedPrecondition
 from judged.report.content import NoResultDocument, Report, make_report
-from judged.report.junit import to_junit
-from judged.report.markdown import to_markdown
+from judged.report.markdown import to_junit, to_markdown
 
 __all__ = ["NoResultDocument", "Report", "make_report", "to_html", "to_junit", "to_markdown"]
 

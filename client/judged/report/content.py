@@ -1,4 +1,6 @@
-"""What a report is made of: result documents, read into the values that it shows; what went wrong.
+"""What a result document holds, and what a report says of it.
+
+docs/evaluator.md says what each field means. Fields are only ever added under one version.
 
 docs/evaluator.md describes the documents, those of evaluations and of `judged metrics`. A field
 that is missing is one the report does not show; one of the wrong type is an error that names it.
@@ -6,17 +8,128 @@ that is missing is one the report does not show; one of the wrong type is an err
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from functools import cached_property
+from typing import Any
 
 from judged._files import FileError, Record
+from judged._views import View
 from judged.errors import InvalidArgument
-from judged.report.document import QueryResult, RetrievedResult, part_of, read_table, read_values
-from judged.values import MetricCounts, MetricResult, MetricSlice, RunComparison
+from judged.values import (
+    Interval,
+    MetricCounts,
+    MetricResult,
+    MetricSlice,
+    MetricTable,
+    RunComparison,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedResult:
+    """One retrieved document and what the judge made of it.
+
+    `rank` counts from 1. `relevant` is whether any expected text is matched, `matches` the indices
+    of those that are, `score` the best score of all; where verdicts are missing and none is
+    relevant, `relevant` is None, and `status` and `error` say why. A `duplicate` repeats an earlier
+    result of its query and was not judged. Matched by document id, there is no score. `probability`
+    is that of the best score, where the judge is calibrated; `agreement` the smallest share of
+    votes on the larger side, where several voted.
+    """
+
+    rank: int
+    document_id: str
+    text: str | None
+    relevant: bool | None = None
+    score: float | None = None
+    status: str | None = None
+    error: str | None = None
+    matches: tuple[int, ...] = ()
+    duplicate: bool = False
+    retriever_score: float | None = None
+    probability: float | None = None
+    agreement: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueryResult(View):
+    """One query with what should be found and what was, best rank first.
+
+    `failure` says why the retriever found nothing at all: such a query has no part in any metric.
+    """
+
+    query_id: str
+    query: str
+    expected: Sequence[str] = ()
+    relevant_document_ids: Sequence[str] = ()
+    negatives: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    failure: str | None = None
+    retrieved: Sequence[RetrievedResult] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the query in the JSON document of a result."""
+        written = {name: getattr(self, name) for name in QueryResult.__slots__}
+        for name in ("expected", "relevant_document_ids", "negatives"):
+            written[name] = list(written[name])
+        written["metadata"] = dict(self.metadata)
+        written["retrieved"] = [
+            {name: getattr(result, name) for name in RetrievedResult.__slots__}
+            | {"matches": list(result.matches)}
+            for result in self.retrieved
+        ]
+        return written
+
+
+def read_table(root: Record) -> MetricTable:
+    """Return the metrics of a document, which has them by name and their values by query."""
+    if root.get("metrics") is None or root.get("per_query") is None:
+        raise root.error(
+            'has no "metrics" and "per_query"; write one with judged evaluate --json FILE, '
+            "judged metrics --json FILE or a result's to_json",
+        )
+    values, slices = read_values(root), root.records("slices")
+    return MetricTable(
+        read_metrics(root, values),
+        list(values),
+        part_of(root, "counts").read(MetricCounts),
+        [part.read(MetricSlice, metrics=read_metrics(part)) for part in slices],
+    )
+
+
+def read_metrics(
+    holder: Record, values: Mapping[str, Mapping[str, float]] | None = None
+) -> list[MetricResult]:
+    """Return the metrics of a document or of a slice, with the values of queries that are given."""
+    named = part_of(holder, "metrics")
+    found = []
+    for name in named.fields:
+        column = [of_query.get(name, math.nan) for of_query in (values or {}).values()]
+        found.append(part_of(named, name).read(MetricResult, name=name, per_query=column))
+    return found
+
+
+def read_values(root: Record) -> dict[str, dict[str, float]]:
+    """Return the values of each query by metric, those that there are."""
+    per_query = part_of(root, "per_query")
+    found = {}
+    for query_id in per_query.fields:
+        of_query = part_of(per_query, query_id)
+        numbers = {name: of_query.optional_number(name) for name in of_query.fields}
+        found[query_id] = {name: n for name, n in numbers.items() if n is not None}
+    return found
+
+
+def part_of(record: Record, name: str) -> Record:
+    """Return an object in a field, one without fields where it is missing."""
+    value = record.get(name)
+    return record.inner({} if value is None else value, name)
+
 
 _THRESHOLD = re.compile(r"\|min_score:([0-9.eE+-]+)")
 _HIT_METRICS = ("hit_rate", "mrr", "recall", "precision", "ndcg", "ap", "f1")
@@ -276,3 +389,130 @@ def worst_first(run: Run, baseline: Run | None = None) -> Sequence[ReportedQuery
         return (value - before if before is not None else 0.0), value, query.query_id
 
     return sorted(run.queries, key=badness)
+
+
+_STATUS_WORDS = {
+    "error": "failed",
+    "abstained": "abstained",
+    "not_assessable": "not assessable",
+}
+_LEFT_OUT = {
+    "skipped_no_gold": "because nothing is to be found",
+    "skipped_missing": "because the run lacks them",
+    "skipped_unjudged": "because nothing of them was judged",
+    "skipped_unsettled": "because missing verdicts could change their values",
+}
+
+
+def about(run: Run) -> str:
+    """Return how much went into the numbers."""
+    counts, queries = run.counts, _plural(run.n_queries, "query", "queries")
+    if counts is None:
+        return f"{run.n_queries:,} of {queries}"
+    return f"{counts.evaluated:,} of {queries}, {_plural(counts.retrieved, 'result', 'results')}"
+
+
+def coverage_lines(run: Run) -> Iterator[str]:
+    """Yield what the reader of the means should know about verdicts and queries left out."""
+    counts = run.counts
+    if counts is None:
+        return
+    if (verdicts := counts.verdicts) is not None and (total := verdicts.total):
+        there = f"{verdicts.ok:,} of {_plural(total, 'verdict', 'verdicts')}"
+        line = f"Coverage {share(verdicts.ok / total)}: {there}"
+        missing = [
+            f"{getattr(verdicts, name):,} {word}"
+            for name, word in _STATUS_WORDS.items()
+            if getattr(verdicts, name)
+        ]
+        if missing:
+            line += f"; missing: {', '.join(missing)}"
+        yield f"{line}. {verdicts.relevant:,} are relevant."
+    for name, why in _LEFT_OUT.items():
+        if count := getattr(counts, name):
+            yield f"{_plural(count, 'query', 'queries')} left out of the means {why}."
+    if count := counts.duplicates:
+        yield f"{_plural(count, 'repeated result', 'repeated results')} dropped."
+
+
+def took(run: Run) -> list[tuple[str, str]]:
+    """Return what the run took, by name."""
+    said = []
+    for name, value in run.usage.items():
+        if name == "cost":
+            known = "unknown: a price is not configured" if value is None else f"{value:.6g}"
+            said.append((TOOK[name], known))
+        elif name != "latency_s" and value is not None:
+            said.append((TOOK[name], f"{value:,.0f}"))
+        elif value:  # 0 where the document leaves times out
+            said.append((TOOK[name], f"{value:,.3f}"))
+            if calls := run.usage["calls"]:
+                said.append(("seconds a call, mean", f"{value / calls:.3f}"))
+    return said
+
+
+def number(value: float | None) -> str:
+    """Return a number with four decimals, or a dash."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign."""
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def ends(interval: Interval | None, form: str = ".4f") -> str:
+    """Return the ends of an interval, or a dash."""
+    return "-" if interval is None else f"{interval.lower:{form}} to {interval.upper:{form}}"
+
+
+def signed_ends(interval: Interval | None) -> str:
+    """Return the ends of the interval of a difference, or a dash."""
+    return ends(interval, "+.4f")
+
+
+def decimal(value: float | None) -> str:
+    """Return a number with two decimals, or a dash."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def p_value(value: float) -> str:
+    """Return a p-value; what four decimals can't show is below the smallest they can."""
+    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def share(value: float) -> str:
+    """Return a share with four digits, which rounds to 1 only what is 1."""
+    text = f"{value:.4g}"
+    return text if text != "1" or value == 1 else f"{value:.9g}"
+
+
+def _plural(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
+
+
+_CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
+_CONTROLS[0x7F] = 0x2421
+_HIDDEN = str.maketrans(_CONTROLS)
+# What neither UTF-8 nor XML 1.0 has, and C1 controls, which browsers show as nothing.
+_UNPRINTABLE = re.compile("[\ud800-\udfff\x80-\x9f\ufffe\uffff]")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+\-!|~&])")
+
+
+def visible(text: str) -> str:
+    """Return a text with control characters as their pictures, NUL as U+2400, and so on."""
+    return _UNPRINTABLE.sub("\ufffd", text.replace("\r\n", "\n").translate(_HIDDEN))
+
+
+def markdown(text: str, longest: int = 120) -> str:
+    """Return a text as one line of Markdown that shows it as it is, cut where it is long."""
+    line = " ".join(visible(text).split())
+    if len(line) > longest:
+        line = f"{line[: longest - 1]}…"
+    # An address alone, or a name after @, would become a link or call a person.
+    return _MARKDOWN.sub(r"\\\1", line).replace("@", "@\u200b").replace("://", ":\u200b//")
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text, or its beginning with an ellipsis where it is longer."""
+    return text if len(text) <= longest else f"{text[:longest]}…"

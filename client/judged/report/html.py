@@ -27,22 +27,21 @@ from judged.report.content import (
     Report,
     ReportedQuery,
     Run,
-    kinds_of,
-    verdict_of,
-    worst_first,
-)
-from judged.report.summary import (
     about,
     coverage_lines,
+    cut,
     decimal,
     ends,
+    kinds_of,
     number,
     p_value,
     signed,
     signed_ends,
     took,
+    verdict_of,
+    visible,
+    worst_first,
 )
-from judged.report.texts import cut, visible
 from judged.values import Estimate, MetricResult, RunComparison
 
 _SCORE_BINS = 20

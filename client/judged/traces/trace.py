@@ -17,9 +17,9 @@ from judged._files import (
     Record,
     json_line,
     read_lines,
+    replacing_text,
     writing,
 )
-from judged._writing import replacing_text
 from judged.errors import InvalidArgument
 from judged.traces.judgement import (
     SLACK,

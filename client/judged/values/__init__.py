@@ -29,7 +29,7 @@ from judged.values.calibrators import (
     ItemShares as ItemShares,
     Shift as Shift,
 )
-from judged.values.cascades import (
+from judged.values.calibration import (
     CascadeFrontier as CascadeFrontier,
     CascadeOptions as CascadeOptions,
     FrontierPoint as FrontierPoint,
@@ -68,7 +68,7 @@ from judged.values.groups import (
     Span as Span,
     Spans as Spans,
 )
-from judged.values.intervals import (
+from judged.values.choices import (
     CorrectedEstimate as CorrectedEstimate,
     Estimate as Estimate,
     HumanLabels as HumanLabels,
@@ -100,13 +100,13 @@ from judged.values.metrics import (
     TextMetricResult as TextMetricResult,
     TextMetricTable as TextMetricTable,
 )
-from judged.values.preferences import (
+from judged.values.agreement import (
     PairedComparison as PairedComparison,
     PositionBias as PositionBias,
     RankedSystem as RankedSystem,
     SystemRanking as SystemRanking,
 )
-from judged.values.rankings import (
+from judged.values.agreement import (
     GainRanking as GainRanking,
     GainRankings as GainRankings,
     IdFit as IdFit,
@@ -141,7 +141,7 @@ from judged.values.server_info import (
     TenantUsage as TenantUsage,
     UsageRow as UsageRow,
 )
-from judged.values.verdicts import (
+from judged.values.groups import (
     JudgedChunk as JudgedChunk,
     Verdict as Verdict,
     VerdictCounts as VerdictCounts,

@@ -1,15 +1,25 @@
-"""How far raters agree on items, and judges on the order of systems."""
+"""How far raters agree on items, what people prefer, and how systems rank."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from judged._views import View
-from judged.errors import InvalidArgument
-from judged.values.intervals import Estimate, Estimates, estimate_names
+from judged._inputs import (
+    Given,
+    as_column,
+    kind_of,
+    need_by_ids,
+    need_grades,
+    refuse_set,
+    set_fields,
+)
+from judged._views import View, row_of
+from judged.errors import InvalidArgument, WrongType
+from judged.values.choices import Estimate, Estimates, HumanLabels, ends_of, estimate_names
+from judged.values.groups import EmbeddedRankings
 
 
 class RatingLevel(IntEnum):
@@ -124,3 +134,226 @@ class MeasuredAgreement(View):
 
 MEASURES = estimate_names(Agreement)
 """The coefficients of an Agreement, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedComparison:
+    """One comparison of two systems' answers to a query, `first` shown in the first place.
+
+    `preference` is in [0, 1]: 1 prefers the first, 0 the second, .5 is a tie.
+    """
+
+    query_id: str
+    first: str
+    second: str
+    preference: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSystem:
+    """One system of a ranking: its strength in natural log-odds, and how its comparisons went."""
+
+    name: str
+    strength: Estimate
+    wins: float
+    ties: float
+    losses: float
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBias:
+    """What became of pairs that were compared in both orders.
+
+    `same` had the same outcome in both, in `first` the answer shown first was preferred both times,
+    in `second` that shown second; `mixed` tied in one order alone. `preference_for_first` is .5
+    without bias, None without such pairs.
+    """
+
+    pairs: int
+    same: int
+    first: int
+    second: int
+    mixed: int
+    preference_for_first: float | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SystemRanking(View):
+    """Systems, the strongest first; `tie` is Davidson's nu, the share of ties."""
+
+    systems: Sequence[RankedSystem]
+    tie: float
+    position: PositionBias
+    queries: int
+    warnings: Sequence[str]
+    signature: str
+
+    def __repr__(self) -> str:
+        return f"SystemRanking({' > '.join(system.name for system in self.systems)})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a system, the strongest first."""
+        return [
+            {
+                "system": system.name,
+                "strength": system.strength.value,
+                **ends_of(system.strength.interval),
+                **row_of(system, "wins ties losses"),
+            }
+            for system in self.systems
+        ]
+
+
+_LISTS = frozenset({list, tuple, set, frozenset, str})
+"""What ids of documents may come in; judgements have a grade for each, which these have not."""
+
+
+class ScoredDocuments(NamedTuple):
+    """Documents and their scores as two columns, the way that retrievers return them.
+
+    A column may be of any kind that can be walked over, such as an array or a generator. Scores
+    rank, whatever the order of the columns; without scores their order is the ranking.
+    """
+
+    document_ids: Sequence[str]
+    scores: Sequence[float] = ()
+
+
+RetrievedDocuments = Mapping[str, float] | Sequence[str] | ScoredDocuments
+"""What a run has for a query: document id to score, a list of ids, best first, or two columns."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrecRankings(View):
+    """Judgements and a run.
+
+    `qrels` maps query id to document id to grade. `run` maps query id to document id to score, to
+    a list of document ids, best first, or to ScoredDocuments, which is the fastest to send. Ids are
+    text or whole numbers, compared as text.
+    """
+
+    qrels: Mapping[str, Mapping[str, int]]
+    run: Mapping[str, RetrievedDocuments]
+
+    def __post_init__(self) -> None:
+        qrels = need_by_ids(self.qrels, "qrels")
+        for name, judged in qrels.items():
+            if type(judged) in _LISTS:
+                rule = "must map document ids to grades, as in {'d1': 1}, not be a"
+                raise WrongType.of_field(f"qrels[{name!r}]", f"{rule} {kind_of(judged)}")
+        set_fields(self, qrels=qrels, run=kept_run(self.run, "run"))
+
+
+def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:
+    """Return a run by ids that are text, of which nothing can be read only once."""
+    given = need_by_ids(run, field).items()
+    return {query_id: _kept(ranked, f"{field}[{query_id!r}]") for query_id, ranked in given}
+
+
+def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
+    if isinstance(documents, ScoredDocuments):
+        return ScoredDocuments(*map(as_column, documents))
+    refuse_set(documents, field)
+    kept: RetrievedDocuments = as_column(documents)
+    if not hasattr(kept, "__len__"):
+        rule = f"must be documents (ids, or ids with scores), not {type(kept).__name__}"
+        raise WrongType.of_field(field, rule)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRanking(Given):
+    """The shape of one query's part of the verdicts.
+
+    With `relevant_document_ids` or `grades`, as in QueryGroup, it has no verdicts: it is matched by
+    the `document_ids` of what was retrieved, and `expected` is 0. `open_ended` says that no text
+    was expected and each result was judged by itself; `expected` is then 1.
+    """
+
+    query_id: str
+    expected: int
+    retrieved: int
+    document_ids: Sequence[str] = ()
+    relevant_document_ids: Sequence[str] = ()
+    grades: Mapping[str, int] = field(default_factory=dict)
+    open_ended: bool = False
+
+    def __post_init__(self) -> None:
+        Given.__post_init__(self)
+        if self.grades:
+            relevant, grades = need_grades(self.relevant_document_ids, self.grades)
+            set_fields(self, relevant_document_ids=relevant, grades=grades)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgedRankings(Given, View):
+    """Rankings and their verdicts, ranking after ranking, each retrieved-major.
+
+    Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
+    With `human_labels` every mean also comes corrected; `score` makes bounds of queries narrower.
+    With `max_grade`, that of a judge that gives grades, metrics that weigh gains take score times
+    max_grade.
+    """
+
+    rankings: Sequence[JudgedRanking]
+    relevant: Sequence[bool]
+    status: Sequence[int] = ()
+    flags: Sequence[int] = ()
+    score: Sequence[float] = ()
+    human_labels: HumanLabels | None = None
+    source: Sequence[int] = ()
+    max_grade: int = 0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GainRanking(Given, View):
+    """One query's gains by rank, and the gains of everything relevant, retrieved or not."""
+
+    query_id: str
+    gains: Sequence[float]
+    relevant_gains: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GainRankings(Given, View):
+    """Rankings whose gains you know."""
+
+    rankings: Sequence[GainRanking]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IdFit(View):
+    """How the ids of judged documents fit those retrieved, in the queries that retrieved some.
+
+    Of `expected` ids, counted for each query, `found` were retrieved for it, of `retrieved` in all.
+    Of the others `compared` were looked for in another spelling; `alike` of them were there, and
+    `same` of these are the same text. The last three are an example, and how it differs in words.
+    """
+
+    expected: int = 0
+    found: int = 0
+    retrieved: int = 0
+    compared: int = 0
+    alike: int = 0
+    same: int = 0
+    expected_id: str = ""
+    retrieved_id: str = ""
+    difference: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PerQueryValues(Given, View):
+    """Per-query values of earlier calls, one column a metric, to be merged into means.
+
+    As human values they may have `inclusion_probabilities`: with which one each query was drawn.
+    `id_fits` are those of the tables that the values come from.
+    """
+
+    query_ids: Sequence[str]
+    columns: Sequence[Sequence[float]]
+    inclusion_probabilities: Sequence[float] = ()
+    id_fits: Sequence[IdFit] = ()
+
+
+Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings
+"""What metrics are computed of."""

@@ -12,8 +12,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from judged import errors
-from judged._files import FileError, Record, parse_json
-from judged._writing import replace_text
+from judged._files import FileError, Record, parse_json, replace_text
 
 _FORMAT = 1
 

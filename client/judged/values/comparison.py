@@ -8,15 +8,15 @@ from typing import Any
 
 from judged._inputs import set_fields
 from judged._views import View, row_of
-from judged.values.intervals import Estimate, Options, ends_of
-from judged.values.metrics import MetricTable
-from judged.values.rankings import (
+from judged.values.agreement import (
     GainRankings,
     JudgedRankings,
     PerQueryValues,
     RetrievedDocuments,
     kept_run,
 )
+from judged.values.choices import Estimate, Options, ends_of
+from judged.values.metrics import MetricTable
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,12 +10,19 @@ from typing import Any, Generic, TypeVar
 from judged._inputs import Given
 from judged._views import Row, View, named_mean, plain, row_of
 from judged.errors import InvalidArgument
-from judged.values.choices import Matching, NoGold, Unjudged
-from judged.values.intervals import CorrectedEstimate, Interval, IntervalOptions, ends_of
+from judged.values.agreement import IdFit, PerQueryValues
+from judged.values.choices import (
+    CorrectedEstimate,
+    Interval,
+    IntervalOptions,
+    Matching,
+    NoGold,
+    Unjudged,
+    ends_of,
+    is_metric,
+)
+from judged.values.groups import VerdictCounts, Verdicts
 from judged.values.judges import JudgeIdentity, Usage
-from judged.values.metric_names import is_metric
-from judged.values.rankings import IdFit, PerQueryValues
-from judged.values.verdicts import VerdictCounts, Verdicts
 
 
 @dataclass(frozen=True, slots=True)

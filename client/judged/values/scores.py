@@ -10,8 +10,8 @@ from judged._inputs import Given, set_fields
 from judged._views import Listed, View, named_mean, row_of
 from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
+from judged.values.groups import VerdictError
 from judged.values.judges import JudgeIdentity, Scalar, Usage
-from judged.values.verdicts import VerdictError
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from judged_server.api.requests import Call
 from judged_server.domain import Verdicts, need
 from judged_server.judges.base import Caller
 from judged_server.scheduling.concurrency import run_by_size
-from judged_server.scheduling.single_flight import SingleFlight
+from judged_server.scheduling.fairness import SingleFlight
 
 Answer = TypeVar("Answer", bytes, Verdicts, AnswerScore)
 

@@ -23,7 +23,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from judged_server import errors, recorder, tracing
+from judged_server import errors, tracing
 from judged_server.api.authentication import Authenticator, revoked
 from judged_server.api.requests import (
     REQUEST_ID,
@@ -39,7 +39,7 @@ from judged_server.audit import AuditLog, CallNotes
 from judged_server.settings import Settings
 from judged_server.telemetry import Logger, taken
 from judged_server.tenant import SENDER, TENANT, Sender
-from judged_server.tenants.directory import FileDirectory
+from judged_server.tenants import FileDirectory
 
 WORK_CLASS = "x-judged-class"
 """Metadata of a call that may wait behind interactive ones: the value is "batch"."""
@@ -255,7 +255,7 @@ class CallInterceptor:
 
     async def _refuse(self, call: Call, wire: WireError) -> None:
         """Send the status of a call that failed."""
-        recorder.note("refusals", 1, wire.reason)
+        tracing.note("refusals", 1, wire.reason)
         call.code, call.reason = wire.code.name, wire.reason
         trailers = (*wire.trailers, (REQUEST_ID, call.request_id))
         try:
@@ -278,8 +278,8 @@ class CallInterceptor:
             call.code = "DEADLINE_EXCEEDED" if left_s < _CLOCKS_APART_S else call.code
         tenant = call.tenant.name
         method = call.method.rpartition("/")[2]
-        recorder.note("calls", 1, method, call.code, tenant)
-        recorder.note("call_seconds", took, method)
+        tracing.note("calls", 1, method, call.code, tenant)
+        tracing.note("call_seconds", took, method)
         if call.span is not None:
             call.span(call.code, call.reason, call.request_id, tenant)
         if call.reason == _LEAVES_NO_LINE:

@@ -58,7 +58,7 @@ from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES, FairThreads
 from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
-from judged_server.tenants.directory import Identity
+from judged_server.tenants import Identity
 from judged_server.usecases.tenant_rates import TenantRates
 
 REQUEST_ID = "x-request-id"

@@ -61,11 +61,10 @@ from judged_server.llm.budgets import Budgets, unpriced
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
 from judged_server.settings import Limits, Settings
-from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.evaluate import evaluate
-from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
+from judged_server.usecases.judge_batch import Estimator, check_groups_fit, judge_batch
 from judged_server.usecases.offering import Offering, Offerings
-from judged_server.usecases.tenant_usage import tenant_usage
+from judged_server.usecases.tenant_rates import tenant_usage
 
 VERSION = version("judged")
 DEFAULT_DAYS, MOST_DAYS = 31, 366

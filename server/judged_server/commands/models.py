@@ -67,9 +67,12 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _add(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
     """Add a model from where the arguments say; raises errors.JudgedError."""
-    from judged_server.embedding.models.adding import WritableStore  # noqa: PLC0415
+    from judged_server.embedding.models.adding import (  # noqa: PLC0415
+        Hub,
+        HubReference,
+        WritableStore,
+    )
     from judged_server.embedding.models.folder import ModelOptions  # noqa: PLC0415
-    from judged_server.embedding.models.hub import Hub, HubReference  # noqa: PLC0415
     from judged_server.embedding.models.store import ModelSourceError  # noqa: PLC0415
 
     writable = WritableStore(store.root)

@@ -12,15 +12,24 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from judged._files import replace_text
 from judged._views import aligned, plural
-from judged._writing import replace_text
 
 from judged_server.domain import NANO
-from judged_server.llm.config.file_tables import read_toml, text_of
+from judged_server.llm.config import read_toml, text_of
 from judged_server.settings import Settings, SettingsError
 from judged_server.tenant import Tenant
-from judged_server.tenants.tenants_file import NAME, NAME_RULE, Tenants, parse_tenants, read_tenants
-from judged_server.tenants.token_file import StoredToken, changing, read_tokens, tokens_beside
+from judged_server.tenants import (
+    NAME,
+    NAME_RULE,
+    StoredToken,
+    Tenants,
+    changing,
+    parse_tenants,
+    read_tenants,
+    read_tokens,
+    tokens_beside,
+)
 
 _MOST_DAYS = 3650.0
 
@@ -204,7 +213,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     from judged.evaluation.datasets.tables import safe_cell  # noqa: PLC0415
 
     from judged_server.llm.budgets import default_ledger  # noqa: PLC0415
-    from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
+    from judged_server.llm.config import read_configuration  # noqa: PLC0415
     from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
 
     path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)

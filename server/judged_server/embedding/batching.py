@@ -27,16 +27,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from judged_server import recorder, tracing
+from judged_server import tracing
 from judged_server.domain import Float32Array
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
 from judged_server.embedding.runtime.session import Session, finite_rows, pad
 from judged_server.embedding.tokenizer import TokenIds, TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors
 from judged_server.process import step_back
-from judged_server.recorder import Stage
 from judged_server.scheduling.fairness import Admission, FairQueue, settle
 from judged_server.tenant import ANYBODY, Sender
+from judged_server.tracing import Stage
 
 BATCH_TOKENS = 256
 """Tokens of one batch, padding included: more win no throughput and hold up the next one."""
@@ -421,7 +421,7 @@ def is_memory(error: BaseException) -> bool:
 
 def note(stage: Stage, seconds: float, calls: Iterable[Call]) -> None:
     """Note what was just done, and for which calls, where that is collected."""
-    recorder.note("stage_seconds", seconds, stage)
+    tracing.note("stage_seconds", seconds, stage)
     if tracing.active is not None:
         run = tracing.StageRun(stage, time.time_ns(), seconds)
         for call in calls:

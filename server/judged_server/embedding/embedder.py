@@ -12,15 +12,14 @@ from itertools import accumulate
 
 import numpy as np
 
-from judged_server import recorder, tracing
+from judged_server import tracing
 from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
 from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
 from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors, VectorCache, VectorKeys
-from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.concurrency import ITEM_BYTES, FairThreads, run_by_size
-from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource
+from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource, checkpoint
 from judged_server.tenant import SENDER, TENANT
 
 MAX_QUEUED_TOKENS = 1_000_000
@@ -85,7 +84,7 @@ class ModelEmbedder:
         # Vectors that are kept are found by those of the same domain alone.
         keys = TENANT.get().own_keys(keys)
         found = dict(await self._cache.get(keys))
-        recorder.note_lookups("vectors", len(found), len(texts) - len(found))
+        tracing.note_lookups("vectors", len(found), len(texts) - len(found))
         faults: Mapping[bytes, Fault] = {}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:

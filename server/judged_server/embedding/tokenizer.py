@@ -14,7 +14,7 @@ from judged.values.choices import Flag
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from judged_server.domain import ByteArray
+from judged_server.domain import ByteArray, plain_form
 from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     REJECT,
@@ -23,7 +23,6 @@ from judged_server.embedding.base import (
     UNSUPPORTED_TEXT,
     WINDOW_MAX,
 )
-from judged_server.text_form import plain_form
 
 TokenIds = NDArray[np.int64]
 

@@ -1,25 +1,466 @@
-"""The port of HTTP: where it listens, with which certificate, and what has a path there."""
+"""The calls by HTTP: each is read from JSON, made as gRPC makes it, and written as JSON.
+
+Reading takes the names in camelCase too, as the mapping wants it; protobuf's own reader would
+convert in silence what does not fit. Here it is an error that names the field; no error quotes a
+value, which may be a text that is judged.
+
+The handlers are those that gRPC has, called with a context that stands for gRPC's: a call is let
+in, limited, counted, logged and ended alike, whichever way it comes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
+import re
 import ssl
+from base64 import urlsafe_b64decode
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
+import orjson
 from aiohttp import web
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from judged.internal.v1 import status_pb2
 
+from judged_server import errors
 from judged_server.address import share_socket
 from judged_server.api.listeners import CONTRACT, Listener
-from judged_server.http_api.calls import JSON, HttpCall
+from judged_server.api.requests import REQUEST_ID, Reader, callers_id
+from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
 from judged_server.http_server import Port, failure, is_this_machine, wrong_host
+from judged_server.scheduling.concurrency import run_by_size
 from judged_server.settings import Settings
+
+MOST_VALUES = 1_000_000
+"""JSON values in one message. Python's parser lets nobody else run: so many take it 0.3 s at worst,
+and those of 16 MiB of empty lists 1.4 s."""
+_RULES: dict[int, str] = {
+    FieldDescriptor.CPPTYPE_STRING: "must be a string, without lone surrogates",
+    FieldDescriptor.CPPTYPE_BOOL: "takes true and false",
+    FieldDescriptor.CPPTYPE_DOUBLE: "takes numbers, written as in JSON, of 64 bits",
+    FieldDescriptor.CPPTYPE_INT32: "takes whole numbers of 32 bits",
+    FieldDescriptor.CPPTYPE_INT64: "takes whole numbers of 64 bits",
+    FieldDescriptor.CPPTYPE_UINT32: "takes whole numbers from 0, of 32 bits",
+    FieldDescriptor.CPPTYPE_UINT64: "takes whole numbers from 0, of 64 bits",
+    FieldDescriptor.CPPTYPE_MESSAGE: 'takes seconds, as "1.5s"',
+}
+_WHOLE: dict[int, range] = {
+    FieldDescriptor.CPPTYPE_ENUM: range(-(1 << 31), 1 << 31),
+    FieldDescriptor.CPPTYPE_INT32: range(-(1 << 31), 1 << 31),
+    FieldDescriptor.CPPTYPE_INT64: range(-(1 << 63), 1 << 63),
+    FieldDescriptor.CPPTYPE_UINT32: range(1 << 32),
+    FieldDescriptor.CPPTYPE_UINT64: range(1 << 64),
+}
+_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
+_ANY = "type.googleapis.com/google.rpc."
+
+
+def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
+    """Return the message that JSON says; nothing at all says an empty one.
+
+    Raises MalformedMessage for what is no JSON object, InvalidField for a field that is unknown or
+    of another type, and LimitExceeded for a message above `max_bytes`.
+    """
+    try:
+        message = GetMessageClass(kind)(**_fields(kind, _parse(raw), ""))
+    except RecursionError:
+        raise errors.MalformedMessage("the body is nested too deeply") from None
+    # Numbers may take more bytes than their digits.
+    size = message.ByteSize()
+    if size > max_bytes:
+        raise errors.LimitExceeded("message", "bytes as protobuf", max_bytes, size)
+    return message
+
+
+def count_values(raw: bytes) -> int:
+    """Return how many fields take as much memory as JSON and its message do at most.
+
+    Raises LimitExceeded for more than MOST_VALUES.
+    """
+    values = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+    if values > MOST_VALUES:
+        raise errors.LimitExceeded(
+            "message", "JSON values, by its commas and brackets", MOST_VALUES, values
+        )
+    return 2 * values
+
+
+def to_json(message: Message) -> bytes:
+    """Return a message as JSON, fields with their defaults included, but for unset ones."""
+    return orjson.dumps(
+        MessageToDict(
+            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+    )
+
+
+def status_json(status: status_pb2.Status) -> bytes:
+    """Return a google.rpc.Status as JSON, its details by the names that they have there."""
+    details = []
+    for detail in status.details:
+        name = detail.type_url.removeprefix(_ANY)
+        kind = status_pb2.DESCRIPTOR.message_types_by_name[name]
+        fields = MessageToDict(
+            GetMessageClass(kind).FromString(detail.value), preserving_proto_field_name=True
+        )
+        details.append({"@type": detail.type_url, **fields})
+    return orjson.dumps({"code": status.code, "message": status.message, "details": details})
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(raw or b"{}", object_pairs_hook=_without_twins)
+    except UnicodeDecodeError:
+        raise errors.MalformedMessage("the body is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise errors.MalformedMessage(
+            f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except ValueError:
+        raise errors.MalformedMessage("the body has a number of too many digits") from None
+    if not isinstance(found, dict):
+        raise errors.MalformedMessage("the body is JSON, but not an object: {...}")
+    return found
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise errors.InvalidField(name[:80], "stands twice in one object; say it once")
+    return found
+
+
+@cache
+def _by_name(kind: Descriptor) -> dict[str, FieldDescriptor]:
+    # Protobuf's own mappings raise for names of half a character.
+    return {**kind.fields_by_camelcase_name, **kind.fields_by_name}
+
+
+def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """Return what a JSON object says, as the class of its message takes it. Raises InvalidField."""
+    if not isinstance(said, dict):
+        known = ", ".join(kind.fields_by_name)
+        raise errors.InvalidField(place, f"must be a JSON object; its fields are {known}")
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
+    for name, value in said.items():
+        at = f"{place}.{name[:80]}".removeprefix(".")
+        field = _by_name(kind).get(name)
+        if field is None:
+            fields = list(kind.fields_by_name)
+            hint = errors.did_you_mean(name, fields, f"it has {', '.join(fields) or 'none'}")
+            raise errors.InvalidField(at, f"is no field of {kind.full_name}; {hint}")
+        if value is None:
+            continue
+        once = (field.containing_oneof or field).name
+        if once in seen:
+            raise errors.InvalidField(at, f"stands beside another {once}; say one of them")
+        seen.add(once)
+        of = field.message_type
+        if not field.is_repeated:
+            found[field.name] = _value(field, value, at)
+        elif of is not None and of.GetOptions().map_entry:
+            if not isinstance(value, dict):
+                raise errors.InvalidField(at, "must be a JSON object")
+            keys, values = of.fields
+            places = {key: f'{at}["{key[:80]}"]' for key in value}
+            found[field.name] = {
+                _value(keys, key, places[key]): _value(values, item, places[key])
+                for key, item in value.items()
+            }
+        elif isinstance(value, list):
+            found[field.name] = [
+                _value(field, item, f"{at}[{index}]") for index, item in enumerate(value)
+            ]
+        else:
+            raise errors.InvalidField(at, "must be a JSON array")
+    return found
+
+
+def _value(field: FieldDescriptor, value: Any, place: str) -> Any:  # noqa: ANN401 - JSON
+    """Return a value as its field takes it, if it is of its kind. Raises InvalidField."""
+    of = field.message_type
+    if of is not None and of.full_name != Duration.DESCRIPTOR.full_name:
+        return _fields(of, value, place)
+    try:
+        return _scalar(field, value)
+    except (ValueError, OverflowError, KeyError):
+        raise errors.InvalidField(place, _rule(field)) from None
+
+
+def _rule(field: FieldDescriptor) -> str:
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return "must be base64, without spaces and line ends"
+    if field.enum_type is not None:
+        return "takes " + ", ".join(each.name for each in field.enum_type.values if each.number)
+    return _RULES[field.cpp_type]
+
+
+def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return what is stored of a JSON value. Raises ValueError, OverflowError, and KeyError."""
+    if field.enum_type is not None and isinstance(value, str):
+        return field.enum_type.values_by_name[value].number
+    if (numbers := _WHOLE.get(field.cpp_type)) is not None:
+        number = _number(value)
+        if int(number) != number or int(number) not in numbers:
+            raise ValueError
+        return int(number)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
+        return float(_number(value))
+    wanted: Any = bool if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else str
+    if type(value) is not wanted:
+        raise ValueError
+    if field.type == FieldDescriptor.TYPE_STRING:
+        value.encode()
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        if not _BASE64.fullmatch(value):
+            raise ValueError
+        return urlsafe_b64decode(value.rstrip("=") + "==")
+    elif field.message_type is not None:
+        duration = Duration()
+        duration.FromJsonString(value)
+        return duration
+    return value
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - JSON
+    """Return a number, which the mapping lets be a text too."""
+    number, written = value, isinstance(value, str)
+    if written:
+        number = json.loads(value)
+    if type(number) not in {int, float} or (written and value != value.strip()):
+        raise ValueError
+    if not math.isfinite(number) and value not in _NOT_FINITE:
+        raise ValueError
+    return number  # type: ignore[no-any-return]
+
+
+JSON = "application/json"
+SIGN_OF_LIFE_S = 15.0
+"""How often a stream without events says that it is there, since proxies cut silent ones."""
+_PIECE_BYTES = 1 << 16
+_TIMEOUT = "grpc-timeout"
+_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_HTTP_STATUS: dict[int, int] = {
+    code.value[0]: status
+    for code, status in {
+        grpc.StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
+        grpc.StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
+        grpc.StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
+        grpc.StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
+        grpc.StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
+        grpc.StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+        grpc.StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+    }.items()
+}
+"""Of the statuses that calls end with, as google/rpc/code.proto has it; all others are 500."""
+
+Trailers = tuple[tuple[str, str | bytes], ...]
+
+
+class HttpCall:
+    """A call over a request of aiohttp, with the part of gRPC's context that handlers use."""
+
+    def __init__(
+        self, request: web.Request, method: MethodDescriptor, max_bytes: int, unread_s: float
+    ) -> None:
+        """Take how large its message may be, and how long a reply may stay unread."""
+        self._request = request
+        self._method = method
+        self._max_bytes = max_bytes
+        self._unread_s = unread_s
+        parse = partial(read_message, kind=method.input_type, max_bytes=max_bytes)
+        self.reader = Reader(parse, count_values)
+        self._is_read = False
+        self._trailers: dict[str, str | bytes] = {}
+        self._ends: float | None = None
+        self._events: web.StreamResponse | None = None
+        self._alive: asyncio.Task[None] | None = None
+
+    async def answer(self, handler: Any) -> web.StreamResponse:  # noqa: ANN401 - gRPC's
+        """Let gRPC's handler work, and write its reply, or its error."""
+        body, handle = b"", handler.stream_stream or handler.stream_unary
+        try:
+            if (asked := _seconds(self._request.headers.get(_TIMEOUT))) is not None:
+                self._ends = asyncio.get_running_loop().time() + asked
+            async with asyncio.timeout(self.time_remaining()):
+                reply = await handle(None, self)
+                if not (self._method.server_streaming or STATUS_TRAILER in self._trailers):
+                    if isinstance(reply, bytes):  # written already, for the wire of gRPC
+                        reply = GetMessageClass(self._method.output_type).FromString(reply)
+                    body = await run_by_size(reply.ByteSize(), to_json, reply)
+        except (TimeoutError, errors.JudgedError) as error:
+            late = errors.DeadlineExceeded(
+                "the time of grpc-timeout is over; allow more, or send less"
+            )
+            told = error if isinstance(error, errors.JudgedError) else late
+            self.set_trailing_metadata(to_wire(told).trailers)
+            if (theirs := callers_id(self.invocation_metadata())) is not None:
+                self._trailers[REQUEST_ID] = theirs
+        finally:
+            if self._alive is not None:
+                self._alive.cancel()
+        return await self._end(body)
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers as metadata. Bytes that are no UTF-8 stand as if they were Latin-1."""
+        return tuple(
+            (name.lower(), value.encode("utf-8", "surrogateescape").decode("latin-1"))
+            for name, value in self._request.headers.items()
+        )
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds that the caller still waits; None when it did not say."""
+        if self._ends is None:
+            return None
+        return max(0.0, self._ends - asyncio.get_running_loop().time())
+
+    def peer(self) -> str:
+        """Return the connection, as gRPC names those of its own."""
+        transport = self._request.transport
+        name = None if transport is None else transport.get_extra_info("peername")
+        if transport is None or not isinstance(name, tuple):
+            return f"unix:{id(transport)}"
+        host, port = name[:2]
+        return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+    def auth_context(self) -> Mapping[str, list[bytes]]:
+        """Return the client's certificate; TLS has checked who signed it."""
+        tls = self._request.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert(binary_form=True)
+        return {"x509_pem_cert": [ssl.DER_cert_to_PEM_cert(shown).encode()]} if shown else {}
+
+    def set_trailing_metadata(self, trailers: Trailers) -> None:
+        """Note what is sent with the reply."""
+        self._trailers.update(trailers)
+
+    async def abort(self, _: grpc.StatusCode, __: str, trailers: Trailers) -> NoReturn:
+        """End the call with the status of the trailers. Raises AbortError."""
+        self.set_trailing_metadata(trailers)
+        raise grpc.aio.AbortError("Locally aborted.")
+
+    async def read(self) -> Any:  # noqa: ANN401 - bytes, or gRPC's EOF
+        """Return the JSON of the call; it is received now, and only up to the limit.
+
+        Raises LimitExceeded, InvalidField for a body of another kind, and MalformedMessage.
+        """
+        if self._is_read:
+            return grpc.aio.EOF
+        self._is_read = True
+        request, most = self._request, self._max_bytes
+        if not request.body_exists:
+            return b""
+        if request.content_type != JSON:
+            raise errors.InvalidField("content-type", f"must be {JSON}; with curl, say --json")
+        coding = request.headers.get("content-encoding", "identity").lower()
+        if coding not in {"identity", "gzip"}:
+            raise errors.InvalidField("content-encoding", "must be gzip, or left out")
+        size, found = request.content_length or 0, bytearray()
+        try:
+            while size <= most and (part := await request.content.readany()):
+                found += part
+                size = max(size, len(found))
+        except web.RequestPayloadError:
+            raise errors.MalformedMessage("the body ended before its end") from None
+        if size > most:
+            raise errors.LimitExceeded("message", "bytes", most, size)
+        return bytes(found)
+
+    async def write(self, message: Message) -> None:
+        """Write a reply of a stream as an event, named as the field of its oneof that is set."""
+        choices = message.DESCRIPTOR.oneofs
+        name = message.WhichOneof(choices[0].name) if choices else None
+        try:
+            await self._write_event(str(name or "message"), to_json(message))
+        except ConnectionError:  # the caller has gone, which ends this task as in gRPC
+            if (task := asyncio.current_task()) is not None:
+                task.cancel()
+            raise asyncio.CancelledError from None
+
+    async def _write_event(self, name: str, body: bytes) -> None:
+        if self._events is None:
+            headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+            self._events = web.StreamResponse(headers=headers)
+            await self._events.prepare(self._request)
+            self._alive = asyncio.create_task(_say_alive(self._events))
+        await self._events.write(b"event: %b\ndata: %b\n\n" % (name.encode(), body))
+
+    async def _end(self, body: bytes) -> web.StreamResponse:
+        """Write all of a reply, or of an error; end a stream, with an error as its last event."""
+        raw, status = self._trailers.get(STATUS_TRAILER), int(HTTPStatus.OK)
+        if isinstance(raw, bytes):
+            ended = status_pb2.Status.FromString(raw)
+            body = status_json(ended)
+            status = _HTTP_STATUS.get(ended.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+        if self._events is not None:
+            if body:
+                await self._drained(self._write_event("error", body))
+            await self._drained(self._events.write_eof())
+            return self._events
+        response = web.StreamResponse(status=status, headers=_headers(status, self._trailers))
+        response.content_length = len(body)
+        await response.prepare(self._request)
+        for start in range(0, len(body), _PIECE_BYTES):
+            await self._drained(response.write(body[start : start + _PIECE_BYTES]))
+        await self._drained(response.write_eof())
+        return response
+
+    async def _drained(self, writing: Awaitable[None]) -> None:
+        """Write; cut the connection where its caller does not read."""
+        try:
+            async with asyncio.timeout(self._unread_s):
+                await writing
+        except TimeoutError:
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            raise asyncio.CancelledError from None
+
+
+async def _say_alive(events: web.StreamResponse) -> None:
+    """Write a comment, which readers of events pass over, now and then."""
+    with suppress(ConnectionError):  # the call itself finds that its caller has gone
+        while True:
+            await asyncio.sleep(SIGN_OF_LIFE_S)
+            await events.write(b": working\n\n")
+
+
+def _seconds(asked: str | None) -> float | None:
+    """Return the seconds that a header of gRPC's form allows. Raises InvalidField."""
+    if asked is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,8})([HMSmun])", asked)
+    if found is None:
+        raise errors.InvalidField(
+            _TIMEOUT, "must be up to 8 digits and a unit: H, M or S, or m for thousandths: 30S"
+        )
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _headers(status: int, trailers: Mapping[str, str | bytes]) -> dict[str, str]:
+    found = {"Content-Type": JSON}
+    request_id, pushback = trailers.get(REQUEST_ID), trailers.get(PUSHBACK_TRAILER)
+    if isinstance(request_id, str):
+        found[REQUEST_ID] = request_id
+    if isinstance(pushback, str):
+        found["Retry-After"] = str(math.ceil(int(pushback) / 1000))
+    if status == HTTPStatus.UNAUTHORIZED:
+        found["WWW-Authenticate"] = "Bearer"
+    return found
+
 
 LAST_REPLIES_S = 5.0
 """How long, at the end of a drain, replies of calls that have ended may take to be written."""

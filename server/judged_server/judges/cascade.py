@@ -34,6 +34,7 @@ from judged_server.domain import (
     to_amount,
 )
 from judged_server.judges.base import (
+    CalibratedJudge,
     Caller,
     ComposedJudge,
     ComposedKind,
@@ -41,7 +42,6 @@ from judged_server.judges.base import (
     Profile,
     PureJudge,
 )
-from judged_server.judges.calibrated import CalibratedJudge
 from judged_server.llm.budgets import estimate_calls
 from judged_server.llm.chat import Reason
 from judged_server.llm.question import PlannedCall

@@ -12,11 +12,12 @@ from judged_server import errors
 from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup, need
 from judged_server.judges.base import (
     AnyKind,
+    CalibratedJudge,
     ComposedKind,
     Judge,
     Profile,
+    find_calibrator,
 )
-from judged_server.judges.calibrated import CalibratedJudge, find_calibrator
 from judged_server.judges.cascade import CascadeKind
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.panel import PanelKind

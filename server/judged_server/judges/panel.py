@@ -15,8 +15,8 @@ from operator import add
 
 import numpy as np
 from judged.values.choices import Source, Status
+from judged.values.groups import VerdictSample
 from judged.values.judges import JudgeIdentity, Usage
-from judged.values.verdicts import VerdictSample
 
 from judged_server.domain import (
     BoolArray,

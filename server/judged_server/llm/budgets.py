@@ -30,7 +30,7 @@ from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.chat import ChatRequest, Completed, ModelFault, Prices, Reason, TokenUsage
 from judged_server.llm.models import ModelChain, prices_of
 from judged_server.llm.question import PlannedCall, new_nonce, request_for
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Clock
 from judged_server.settings import state_folder
 from judged_server.store.ledger import AGAIN_S, Account, Ledger, LedgerFault, Used
 from judged_server.tenant import TENANT

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from judged.values.choices import CacheMode, Source, Status
 from judged.values.judges import Usage
 
-from judged_server import recorder, tracing
+from judged_server import tracing
 from judged_server.domain import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budgets import Budgets
@@ -41,7 +41,7 @@ from judged_server.llm.models import ModelChain, missing_key_fault
 from judged_server.llm.parsing import read, weighed
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.scheduling.single_flight import SingleFlight
+from judged_server.scheduling.fairness import SingleFlight
 from judged_server.tenant import TENANT
 
 _TRIES = 2
@@ -175,10 +175,10 @@ class ModelCaller:
             began = asyncio.get_running_loop().time()
             reply = await self._cache.stored(asked.key)
             took = asyncio.get_running_loop().time() - began
-            recorder.note("stage_seconds", took, "store")
+            tracing.note("stage_seconds", took, "store")
             if tracing.active is not None:
                 tracing.active.stages([tracing.StageRun("store", time.time_ns(), took)])
-        recorder.note_lookups("replies", int(reply is not None), int(reply is None))
+        tracing.note_lookups("replies", int(reply is not None), int(reply is None))
         parsed = None if reply is None else asked.parsed(reply)
         if parsed is None or parsed.status is not Status.OK:
             return None
@@ -294,11 +294,11 @@ def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> Non
     """Tell those who count and who pay what a question has taken."""
     if usage.calls:
         who = card.name, TENANT.get().name
-        recorder.note("model_questions", 1, *who)
-        recorder.note("model_tokens", usage.input_tokens, *who, "input")
-        recorder.note("model_tokens", usage.output_tokens, *who, "output")
+        tracing.note("model_questions", 1, *who)
+        tracing.note("model_tokens", usage.input_tokens, *who, "input")
+        tracing.note("model_tokens", usage.output_tokens, *who, "output")
         if usage.cost is not None:
-            recorder.note("model_cost", usage.cost, *who)
+            tracing.note("model_cost", usage.cost, *who)
     call_options.cost_tracker.note(usage)
 
 
@@ -311,7 +311,7 @@ def _trace(
 ) -> None:
     """Tell of a question, where somebody collects that: its names and numbers, never its texts."""
     if isinstance(came, Completed):
-        recorder.note("stage_seconds", seconds, "provider")
+        tracing.note("stage_seconds", seconds, "provider")
     if tracing.active is None:
         return
     reply = came.reply if isinstance(came, Completed) else None

@@ -28,7 +28,7 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
@@ -38,8 +38,7 @@ from judged_server.llm.config.configuration import (
 )
 from judged_server.llm.providers.dialects import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, read_script
-from judged_server.llm.transport.clock import Clock
-from judged_server.llm.transport.endpoint import Call, Endpoint
+from judged_server.llm.transport.endpoint import Call, Clock, Endpoint
 from judged_server.llm.transport.http import HttpTransport
 from judged_server.telemetry import Logger
 

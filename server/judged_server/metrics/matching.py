@@ -40,7 +40,7 @@ from judged.values.choices import Matching
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import Rankings, ideal_of, offsets_of, take_groups
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from judged_server.scheduling.checkpoint import watched
-from judged_server.scheduling.fairness import Admission, FairQueue, Resource, settle
+from judged_server.scheduling.fairness import Admission, FairQueue, Resource, settle, watched
 from judged_server.tenant import SENDER, Sender
 
 TURN_S = 0.01

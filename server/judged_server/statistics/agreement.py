@@ -27,7 +27,7 @@ from judged.values.agreement import (
     RatingTable,
     SystemScores,
 )
-from judged.values.intervals import Estimate, IntervalOptions
+from judged.values.choices import Estimate, IntervalOptions
 from numpy.typing import NDArray
 
 from judged_server.domain import (

@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from judged.values.choices import Estimate, Interval, IntervalOptions
 from judged.values.comparison import (
     CompareOptions,
     ComparisonPower,
@@ -34,11 +35,10 @@ from judged.values.comparison import (
     RunComparison,
     TestResult,
 )
-from judged.values.intervals import Estimate, Interval, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, FloatArray, IntArray, need
 from judged_server.errors import InvalidField
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals, special
 
 FEWEST = 2

@@ -30,12 +30,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from judged.values.intervals import Estimate, Interval, IntervalMethod, IntervalOptions
+from judged.values.choices import Estimate, Interval, IntervalMethod, IntervalOptions
 from numpy.typing import NDArray
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 
 MAX_UNITS = 1_024
 """Units that are drawn one by one; more are dealt into as many groups."""

@@ -1,7 +1,7 @@
 """Means with the judge's error carried into them: a few human labels beside many verdicts.
 
 Prediction-powered inference for means, and for shares of items that come in clusters. Which machine
-value belongs to which label is up to `metrics.corrected` and to calibration.
+value belongs to which label is up to `metrics.compute` and to calibration.
 
 Angelopoulos, Bates, Fannjiang, Jordan, Zrnic (2023), "Prediction-Powered Inference", Science 382;
 Angelopoulos, Duchi, Zrnic (2023), "PPI++", arXiv 2311.01453. There, labelled and unlabelled items
@@ -38,7 +38,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.intervals import CorrectedEstimate, Estimate, Interval
+from judged.values.choices import CorrectedEstimate, Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.intervals import mean, special

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from judged.values.intervals import Estimate, Interval, IntervalOptions
-from judged.values.preferences import PositionBias, RankedSystem, SystemRanking
+from judged.values.agreement import PositionBias, RankedSystem, SystemRanking
+from judged.values.choices import Estimate, Interval, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray, need
 from judged_server.statistics.intervals import resample_counts

@@ -15,16 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from judged.values.calibration import (
-    QUALITY_MEASURES,
-    JudgeQuality,
-    Threshold,
-    ThresholdCriterion,
-)
-from judged.values.intervals import Estimate, IntervalOptions
+from judged.values.calibration import QUALITY_MEASURES, JudgeQuality, Threshold, ThresholdCriterion
+from judged.values.choices import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, passes
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.intervals import (
     by_name,
     check_resampling,

@@ -2,7 +2,6 @@
 
 kept_rows      replies of language models and vectors of texts, whatever the disk does
 ledger         what was spent of each budget
-sqlite_file    what both have in common
 
 What is kept, under which key, is up to `llm` and `embedding`.
 """

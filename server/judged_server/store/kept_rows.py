@@ -15,21 +15,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shutil
 import sqlite3
 import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from judged_server.scheduling.fairness import settle
-from judged_server.store.sqlite_file import connect, make_private, transaction
 
 DAMAGED = "damaged.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
@@ -463,3 +463,41 @@ def _id(key: bytes) -> int:
 
 def _size(row: Row) -> int:
     return len(row.payload) + len(row.rubric) + len(row.model) + len(row.key)
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file of its owner's alone, unless there is one. Raises OSError.
+
+    No other thread may open it before this returns.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def connect(path: Path, busy_s: float, page_size: int = 4096) -> sqlite3.Connection:
+    """Return a connection to a file in write-ahead mode. Raises sqlite3.Error.
+
+    Others may keep the file to themselves for `busy_s` seconds.
+    """
+    db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute(f"PRAGMA page_size = {page_size}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Do all of a `with`, or nothing of it where it raises."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise

@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeVar
 
 from judged_server.domain import MOST_NANO
 from judged_server.settings import SettingsError
-from judged_server.store.sqlite_file import connect, make_private, transaction
+from judged_server.store.kept_rows import connect, make_private, transaction
 from judged_server.telemetry import Logger
 
 BUSY_S = 1.0

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from judged.values.choices import Matching, Status
+from judged.values.groups import VerdictCounts
 from judged.values.judges import JudgeIdentity, Usage
 from judged.values.metrics import NegativeMatch, NegativeReport
-from judged.values.verdicts import VerdictCounts
 
 from judged_server import errors
 from judged_server.domain import (
@@ -33,13 +33,20 @@ from judged_server.domain import (
 from judged_server.judges.base import Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
-from judged_server.metrics.compute import Judging, check_modes, check_open_ended, compute_merged
+from judged_server.metrics.compute import (
+    Judging,
+    MetricOptions,
+    MetricTable,
+    check_modes,
+    check_open_ended,
+    compute_merged,
+    with_intervals_and_slices,
+)
 from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.table import MetricOptions, MetricTable, with_intervals_and_slices
 from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
 

@@ -29,8 +29,7 @@ from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors, tracing
 from judged_server.domain import ScoreSummary, VerdictFault, need
-from judged_server.judges.base import Caller
-from judged_server.judges.calibrated import find_calibrator
+from judged_server.judges.base import Caller, find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind

@@ -1,4 +1,4 @@
-"""How much work a tenant may send a second: a token bucket for each that has a limit.
+"""What a tenant may send a second, and what it has asked of language models.
 
 Work is counted before it is read, in tokens, by the size of its message. A bucket holds what a
 tenant may send in BURST_S. A message is let in as long as anything is left, however large it is,
@@ -9,10 +9,16 @@ last, and in the long run no more does than the limit says.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
-from judged_server.errors import TenantLimit
-from judged_server.llm.transport.clock import Clock
-from judged_server.tenant import Tenant
+from judged.values.server_info import TenantUsage, UsageRow
+
+from judged_server.domain import to_amount
+from judged_server.errors import Overloaded, TenantLimit
+from judged_server.llm.budgets import Budgets, Period
+from judged_server.llm.transport.endpoint import Clock
+from judged_server.store.ledger import LedgerFault
+from judged_server.tenant import TENANT, Tenant
 
 BYTES_A_TOKEN = 3.5
 BURST_S = 10.0
@@ -67,3 +73,42 @@ class TenantRates:
             return missing / rate
         bucket.left -= tokens
         return 0.0
+
+
+_BACK_AFTER_S = 1.0
+
+
+async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) -> TenantUsage:
+    """Return what the tenant of the call in work used in so many days, today among them.
+
+    Raises Overloaded when the file can't be read now.
+    """
+    today = (clock or Clock()).date()
+    since = (today - timedelta(days=days - 1)).strftime(Period.DAY.value)
+    try:
+        used = await budgets.used_by_tenant(since)
+        left = await budgets.left_of_tenant()
+    except LedgerFault:
+        raise Overloaded(
+            "what was spent can't be read now; try again, and where that goes on tell the operator",
+            _BACK_AFTER_S,
+        ) from None
+    return TenantUsage(
+        TENANT.get().name,
+        used is not None,
+        [
+            UsageRow(
+                row.day,
+                row.judge,
+                row.rubric,
+                row.model,
+                row.questions,
+                row.input_tokens,
+                row.output_tokens,
+                to_amount(row.nano),
+                row.currency,
+            )
+            for row in used or ()
+        ],
+        left,
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any
 
-from judged_server.llm.config.configuration import Structured
+from judged_server.llm.config import Structured
 
 from tests.fakes.providers.raw_provider import json_server
 from tests.fakes.providers.scripted_provider import Answer, Asked, completion

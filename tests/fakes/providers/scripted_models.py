@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.config import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.endpoint import RequestQueue, Turn
 from judged_server.tenant import SENDER

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from judged_server.llm.chat import ChatRequest, ProviderFault
-from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.config import parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Clock
 
 from tests.fakes.canaries import KEY, TEXT, canaries
 from tests.fakes.providers.faulty_http import (

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from judged_server.llm.chat import Completed, Reason
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Clock
 
 from tests.fakes.providers.faulty_http import (
     Connection,

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from judged_server.llm.chat import ProviderFault, Reason, TokenUsage
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.transport.http import MAX_BODY_BYTES, HttpTransport
 

@@ -16,9 +16,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.v1 import judge_service_pb2, statistics_service_pb2
-from judged_server.tenants.token_file import changing, tokens_beside
+from judged_server.tenants import changing, tokens_beside
 
 from tests.fakes.authority import Authority
 from tests.integration.http_calls import ask, client_context, http_address

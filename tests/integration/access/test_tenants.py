@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 from judged import AnswerItem, AsyncClient, Client, Judge, QueryGroup, Rubric, Source
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.credentials import Token
 from judged.errors import JudgedError
 from judged.evaluation import Dataset, Evaluator, Query

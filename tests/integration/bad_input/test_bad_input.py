@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from judged import InvalidArgument
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.v1 import error_reason_pb2, statistics_service_pb2
 from judged.v1 import judge_service_pb2 as pb
 

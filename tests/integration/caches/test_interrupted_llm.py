@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from judged import Asking, AsyncClient, CacheMode, Client
-from judged._batching import chunks
+from judged._batching import judging as chunks
 from judged.evaluation import AsyncEvaluator, Dataset, Query, Question, evaluate_answers
 from judged.evaluation.aio import evaluate_answers as await_answers
 

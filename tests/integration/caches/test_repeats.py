@@ -23,7 +23,7 @@ from judged import (
     Judge,
     QueryGroup,
 )
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb

@@ -3,8 +3,8 @@ from __future__ import annotations
 import grpc
 import pytest
 from judged import Client, InvalidArgument, JudgedError, NotFound, QueryGroup
-from judged._convert.verdicts import read_reason
-from judged._transport.status import to_error
+from judged._convert import read_reason
+from judged._transport.call import to_error
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import judged._batching.chunks
+import judged._batching.judging
 import pytest
 from judged import Client, Evaluation, Judge, MetricOptions, QueryGroup
-from judged._batching import chunks
+from judged._batching import judging as chunks
 from judged._codec import read_fields
-from judged._convert.groups import write_group
-from judged._convert.judges import write_judge
-from judged._convert.metrics import write_options
-from judged._convert.verdicts import read_verdicts
+from judged._convert import read_verdicts, write_group, write_judge, write_options
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.values import NegativeMatch
@@ -54,6 +51,6 @@ def unary(
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut what is sent into many chunks, and groups into pieces, as with millions of contexts."""
-    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
+    monkeypatch.setattr(judged._batching.judging, "CHUNK_CONTEXTS", 7)
     monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 60)
     monkeypatch.setattr(chunks, "PART_CHARACTERS", 40)

@@ -22,7 +22,7 @@ from judged import (
     Span,
     Spans,
 )
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.evaluation import Evaluator
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from judged import Client, InvalidArgument, Judge, Span
-from judged._batching import chunks
+from judged._batching import judging as chunks
 from judged.evaluation import (
     Dataset,
     EvaluationResult,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from judged._convert.verdicts import read_reason
+from judged._convert import read_reason
 from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
 

@@ -18,7 +18,7 @@ from judged import (
     Judge,
     QueryGroup,
 )
-from judged._convert.verdicts import read_reason
+from judged._convert import read_reason
 from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb

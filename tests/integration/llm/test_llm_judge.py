@@ -17,7 +17,7 @@ from judged import (
     Status,
     Verdicts,
 )
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server, until

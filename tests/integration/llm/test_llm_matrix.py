@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from judged import AnswerItem, Client, Judge, QueryGroup, Rubric, Source, Status
-from judged_server.llm.config.configuration import CAPABILITIES, FAKE, Structured
+from judged_server.llm.config import CAPABILITIES, FAKE, Structured
 from judged_server.llm.providers.dialects import DIALECTS
-from judged_server.llm.rubrics.loading import load_builtin, parse
 from judged_server.llm.rubrics.rubric import Rubric as Asked
+from judged_server.llm.rubrics.rubric import load_builtin, parse
 
 from tests.fakes.providers.scripted_dialects import (
     KEY,

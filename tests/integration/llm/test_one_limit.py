@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from judged import AnswerItem, Asking, CacheMode, Client, QueryGroup, Status
-from judged._batching import chunks, scoring
+from judged._batching import judging as chunks
+from judged._batching import scoring
 from judged.evaluation import score_by_panel
 
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged._convert.verdicts import read_reason
+from judged._convert import read_reason
 from judged.v1 import groups_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub

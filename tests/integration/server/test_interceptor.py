@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub

@@ -17,7 +17,7 @@ from judged import (
     LabelledScores,
     QueryGroup,
 )
-from judged_server.judges.calibrated import load_calibrations
+from judged_server.judges.base import load_calibrations
 from judged_server.settings import SettingsError
 
 from tests.integration.cli_process import Commands, lines_of

@@ -33,7 +33,7 @@ from judged import (
 )
 from judged._batching import parts
 from judged._batching.parts import metric_parts, split_trec
-from judged._transport.status import to_error
+from judged._transport.call import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, statistics_service_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub

@@ -14,7 +14,7 @@ from judged.values import (
     VerifiedClaim,
 )
 from judged.values.agreement import Agreement, RatingTable
-from judged.values.intervals import Estimate, IntervalMethod
+from judged.values.choices import Estimate, IntervalMethod
 from judged.values.metrics import MetricResult
 
 

@@ -31,9 +31,9 @@ from judged import (
     Spans,
     TrecRankings,
 )
-from judged._batching.chunks import fold
+from judged._batching.judging import fold
 from judged._batching.parts import metric_parts
-from judged._convert.groups import write_group
+from judged._convert import write_group
 from judged._inputs import need_by_ids
 from judged.errors import WrongType
 from judged.evaluation import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from judged import Calibrator
-from judged._writing import replace_text, replacing_text
+from judged._files import replace_text, replacing_text
 from judged.evaluation import Dataset, Document, Query, Results, Retrieved
 from judged.labelling import Item, write_csv
 
@@ -69,7 +69,7 @@ def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path):
 
 
 def test_standard_output_is_written_to_by_its_name(tmp_path):
-    code = "from judged._writing import replace_text; replace_text('/dev/stdout', 'out')"
+    code = "from judged._files import replace_text; replace_text('/dev/stdout', 'out')"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert ran.stdout == b"out"
     with (tmp_path / "a.txt").open("w+") as file:

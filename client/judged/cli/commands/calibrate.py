@@ -20,7 +20,7 @@ from judged import (
     Verdict,
     Verdicts,
 )
-from judged._convert.judges import Purse
+from judged._convert import Purse
 from judged._views import plain, plural, row_of
 from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
 from judged.cli.frame import Document, arg, flag, many, opt
@@ -66,8 +66,8 @@ from judged.cli.tables import (
     vote_warnings,
 )
 from judged.evaluation.labels import INCLUSION
-from judged.evaluation.warnings import reason_warnings, reasons_of, verdict_warnings
-from judged.report.summary import ends, number
+from judged.evaluation.result import reason_warnings, reasons_of, verdict_warnings
+from judged.report.content import ends, number
 from judged.values import (
     AnswerScore,
     Calibration,
@@ -85,7 +85,7 @@ from judged.values import (
     VerdictCounts,
     save_cascade,
 )
-from judged.values.intervals import estimates_of
+from judged.values.choices import estimates_of
 
 
 class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption):

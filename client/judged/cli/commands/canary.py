@@ -10,9 +10,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from judged._views import plural, row_of
-from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
-from judged.canary.asking import ASKS, ROUNDS
-from judged.canary.evidence import LEAST_FACTOR
+from judged.canary import (
+    ASKS,
+    LEAST_FACTOR,
+    ROUNDS,
+    Canary,
+    CanaryItem,
+    Check,
+    History,
+    check_canary,
+    record_canary,
+)
 from judged.cli.frame import Document, arg, opt
 from judged.cli.inputs import ContextFile, Line, check_expectations
 from judged.cli.judging import CascadeOptions, MaxCost

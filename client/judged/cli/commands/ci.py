@@ -27,11 +27,10 @@ from judged.cli.documents import ComparingCommand, parse_report
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.output import Output, Problem, say
 from judged.report import Report, make_report, to_html
-from judged.report.content import verdict_of
+from judged.report.content import verdict_of, visible
 from judged.report.markdown import BaselineAge, headline, lost, to_comment, worse
-from judged.report.texts import visible
 from judged.values import RunComparison
-from judged.values.intervals import ends_of
+from judged.values.choices import ends_of
 
 _TIMEOUT_S = 120.0
 _OF = re.compile(r"Baseline-Of: ([0-9a-f]{7,64})\nMade: (.+)")

@@ -61,11 +61,10 @@ from judged.cli.tables import (
 )
 from judged.evaluation import Evaluator, FileError
 from judged.evaluation.labels import Labels, corrected_means
-from judged.evaluation.result import document_head, query_result
-from judged.evaluation.warnings import evaluation_warnings
+from judged.evaluation.result import document_head, evaluation_warnings, query_result
 from judged.values import CorrectedEstimate, JudgeIdentity, Matching, VerdictCounts
-from judged.values.intervals import shared_warnings
-from judged.values.verdicts import vote_agreement
+from judged.values.choices import shared_warnings
+from judged.values.groups import vote_agreement
 
 _ALWAYS = {"status", "relevant", "score", "source"}
 _ANSWERS = (

@@ -29,8 +29,8 @@ from judged.cli.tables import (
 )
 from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv
 from judged.labelling.items import RANDOM_SHARE
-from judged.labelling.summary import summarize
-from judged.values.intervals import estimates_of, shared_warnings
+from judged.labelling.screen import summarize
+from judged.values.choices import estimates_of, shared_warnings
 
 _LARGEST_SCALE = 100
 """Whole numbers that are filled in where some of a scale are missing."""

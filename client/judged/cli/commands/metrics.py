@@ -57,11 +57,10 @@ from judged.cli.server import ResultCommand
 from judged.cli.tables import describe_counts, fields_but, means_table, per_query_table
 from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
-from judged.evaluation.datasets.fit import spelling_warning
-from judged.evaluation.warnings import count_warnings, interval_warnings
+from judged.evaluation.datasets.query import spelling_warning
+from judged.evaluation.result import count_warnings, interval_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
-from judged.report.content import verdict_of
-from judged.report.summary import p_value, signed, signed_ends
+from judged.report.content import p_value, signed, signed_ends, verdict_of
 from judged.values import (
     ComparedRuns,
     MetricCounts,

@@ -57,8 +57,8 @@ from judged.cli.output import (
 from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
 from judged.evaluation import compare_answers, score_by_panel
 from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs, Combine, replace_model
-from judged.evaluation.warnings import missing_kinds
-from judged.report.summary import ends
+from judged.evaluation.result import missing_kinds
+from judged.report.content import ends
 from judged.values import (
     AnswerScore,
     CostEstimate,

@@ -17,8 +17,7 @@ from judged.cli.server import ServerCommand
 from judged.cli.tables import fields_but, means_table
 from judged.evaluation import Dataset, Evaluator, Results
 from judged.report import make_report, to_html
-from judged.report.content import verdict_of
-from judged.report.summary import signed
+from judged.report.content import signed, verdict_of
 from judged.values import (
     IntervalMethod,
     IntervalOptions,

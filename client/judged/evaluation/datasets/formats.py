@@ -25,9 +25,10 @@ from judged._files import (
     parse_json,
     read_bytes,
     read_records,
+    replace_text,
+    replacing_text,
     writing,
 )
-from judged._writing import replace_text, replacing_text
 from judged.evaluation.datasets.query import (
     DOCUMENT_FIELDS,
     EXPECTATIONS,

@@ -21,6 +21,8 @@ from judged._files import (
     json_line,
     number_records,
     open_file,
+    replace_text,
+    replacing_text,
     writing,
 )
 from judged._inputs import (
@@ -32,7 +34,6 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import short_repr
-from judged._writing import replace_text, replacing_text
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.trec import TrecRun, check_ids, single
 from judged.values import Span

@@ -32,8 +32,9 @@ from judged._files import (
     decode_json,
     read_bytes,
     refuse_half_characters,
+    replacing,
+    replacing_text,
 )
-from judged._writing import replacing, replacing_text
 from judged.errors import FailedPrecondition
 from judged.evaluation.datasets.query import (
     IDS,

@@ -21,13 +21,12 @@ from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
-from judged.values.choices import Flag, Source, Status
+from judged.values.choices import Flag, IntervalOptions, Source, Status
 from judged.values.comparison import CompareOptions
-from judged.values.intervals import IntervalOptions
+from judged.values.groups import VerdictError
 from judged.values.judges import Asking, JudgeIdentity
 from judged.values.metrics import TextItem
 from judged.values.scores import AnswerItem, AnswerScore, Rubric
-from judged.values.verdicts import VerdictError
 from numpy.typing import NDArray
 
 from judged_server.api.status import fault_code
@@ -48,7 +47,7 @@ from judged_server.domain import (
     need_length,
 )
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.metrics.table import MetricOptions
+from judged_server.metrics.compute import MetricOptions
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
 from judged_server.statistics.calibration.calibrate import CalibrationOptions

@@ -12,10 +12,9 @@ from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 from judged.v1.statistics_service_pb2 import ComparedRun, CompareRunsRequest
-from judged.values.choices import Matching
-from judged.values.intervals import IntervalOptions
-from judged.values.rankings import IdFit
-from judged.values.verdicts import VerdictCounts
+from judged.values.agreement import IdFit
+from judged.values.choices import IntervalOptions, Matching
+from judged.values.groups import VerdictCounts
 
 from judged_server.api.convert.judging import (
     MAX_INT32,
@@ -40,30 +39,29 @@ from judged_server.domain import (
 from judged_server.errors import InvalidField
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import (
+    HumanValues,
     Judging,
+    MetricColumn,
+    MetricOptions,
+    MetricTable,
+    check_keys,
     check_modes,
     check_open_ended,
     compute_gains,
     compute_judged,
     compute_merged,
     compute_trec,
+    correct,
     merge_values,
+    values_of_labels,
+    with_intervals_and_slices,
 )
-from judged_server.metrics.corrected import HumanValues, correct, values_of_labels
 from judged_server.metrics.input.id_fit import IdSample, fit_warning
 from judged_server.metrics.input.judged_ids import JudgedIds
-from judged_server.metrics.input.rankings import refuse_first
-from judged_server.metrics.input.trec import Qrels, Topics
+from judged_server.metrics.input.rankings import Qrels, Topics, refuse_first
 from judged_server.metrics.matching import JudgedResults, grades_of
 from judged_server.metrics.measures.formulas import FAMILIES
 from judged_server.metrics.measures.names import Measure, parse_metrics
-from judged_server.metrics.table import (
-    MetricColumn,
-    MetricOptions,
-    MetricTable,
-    check_keys,
-    with_intervals_and_slices,
-)
 from judged_server.settings import Limits
 from judged_server.usecases.evaluate import Evaluation, results_of
 

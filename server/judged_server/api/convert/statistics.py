@@ -11,8 +11,8 @@ from judged._codec import write_fields
 from judged.v1 import statistics_service_pb2 as pb
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
+from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
-from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged.values.metrics import TextItem
 
 from judged_server.api.convert.judging import check_texts, need_within, read, read_inclusion
@@ -25,8 +25,8 @@ from judged_server.api.convert.metrics import (
 from judged_server.domain import FloatArray, check_names, need, need_all, need_length
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
+from judged_server.metrics.compute import with_intervals_and_slices
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import with_intervals_and_slices
 from judged_server.metrics.text.metrics import (
     TextColumn,
     TextMetric,

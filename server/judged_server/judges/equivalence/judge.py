@@ -25,6 +25,7 @@ from judged.values.judges import JudgeIdentity
 from numpy.typing import NDArray
 
 from judged_server.domain import (
+    UNREAD_SHARE,
     Float32Array,
     FloatArray,
     IntArray,
@@ -32,6 +33,8 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
     VerdictFault,
+    plain_form,
+    unread_share,
 )
 from judged_server.embedding.base import UNSUPPORTED_TEXT
 from judged_server.judges.base import (
@@ -42,12 +45,10 @@ from judged_server.judges.base import (
     PureJudge,
     with_missing,
 )
-from judged_server.judges.equivalence.contradictions import contradicted
 from judged_server.judges.equivalence.features import VERSION as FEATURES
 from judged_server.judges.equivalence.features import features
-from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS
+from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS, contradicted
 from judged_server.statistics.calibration.reliability import Platt
-from judged_server.text_form import UNREAD_SHARE, plain_form, unread_share
 
 DEPTH = 3
 """Levels of every tree: node 0 is the root, nodes 2i + 1 and 2i + 2 follow node i."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from judged.values.calibrators import Calibrator
 from judged.values.choices import Source, Status
+from judged.values.groups import VerdictError
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem, AnswerScore
-from judged.values.verdicts import VerdictError
 
 from judged_server.domain import (
     TIE_TOLERANCE,
@@ -22,8 +22,7 @@ from judged_server.domain import (
     ParameterScalar,
     VerdictFault,
 )
-from judged_server.judges.base import Profile
-from judged_server.judges.calibrated import check_fits
+from judged_server.judges.base import Profile, check_fits
 from judged_server.judges.llm.judge import (
     MODEL,
     TEMPERATURE,

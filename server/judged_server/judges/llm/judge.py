@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from judged.values.choices import CacheMode, Flag
+from judged.values.groups import VerdictSample
 from judged.values.judges import JudgeIdentity, Usage
-from judged.values.verdicts import VerdictSample
 
 from judged_server.domain import (
     IntArray,

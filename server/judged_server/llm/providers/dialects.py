@@ -39,7 +39,7 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,

@@ -32,8 +32,8 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config.file_tables import STRICT, content_of, read
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.config import STRICT, content_of, read
+from judged_server.llm.transport.endpoint import Clock
 from judged_server.settings import SettingsError
 
 MAX_FILE_BYTES = 16 << 20

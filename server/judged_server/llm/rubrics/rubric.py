@@ -1,7 +1,10 @@
-"""A rubric: the versioned instructions a language model judges by.
+"""Rubrics: the versioned instructions a language model judges by, and the files they stand in.
 
 A rubric is read from a file by `loading` and turned into a request by `question`; what its replies
 must look like is its `schema`, which `parsing` checks.
+
+One table says what each form takes; docs/rubrics.md says how to write a rubric. One whose words ask
+for another reply than the one that is read would fail on every item, so it is refused at the start.
 """
 
 from __future__ import annotations
@@ -9,15 +12,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 from judged.values.choices import ClaimVerdict
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass as table
 
 from judged_server.domain import TIE_TOLERANCE
 from judged_server.llm.chat import ReplySchema
+from judged_server.llm.config import STRICT, content_of, matching, read, read_toml
+from judged_server.settings import SettingsError
 
 Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction", "verification"]
 """What a reply says: yes or no; a score; one word of a scale; one score a dimension. A rubric of
@@ -219,3 +229,271 @@ class Rubric:
 
 def _in_braces(name: str) -> str:
     return "{{" + name + "}}"
+
+
+MAX_FILE_BYTES = 1 << 18
+MAX_DIMENSIONS = 16
+MAX_GRADES = 11
+
+_SUFFIX = ".toml"
+_MIN_SCORE, _MIN_SCORE_OF_VERDICT = 0.7, 0.5
+_TAKEN = {"reasoning", "overall"}
+"""Keys of a reply that no dimension can have."""
+
+_TEMPLATES = ("system", "user", "structured_answer")
+_KEYS = {
+    "verdict": (*_TEMPLATES, "plain_answer", "scored"),
+    "score": (*_TEMPLATES, "plain_answer"),
+    "grade": (*_TEMPLATES, "plain_answer", "grades"),
+    "dimensions": (*_TEMPLATES, "dimensions"),
+    "claims": ("extraction", "verification"),
+}
+"""What a rubric of each form has beside what all have. All but `scored` must be there."""
+
+
+@cache
+def load_builtin() -> Mapping[str, Rubric]:
+    """Return the package's rubrics by id, in the order of their ids."""
+    rubrics = [
+        parse(file.read_bytes(), file.name)
+        for file in (files("judged_server.llm.rubrics") / "builtin").iterdir()
+    ]
+    return MappingProxyType({rubric.id: rubric for rubric in sorted(rubrics, key=lambda r: r.id)})
+
+
+def load_folder(folder: Path) -> Mapping[str, Rubric]:
+    """Return the rubrics in the files of `folder` by id, in the order of the file names.
+
+    Raises SettingsError, naming the file and the key, when one of them breaks a rule, when two have
+    one id, or when one has the id of a built-in rubric.
+    """
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == _SUFFIX)
+    except OSError as error:
+        raise SettingsError(
+            f"rubrics_dir {folder} can't be read: {error.strerror}; name a folder of rubrics, or "
+            "drop the setting"
+        ) from None
+    if not paths:
+        raise SettingsError(
+            f"rubrics_dir {folder} has no *.toml file; add one, or drop the setting"
+        )
+    found: dict[str, Rubric] = {}
+    for path in paths:
+        rubric = parse(content_of(path, "rubric", MAX_FILE_BYTES), str(path))
+        if rubric.id in load_builtin() or rubric.id in found:
+            whose = "an earlier file" if rubric.id in found else "a built-in rubric"
+            raise SettingsError(f"{path}: id is that of {whose}; choose another")
+        found[rubric.id] = rubric
+    return MappingProxyType(found)
+
+
+def parse(raw: bytes, source: str) -> Rubric:
+    """Return the rubric a file holds; `source` is named in errors.
+
+    Raises SettingsError.
+    """
+    content = read_toml(raw, source)
+    said: _File = read(_File, content, source)
+    form, keys = said.form, _KEYS[said.form]
+    given = {name: value for name, value in vars(said).items() if value is not None}
+    for name in sorted({key for of_form in _KEYS.values() for key in of_form} & {*given, *keys}):
+        if name not in keys:
+            raise SettingsError(f'{source}: {name} is not for form = "{form}"; leave it out')
+        if name not in given and name != "scored":
+            raise SettingsError(f"{source}: {name} is missing")
+    given.setdefault("min_score", _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE)
+    if said.dimensions:
+        given["dimensions"] = tuple((each.name, each.weight) for each in said.dimensions)
+        need_contexts = (each.name for each in said.dimensions if each.needs_contexts)
+        given["need_contexts"] = tuple(need_contexts)
+    if form != "claims":
+        return _checked(given, source)
+    templates = {name: vars(given.pop(name)) for name in keys}
+    steps: dict[str, Any] = {
+        name: _checked(given | own | {"id": f"{said.id}_{name}", "form": name}, f"{source}: {name}")
+        for name, own in templates.items()
+    }
+    return Rubric(**given, **steps, system="", user="", structured_answer="", plain_answer="")
+
+
+def _checked(given: dict[str, Any], source: str) -> Rubric:
+    # JSON is asked for in the same words, whether or not the model is held to it.
+    rubric = Rubric(**{"plain_answer": given["structured_answer"], **given})
+    try:
+        _check(rubric)
+    except ValueError as error:
+        raise SettingsError(f"{source}: {error}") from None
+    return rubric
+
+
+def _name(longest: int) -> Any:  # noqa: ANN401 - a type
+    rule = "a name of a-z, 0-9 and _ that begins with a letter"
+    return Annotated[str, Field(max_length=longest), matching("[a-z][a-z0-9_]*", rule)]
+
+
+def _is_scale(words: tuple[str, ...]) -> tuple[str, ...]:
+    if len({word.lower() for word in words}) < len(words):
+        raise ValueError("must be different words, the lowest grade first")
+    return words
+
+
+_Prose = Annotated[
+    str, Field(max_length=1 << 16), matching(r"(?s).*\S.*", "a text that is not empty")
+]
+_Line = Annotated[str, Field(max_length=1000), matching(r".*\S.*", "one line of text, no more")]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Grade = Annotated[str, matching("[A-Za-z0-9]{1,32}", "a word of letters and digits")]
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Templates:
+    system: _Prose
+    user: _Prose
+    structured_answer: _Prose
+
+
+@table(frozen=True, config=STRICT)
+class _Dimension:
+    name: _name(32)  # type: ignore[valid-type]
+    weight: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    needs_contexts: bool = False
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _File:
+    """All that rubrics of any form have."""
+
+    id: _name(64)  # type: ignore[valid-type]
+    version: Annotated[int, Field(ge=1, le=1_000_000)]
+    description: _Line
+    form: Literal["verdict", "score", "grade", "dimensions", "claims"] = "verdict"
+    min_score: _Share | None = None
+    fails_closed: Literal["yes", "no"]
+    system: _Prose | None = None
+    user: _Prose | None = None
+    structured_answer: _Prose | None = None
+    plain_answer: _Prose | None = None
+    scored: bool | None = None
+    grades: (
+        Annotated[
+            tuple[_Grade, ...],
+            Field(min_length=2, max_length=MAX_GRADES),
+            AfterValidator(_is_scale),
+        ]
+        | None
+    ) = None
+    dimensions: (
+        Annotated[tuple[_Dimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)] | None
+    ) = None
+    extraction: _Templates | None = None
+    verification: _Templates | None = None
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in self.dimensions or ()]
+        taken = _TAKEN.intersection(names) or {name for name in names if names.count(name) > 1}
+        if taken:
+            raise ValueError(f"dimensions: name {min(taken)} is taken; choose another")
+        if self.dimensions and not any(each.weight for each in self.dimensions):
+            raise ValueError("dimensions must have a weight above 0 somewhere")
+        if self.form == "claims" and len(self.id) > _LONGEST_ID_OF_CLAIMS:
+            raise ValueError(f"id must have at most {_LONGEST_ID_OF_CLAIMS} characters")
+
+
+_LONGEST_ID_OF_CLAIMS = 48
+"""Each step has its own name behind it."""
+
+_EITHER = tuple(dict.fromkeys(CONTEXT_FIELDS + ANSWER_FIELDS))
+_FIELDS: dict[Form, tuple[str, ...]] = {
+    **dict.fromkeys(("verdict", "score", "grade"), _EITHER),
+    "dimensions": ANSWER_FIELDS,
+    "extraction": ANSWER_FIELDS,
+    "verification": (*ANSWER_FIELDS, CLAIM),
+}
+_SINGLE = re.compile(r"\{([^{}]*)\}")
+_OF_CONTEXTS = set(CONTEXT_FIELDS) - set(ANSWER_FIELDS)
+_OF_ANSWERS = set(ANSWER_FIELDS) - set(CONTEXT_FIELDS)
+_PLAIN: dict[Form, tuple[str, ...]] = {
+    "verdict": ("YES", "NO"), "score": ("Score:",), "grade": ("Grade:",),
+}  # fmt: skip
+"""What the plain answer of a form must ask for, letter by letter."""
+
+
+def _check(rubric: Rubric) -> None:
+    """Raise ValueError, which names the key, when `rubric` can't be asked."""
+    if len(_placeholders(rubric.system, "system", [ANSWER])) != 1:
+        raise ValueError("system must hold {{answer}} once, where it says how to answer")
+    _check_user(rubric)
+    claims = [verdict.name for verdict in ClaimVerdict] if rubric.form == "verification" else []
+    _check_words(rubric, "structured_answer", [f'"{key}"' for key in rubric.properties])
+    _check_words(rubric, "structured_answer", [*rubric.grades, *claims])
+    _check_words(rubric, "plain_answer", _PLAIN.get(rubric.form, ()))
+    unread = {"verdict": "" if rubric.scored else '"score"', "score": '"verdict"'}
+    word = unread.get(rubric.form)
+    if word and word in rubric.structured_answer:
+        raise ValueError(
+            f"structured_answer must not ask for {word}, which a rubric of this form does not "
+            'read; a form = "verdict" does with scored = true'
+        )
+
+
+def _check_words(rubric: Rubric, key: str, words: Collection[str]) -> None:
+    prose = getattr(rubric, key)
+    if "{{" in prose:
+        raise ValueError(f"{key} can't hold double braces")
+    for word in words:
+        if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prose):
+            raise ValueError(f"{key} must ask for {word}, written like this")
+
+
+def _check_user(rubric: Rubric) -> None:
+    known = _FIELDS[rubric.form]
+    names = _placeholders(rubric.user, "user", [NONCE, *known])
+    if NONCE not in names:
+        raise ValueError("user must hold {{nonce}}, where it says how the texts are marked")
+    fields = [name for name in names if name != NONCE]
+    if not fields:
+        raise ValueError(f"user must show one or more of {_listed(known)}")
+    if len(set(fields)) < len(fields):
+        raise ValueError("user must show each text once")
+    if not _OF_CONTEXTS.isdisjoint(fields) and not _OF_ANSWERS.isdisjoint(fields):
+        raise ValueError(
+            "user shows texts of a context (expected_text, retrieved_text) beside texts of an "
+            "answer; a rubric is for the one or for the other"
+        )
+    if rubric.judges_contexts and RETRIEVED_TEXT not in fields:
+        raise ValueError(
+            "user must show {{retrieved_text}}, the text of a context that is judged; a rubric for "
+            "answers shows {{answer}}, {{reference}}, {{references}} or {{contexts}}"
+        )
+    if rubric.form == "verification" and CLAIM not in fields:
+        raise ValueError("user must show {{claim}}, the one that is checked")
+    if rubric.need_contexts and "contexts" not in fields:
+        raise ValueError("user must show {{contexts}}, which some of the dimensions need")
+
+
+def _placeholders(template: str, key: str, known: Sequence[str]) -> list[str]:
+    """Return the names in double braces; a template has none but `known`, so all are filled."""
+    names: list[str] = PLACEHOLDER.findall(template)
+    rest = PLACEHOLDER.sub("", template)
+    if "{{" in rest or "}}" in rest:
+        raise ValueError(f"{key} has double braces that are not around a name")
+    for name in _SINGLE.findall(rest):
+        if name.strip() in known:  # any other may be meant as it stands: {} is in much prose
+            raise ValueError(
+                f"{key} holds {{{name}}}, which nothing takes the place of; write "
+                f"{_listed([name.strip()])}"
+            )
+    for name in names:
+        if name not in known:
+            hint = f"write {_listed([name.strip()])}, without spaces"
+            hint = hint if name.strip() in known else f"it may hold {_listed(known)}"
+            # As it stands, unless it is whole lines of the template.
+            shown = re.fullmatch(r"[^\n]{0,60}", name)
+            what = _listed([name]) if shown else "lines in double braces"
+            raise ValueError(f"{key} holds {what}, which is not known here; {hint}")
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join("{{" + name + "}}" for name in names)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -36,12 +37,31 @@ from random import Random
 from typing import NamedTuple
 
 from judged_server.llm.chat import ChatReply, ProviderFault, Reason, Receipt
-from judged_server.llm.config.configuration import ProviderConfiguration
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.transport.http import HttpReply, HttpTransport
 from judged_server.scheduling.fairness import FairQueue
 from judged_server.telemetry import Logger
 from judged_server.tenant import SENDER
+
+
+class Clock:
+    """The machine's time."""
+
+    now = staticmethod(time.monotonic)
+    """Returns seconds that never jump; only differences mean something."""
+
+    def date(self) -> datetime:
+        """Return the date, in UTC."""
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        """Call back after so many seconds, on the running event loop."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
 
 MAX_TRIES_BEFORE_FALLBACK = 3
 MAX_TIMEOUTS = 2

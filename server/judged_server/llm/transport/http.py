@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.settings import SettingsError
 
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from urllib.parse import unquote
 
-from judged.values.rankings import IdFit
+from judged.values.agreement import IdFit
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", re.ASCII)
 _UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufeff]+")

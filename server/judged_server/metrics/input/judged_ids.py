@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from judged.values.rankings import IdFit
+from judged.values.agreement import IdFit
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.id_fit import IdSample

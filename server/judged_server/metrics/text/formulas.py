@@ -1,4 +1,28 @@
-"""BLEU, ROUGE, token F1 and exact match of one item, over the tokens of both sides.
+"""BLEU, ROUGE, chrF and their tokens and stems.
+
+BLEU counts the tokens of mteval-v13a, which WMT and sacrebleu use. A text loses its "<skipped>"
+marks and the hyphens at line ends, and gets back the characters that four entities stand for. Then,
+between white space:
+
+* every ASCII symbol but the apostrophe, hyphen, period and comma is a token of its own;
+* so is a period or comma, unless it stands between two digits;
+* and so is a hyphen behind a digit.
+
+These are substitutions, one after the other. The original makes them in the whole line; here they
+are made in one word, so that words can be kept: nothing looks across white space, so that this is
+the same.
+
+The algorithm is that of M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980;
+the step numbers below are the paper's. The extensions are those that the Natural Language Toolkit
+documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
+
+* a few irregular words have their stem in a table, and words of one or two letters stay;
+* "ies" and "ied" keep their e in words of four letters (dies, tied);
+* a final y becomes i only behind a consonant that is not the first letter (by, say and enjoy keep
+  theirs);
+* "bli" takes the place of "abli"; "fulli" and "logi" join step 2, and what "alli" leaves is
+  looked at again;
+* vowel and consonant, when they are the whole word, count as the ending that takes an e (step 1b).
 
 BLEU is the number that sacrebleu's sentence_bleu prints, over 100.
 
@@ -41,16 +65,229 @@ counts; for precision and recall, the one with the largest F1, the first of seve
 from __future__ import annotations
 
 import math
+import re
+import string
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
 
 import numpy as np
 
-from judged_server.domain import IntArray
-from judged_server.metrics.text.tokens import Tokens
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.domain import IntArray, plain_form
+from judged_server.scheduling.fairness import checkpoint
+
+_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+_SUBSTITUTIONS = (
+    (re.compile(r"([ -&(-+/:-@\[-`{-~])"), r" \1 "),
+    (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
+    (re.compile(r"([.,])([^0-9])"), r" \1 \2"),
+    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
+)
+
+
+def prepare(text: str) -> str:
+    """Return the text that is split at white space."""
+    text = text.rstrip()
+    if "<" in text:
+        text = text.replace("<skipped>", "")
+    if "-\n" in text:
+        text = text.replace("-\n", "")
+    if "&" in text:
+        for entity, character in _ENTITIES:
+            text = text.replace(entity, character)
+    return text
+
+
+def split_word(word: str) -> list[str]:
+    """Return the tokens of a word, which has no white space."""
+    if word.isalnum():
+        return [word]
+    word = f" {word} "
+    for pattern, replacement in _SUBSTITUTIONS:
+        word = pattern.sub(replacement, word)
+    return word.split()
+
+
+_WORDS = re.compile(r"[a-z0-9]+")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way from text to tokens: `prepare` the text, split it at white space, `split` each word.
+
+    Texts come in `plain_form`.
+    """
+
+    name: str
+    prepare: Callable[[str], str]
+    split: Callable[[str], list[str]]
+
+
+def split_stems(word: str) -> list[str]:
+    """Return the stems of a word in lower case, which has no white space."""
+    return [stem(part) if len(part) > 3 else part for part in _WORDS.findall(word)]
+
+
+def split_answer(word: str) -> list[str]:
+    """Return what SQuAD keeps of a word in lower case, which has no white space."""
+    return _ARTICLES.sub(" ", word.translate(_WITHOUT_PUNCTUATION)).split()
+
+
+THIRTEEN_A = Form("13a", prepare, split_word)
+STEMS = Form("stems", str.lower, split_stems)
+ANSWER = Form("answer", str.lower, split_answer)
+
+
+Tokens = list[str]
+
+_WORDS_AT_ONCE = 1 << 12
+MAX_KEPT_WORDS = 100_000
+"""Words are forgotten beyond this number, so that odd texts can't fill the memory."""
+
+
+class TokenStore(dict[str, tuple[str, ...]]):
+    """The tokens of a request's texts in one form; it keeps those of each word it met."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        self._form = form
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= MAX_KEPT_WORDS:
+            self.clear()
+        tokens = self[word] = tuple(self._form.split(word))
+        return tokens
+
+    def of(self, text: str) -> Tokens:
+        """Return the tokens of a text."""
+        tokens: Tokens = []
+        words = self._form.prepare(plain_form(text)).split()
+        for begin in range(0, len(words), _WORDS_AT_ONCE):
+            tokens += [t for word in words[begin : begin + _WORDS_AT_ONCE] for t in self[word]]
+            checkpoint()
+        return tokens
+
+
+_IRREGULAR_FORMS = """
+sky: sky skies, die: dying, lie: lying, tie: tying, news: news, inning: inning innings,
+outing: outing outings, canning: canning cannings, howe: howe, proceed: proceed,
+exceed: exceed, succeed: succeed
+"""
+_IRREGULAR = {
+    form: stem.strip()
+    for stem, _, forms in (entry.partition(":") for entry in _IRREGULAR_FORMS.split(","))
+    for form in forms.split()
+}
+
+
+def _rules(table: str) -> list[tuple[str, str]]:
+    """Return suffixes with what takes their place, of a table like "izer ize, ful -"."""
+    pairs = (rule.split() for rule in table.split(","))
+    return [(suffix, replacement.strip("-")) for suffix, replacement in pairs]
+
+
+_STEP_2 = _rules("""
+ational ate, tional tion, enci ence, anci ance, izer ize, bli ble, entli ent, eli e, ousli ous,
+ization ize, ation ate, ator ate, alism al, iveness ive, fulness ful, ousness ous, aliti al,
+iviti ive, biliti ble, fulli ful
+""")
+_STEP_3 = _rules("icate ic, ative -, alize al, iciti ic, ical ic, ful -, ness -")
+_STEP_4 = _rules("""
+al -, ance -, ence -, er -, ic -, able -, ible -, ant -, ement -, ment -, ent -, ion -, ou -,
+ism -, ate -, iti -, ous -, ive -, ize -
+""")
+
+
+def stem(word: str) -> str:
+    """Return the stem of a word in lower case; digits and foreign letters count as consonants."""
+    if len(word) <= 2 or word in _IRREGULAR:
+        return _IRREGULAR.get(word, word)
+    word = _past_and_progressive(_plural(word))
+    if word[-1:] == "y" and len(word) > 2 and _shape(word[:-1])[-1] == "c":
+        word = word[:-1] + "i"  # step 1c
+    word = _double_suffix(word)
+    word = _replace(word, _STEP_3)
+    if not word.endswith("ion") or word.endswith(("sion", "tion")):
+        word = _replace(word, _STEP_4, least=1)
+    if word.endswith("e"):  # step 5a
+        measure = _measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _takes_e(word[:-1])):
+            word = word[:-1]
+    # Step 5b.
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+def _shape(letters: str) -> str:
+    """Return c for every consonant and v for every vowel; y is one behind a consonant."""
+    shape = ""
+    for letter in letters:
+        vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == "c")
+        shape += "v" if vowel else "c"
+    return shape
+
+
+def _measure(letters: str) -> int:
+    """Return Porter's m: how often vowels are followed by consonants."""
+    return _shape(letters).count("vc")
+
+
+def _takes_e(letters: str) -> bool:
+    """Say whether letters end as in "hop": consonant, vowel, and a consonant but w, x and y."""
+    shape = _shape(letters)
+    return shape == "vc" or (shape[-3:] == "cvc" and letters[-1] not in "wxy")
+
+
+def _plural(word: str) -> str:
+    """Step 1a."""
+    if word.endswith("ies") and len(word) == 4:
+        return word[:-1]
+    if word.endswith(("sses", "ies")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _past_and_progressive(word: str) -> str:
+    """Step 1b."""
+    if word.endswith("ied"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    letters = word[:-2] if word.endswith("ed") else word.removesuffix("ing")
+    return _mended(letters) if letters != word and "v" in _shape(letters) else word
+
+
+def _mended(letters: str) -> str:
+    """Return what "ed" or "ing" left, as a word: conflat(ed) to conflate, hopp(ing) to hop."""
+    if letters.endswith(("at", "bl", "iz")):
+        return letters + "e"
+    if letters[-1:] == letters[-2:-1] and _shape(letters)[-1] == "c":
+        return letters if letters[-1] in "lsz" else letters[:-1]
+    if _measure(letters) == 1 and _takes_e(letters):
+        return letters + "e"
+    return letters
+
+
+def _double_suffix(word: str) -> str:
+    """Step 2."""
+    if word.endswith("alli"):
+        return _double_suffix(word[:-2]) if _measure(word[:-4]) > 0 else word
+    if word.endswith("logi"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    return _replace(word, _STEP_2)
+
+
+def _replace(word: str, rules: list[tuple[str, str]], least: int = 0) -> str:
+    """Apply the first rule whose suffix the word has, if more than `least` measures come before."""
+    for suffix, replacement in rules:
+        if word.endswith(suffix):
+            letters = word.removesuffix(suffix)
+            return letters + replacement if _measure(letters) > least else word
+    return word
+
 
 Score = tuple[float, ...]
 """The value of one item in [0, 1], and the precision and recall behind it where there are."""

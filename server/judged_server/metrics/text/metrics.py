@@ -11,20 +11,33 @@ from types import MappingProxyType
 import numpy as np
 from judged.values.metrics import TextItem
 
-from judged_server.domain import FloatArray, need, need_all, need_length
+from judged_server.domain import (
+    UNREAD_SHARE,
+    FloatArray,
+    need,
+    need_all,
+    need_length,
+    plain_form,
+    unread_share,
+    unspaced_share,
+)
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.text.formulas import (
+    ANSWER,
+    STEMS,
+    THIRTEEN_A,
+    Form,
     Score,
+    Tokens,
+    TokenStore,
     bleu,
     exact_match,
     rouge_l,
     rouge_n,
     token_f1,
 )
-from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A, Form, Tokens, TokenStore
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.intervals import mean
-from judged_server.text_form import UNREAD_SHARE, plain_form, unread_share, unspaced_share
 
 TextMetricFunction = Callable[[Tokens, Sequence[Tokens]], Score]
 

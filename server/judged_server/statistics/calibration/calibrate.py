@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from judged.values.calibration import Calibration, CascadeBounds, ThresholdCriterion
-from judged.values.intervals import CorrectedEstimate, IntervalOptions
+from judged.values.choices import CorrectedEstimate, IntervalOptions
 
 from judged_server.domain import (
     BoolArray,

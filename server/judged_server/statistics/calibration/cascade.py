@@ -36,7 +36,7 @@ from judged.values.calibration import CascadeBounds
 from judged.values.calibrators import ItemShares
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.intervals import special
 from judged_server.statistics.quality import LabelledScores
 

@@ -34,7 +34,7 @@ from judged_server.domain import (
     need_length,
 )
 from judged_server.errors import LimitExceeded
-from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.calibration.calibrate import number_clusters
 from judged_server.statistics.calibration.cascade import (
     PLAIN,

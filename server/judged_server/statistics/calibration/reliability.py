@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from judged.values.calibration import Reliability, ReliabilityBin
 from judged.values.calibrators import Calibrator
-from judged.values.intervals import Estimate, IntervalOptions
+from judged.values.choices import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray
 from judged_server.statistics.intervals import estimate_sums

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans, Status
-from judged._batching import chunks as chunking
-from judged._batching.chunks import at_ranks, cut, distinct_group, distinct_ranks, fold
-from judged._batching.judging import Batch
+from judged._batching import judging as chunking
+from judged._batching.judging import Batch, at_ranks, cut, distinct_group, distinct_ranks, fold
 from judged.errors import InternalError
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
+from judged.values.groups import Verdicts, join_verdicts
 from judged.values.judges import JudgeIdentity, Usage
-from judged.values.verdicts import Verdicts, join_verdicts
 
 
 def sent(batch: Batch) -> list[Any]:

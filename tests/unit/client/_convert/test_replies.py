@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from judged import AnswerItem, InternalError, InvalidArgument, Rubric, Status
 from judged._batching.scoring import Scoring, read_score
-from judged._convert.verdicts import read_detail
+from judged._convert import read_detail
 from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.error_reason_pb2 import ERROR_REASON_NO_QUORUM
 from judged.values import Usage

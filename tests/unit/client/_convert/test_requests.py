@@ -25,8 +25,7 @@ from judged import (
 )
 from judged._batching.parts import metric_parts
 from judged._codec import write_fields
-from judged._convert.judges import Purse, write_asking
-from judged._convert.statistics import write_calibrate, write_compare
+from judged._convert import Purse, write_asking, write_calibrate, write_compare
 from judged.v1 import statistics_service_pb2
 from judged.values import Usage
 

@@ -8,7 +8,7 @@ from array import array
 import pytest
 from judged import InvalidArgument, MetricOptions, ScoredDocuments, TrecRankings
 from judged._batching.parts import metric_parts
-from judged._convert.metrics import write_options
+from judged._convert import write_options
 
 
 def written(metrics, relevance, options, metadata=None, human_values=None):

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from judged._transport import window as window_module
+from judged._transport import call as window_module
+from judged._transport.call import FIRST, LEAST, MOST, Window
 from judged._transport.primitives import async_result, result
-from judged._transport.window import FIRST, LEAST, MOST, Window
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def test_answers_make_it_larger_up_to_a_bound():
 
 def test_refusals_make_it_smaller_those_together_once(monkeypatch: pytest.MonkeyPatch):
     now = 100.0
-    monkeypatch.setattr("judged._transport.window.time.monotonic", lambda: now)
+    monkeypatch.setattr("judged._transport.call.time.monotonic", lambda: now)
     window = Window()
     for _ in range(50):
         window.turned_away()

@@ -6,8 +6,7 @@ import itertools
 import math
 
 import pytest
-from judged.canary import FlipEvidence
-from judged.canary.evidence import LEAST_FACTOR
+from judged.canary import LEAST_FACTOR, FlipEvidence
 
 ITEMS = 2
 

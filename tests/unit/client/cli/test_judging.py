@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from judged import InvalidArgument, Judge
-from judged._batching.chunks import most_contexts
+from judged._batching.judging import most_contexts
 from judged.cli.judging import (
     CascadeOptions,
     read_judge,

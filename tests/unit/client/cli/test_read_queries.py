@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from judged.cli.inputs import ReadQueries
 from judged.evaluation import Dataset, FileError, Results
-from judged.evaluation.datasets.fit import Fit
+from judged.evaluation.datasets.query import Fit
 from judged.evaluation.datasets.results import ResultFile
 
 QUERY = {"query_id": "1", "query_text": "q", "expected_answers": ["a"]}

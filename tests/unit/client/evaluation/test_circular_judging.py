@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.evaluation.circular_judging import bare_name, circular_remarks, family_of
+from judged.evaluation.asking import bare_name, circular_remarks, family_of
 from judged.values import ChatModelInfo
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from judged import QueryGroup
-from judged.evaluation.warnings import (
+from judged.evaluation.result import (
     balance_of_lengths,
     blind_warnings,
     verdict_warnings,

@@ -9,8 +9,7 @@ import pytest
 from judged._views import plain
 from judged.cli.tables import usage_document
 from judged.report import make_report, to_html, to_markdown
-from judged.report.content import worst_first
-from judged.report.summary import took
+from judged.report.content import took, worst_first
 from judged.values import CascadeUsage, StageUsage, Usage
 
 from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, result_document

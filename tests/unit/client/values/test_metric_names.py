@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from judged import MetricTable
 from judged.values import MetricCounts, MetricResult
-from judged.values.metric_names import may_be
+from judged.values.choices import may_be
 
 SIGNATURES = {
     "rbp@2": "rbp@2|p:0.8|matching:greedy_first|no_gold:skip|v1",

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from judged_server.api.certificates import CertificateFiles, Certificates
+from judged_server.api.authentication import CertificateFiles, Certificates
 from judged_server.settings import SettingsError
 
 from tests.fakes.authority import Authority

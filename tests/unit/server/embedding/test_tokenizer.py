@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag
+from judged_server.domain import plain_form
 from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     REJECT,
@@ -19,7 +20,6 @@ from judged_server.embedding.base import (
     WINDOW_MAX,
 )
 from judged_server.embedding.tokenizer import PIECE_CHARS, WindowTokenizer
-from judged_server.text_form import plain_form
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.fakes.models import tiny_model

@@ -12,9 +12,8 @@ from aiohttp import ClientSession
 from judged.v1 import judge_service_pb2 as pb
 from judged_server.address import Address
 from judged_server.api.listeners import Listener
-from judged_server.http_api import calls
-from judged_server.http_api.calls import HttpCall
-from judged_server.http_api.port import METHODS, HttpPort
+from judged_server.http_api import port as calls
+from judged_server.http_api.port import METHODS, HttpCall, HttpPort
 from judged_server.settings import Settings
 
 

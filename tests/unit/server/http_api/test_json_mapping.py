@@ -9,8 +9,8 @@ import pytest
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 from judged_server import errors
-from judged_server.http_api import json_mapping
-from judged_server.http_api.json_mapping import count_values, read_message, to_json
+from judged_server.http_api import port as json_mapping
+from judged_server.http_api.port import count_values, read_message, to_json
 
 KIND = pb.BatchJudgeRequest.DESCRIPTOR
 MOST = 1 << 20

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Flag
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
-from judged_server.judges.exact import ExactKind
-from judged_server.judges.token_overlap import STOPWORDS, TokenOverlapKind
+from judged_server.judges.lexical import STOPWORDS, ExactKind, TokenOverlapKind
 
 NEGATIONS = {"no", "not", "never", "none", "without", "cannot"}
 

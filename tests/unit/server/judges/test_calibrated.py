@@ -10,12 +10,10 @@ from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.errors import InvalidField
-from judged_server.judges.base import ANONYMOUS
-from judged_server.judges.calibrated import load_calibrations
+from judged_server.judges.base import ANONYMOUS, load_calibrations
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind, shipped_calibration
-from judged_server.judges.exact import ExactKind
-from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.judges.lexical import ExactKind, TokenOverlapKind
 from judged_server.settings import SettingsError
 
 KINDS = [TokenOverlapKind(), ExactKind(), EquivalenceKind()]

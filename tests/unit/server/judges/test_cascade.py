@@ -25,10 +25,8 @@ from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.cascade import Cascade, CascadeKind
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind
-from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
 from judged_server.judges.panel import PanelKind
-from judged_server.judges.span import SpanKind
-from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.llm.budgets import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]

@@ -4,12 +4,11 @@ import pytest
 from judged_server import errors
 from judged_server.domain import JudgeSpec
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical import ExactKind, TokenOverlapKind
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.judges.panel import PanelKind
-from judged_server.judges.token_overlap import TokenOverlapKind
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ from judged_server import errors
 from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumns
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
 from judged_server.judges.panel import Panel, PanelKind
-from judged_server.judges.span import SpanKind
-from judged_server.judges.token_overlap import TokenOverlapKind
 
 GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]
 

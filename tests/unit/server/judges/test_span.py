@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import JudgeSpec, QueryGroup, Sides
 from judged_server.judges.base import cut_slices
-from judged_server.judges.span import SpanKind
+from judged_server.judges.lexical import SpanKind
 
 TOP = 2**64 - 1
 

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag
-from judged_server.domain import QueryGroup
-from judged_server.judges.token_overlap import (
+from judged_server.domain import QueryGroup, plain_form
+from judged_server.judges.lexical import (
     NEGATIONS,
     STOPWORDS,
     UnicodeWords,
     Words,
     normalise,
 )
-from judged_server.text_form import plain_form
 
 from tests.unit.server.judges import reference
 from tests.unit.server.judges.reference import (

@@ -11,8 +11,7 @@ from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing import read
 from judged_server.llm.question import Question, request_for
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import Rubric
+from judged_server.llm.rubrics.rubric import Rubric, load_builtin
 
 from tests.fakes.providers.prompt_attacks import (
     ATTACKS,

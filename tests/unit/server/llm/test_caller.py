@@ -23,7 +23,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.question import Question
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, Prices(1.0, 2.0))
 RUBRIC = load_builtin()["retrieval_match"]

@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 from judged_server.errors import ModelNotConfigured
-from judged_server.llm.chat import (
-    ChatRequest,
-    ReplySchema,
-)
-from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.chat import ChatRequest, ReplySchema
+from judged_server.llm.config import parse_configuration
 from judged_server.llm.models import ChatModels
 
 SCHEMA = ReplySchema("verdict", {"type": "object", "properties": {"verdict": {"type": "string"}}})

@@ -11,8 +11,7 @@ from time import thread_time
 
 import pytest
 from judged_server.llm.question import Question, data_block, new_nonce, request_for
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import FieldValue, Rubric
+from judged_server.llm.rubrics.rubric import FieldValue, Rubric, load_builtin
 
 from tests.fakes.providers.prompt_attacks import ATTACKS, blocks, naive_model
 

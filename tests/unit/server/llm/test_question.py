@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import ChatModelCard, Prices
 from judged_server.llm.question import Question, question_key
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None, "at home")
 RUBRIC = load_builtin()["retrieval_match"]

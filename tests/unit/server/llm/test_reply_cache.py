@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
 from judged_server.llm.reply_cache import DAY_S, ReplyCache
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.store.kept_rows import Row
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None)

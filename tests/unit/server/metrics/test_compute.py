@@ -7,12 +7,12 @@ import pytest
 from judged.values.choices import Matching, NoGold
 from judged_server.metrics.compute import (
     Judging,
+    MetricOptions,
     compute_judged,
     compute_merged,
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 
 SOME = parse_metrics(["recall", "precision@2", "mrr"])
 

@@ -5,16 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.values.choices import Matching, NoGold
-from judged_server.metrics.compute import compute_judged, merge_values
-from judged_server.metrics.corrected import (
+from judged_server.metrics.compute import (
     HumanValues,
+    MetricOptions,
+    compute_judged,
     correct,
+    merge_values,
     query_bounds,
     values_of_labels,
 )
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_measure
-from judged_server.metrics.table import MetricOptions
 from judged_server.statistics.prediction_powered import correct_mean
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]

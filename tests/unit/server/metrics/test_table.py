@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from judged.values.intervals import IntervalOptions
-from judged_server.metrics.compute import compute_gains, compute_judged
+from judged.values.choices import IntervalOptions
+from judged_server.metrics.compute import (
+    MetricOptions,
+    compute_gains,
+    compute_judged,
+    with_intervals_and_slices,
+)
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions, with_intervals_and_slices
 
 MEASURES = parse_metrics(["recall", "precision@2"])
 INTERVAL = IntervalOptions(resamples=200)

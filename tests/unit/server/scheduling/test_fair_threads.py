@@ -7,8 +7,8 @@ import asyncio
 import threading
 
 import pytest
-from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.concurrency import INTERACTIVE_S, TURN_S, FairThreads
+from judged_server.scheduling.fairness import checkpoint
 from judged_server.tenant import SENDER, Sender
 
 WAIT_S = 30

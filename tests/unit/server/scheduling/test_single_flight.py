@@ -2,7 +2,7 @@
 
 import asyncio
 
-from judged_server.scheduling.single_flight import SingleFlight
+from judged_server.scheduling.fairness import SingleFlight
 
 KEY = b"k"
 

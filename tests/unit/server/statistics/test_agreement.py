@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.agreement import Rater, RatingLevel, RatingTable, SystemScores
-from judged.values.intervals import IntervalMethod, IntervalOptions
+from judged.values.choices import IntervalMethod, IntervalOptions
 from judged_server.statistics.agreement import measure_agreement, rank_agreement
 
 FEW = IntervalOptions(resamples=100)

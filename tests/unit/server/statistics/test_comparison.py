@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
+from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
-from judged.values.intervals import IntervalMethod, IntervalOptions
 from judged_server.statistics import comparison as sign_flips
 from judged_server.statistics.comparison import (
     LARGEST_EXACT,

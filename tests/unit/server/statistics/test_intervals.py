@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged.values.intervals import Estimate, IntervalMethod, IntervalOptions
+from judged.values.choices import Estimate, IntervalMethod, IntervalOptions
 from judged_server.statistics.intervals import (
     Units,
     estimate,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged.values.intervals import IntervalOptions
-from judged.values.preferences import RankedSystem
+from judged.values.agreement import RankedSystem
+from judged.values.choices import IntervalOptions
 from judged_server.statistics.preferences import (
     PRIOR_SD,
     Comparisons,

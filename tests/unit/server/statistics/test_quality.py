@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.calibration import ThresholdCriterion as Criterion
-from judged.values.intervals import IntervalOptions
+from judged.values.choices import IntervalOptions
 from judged_server.domain import TIE_TOLERANCE
 from judged_server.statistics.quality import (
     LabelledScores,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.settings import SettingsError
-from judged_server.tenants.directory import FileDirectory, Identity
-from judged_server.tenants.token_file import changing, tokens_beside
+from judged_server.tenants import FileDirectory, Identity, changing, tokens_beside
 
 SOON = timedelta(hours=1)
 

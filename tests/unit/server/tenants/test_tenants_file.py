@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.settings import SettingsError
-from judged_server.tenants.tenants_file import parse_tenants
+from judged_server.tenants import parse_tenants
 
 SECRET = "00" * 32
 DATA = Path(__file__).parents[3] / "data"

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from judged_server import tenants as token_file
 from judged_server.settings import SettingsError
-from judged_server.tenants import token_file
-from judged_server.tenants.token_file import (
+from judged_server.tenants import (
     TokenFile,
     changing,
     hash_of,

@@ -11,14 +11,13 @@ from judged.values.scores import AnswerItem
 from judged.values.scores import Rubric as RubricSpec
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical import ExactKind
 from judged_server.judges.llm.answers import AnswersKind
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatModelCard, Prices
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import MAX_CLAIMS
-from judged_server.usecases.estimate_batch import Estimator
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, load_builtin
+from judged_server.usecases.judge_batch import Estimator
 from judged_server.usecases.score_answers import Scoring
 
 RUBRICS, CALLER = load_builtin(), ModelCaller()

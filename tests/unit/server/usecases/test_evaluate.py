@@ -13,11 +13,10 @@ from judged_server.domain import JudgeSpec, QueryGroup, Sides, VerdictFault
 from judged_server.errors import ModelDamaged
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical import ExactKind, SpanKind
 from judged_server.judges.semantic import SemanticKind
-from judged_server.judges.span import SpanKind
+from judged_server.metrics.compute import MetricOptions
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 from judged_server.usecases.evaluate import PartedEvaluation, evaluate
 
 METRICS = ["mrr", "precision@2", "ndcg@10", "recall_exact", "f1"]

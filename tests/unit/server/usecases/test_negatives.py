@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.judges.exact import ExactKind
-from judged_server.judges.span import SpanKind
+from judged_server.judges.lexical import ExactKind, SpanKind
+from judged_server.metrics.compute import MetricOptions
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 from judged_server.usecases.evaluate import evaluate
 
 

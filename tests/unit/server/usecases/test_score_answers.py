@@ -25,7 +25,7 @@ from judged_server.llm.chat import (
     FinishReason,
     TokenUsage,
 )
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.usecases.score_answers import MAX_IN_WORK, Scoring
 
 from tests.fakes.providers.scripted_models import others_than, texts_of, until

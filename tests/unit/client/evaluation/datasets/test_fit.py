@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from judged.evaluation.datasets.fit import Fit
+from judged.evaluation.datasets.query import Fit
 
 
 @pytest.mark.parametrize(

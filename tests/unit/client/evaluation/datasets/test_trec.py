@@ -3,7 +3,7 @@
 import pytest
 from judged.evaluation import Dataset, FileError, Query, Results, TrecQrels, TrecRun
 from judged.evaluation.evaluation_run import _given
-from judged.evaluation.warnings import join_warnings
+from judged.evaluation.result import join_warnings
 
 
 def write(tmp_path, text):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from judged._codec import read_fields
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.values.choices import Source, Status
+from judged.values.groups import VerdictCounts
 from judged.values.judges import JudgeIdentity, Usage
-from judged.values.verdicts import VerdictCounts
 from judged_server.api.convert.judging import (
     read_groups,
     read_verdicts,

@@ -11,8 +11,8 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Matching, NoGold
 from judged_server.api.convert.metrics import Rankings, compute, read_qrels, read_topics
 from judged_server.errors import InvalidField
+from judged_server.metrics.compute import MetricOptions
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 
 from tests.fakes.limits import limits
 

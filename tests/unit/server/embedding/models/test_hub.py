@@ -7,9 +7,8 @@ import time
 import onnx
 import pytest
 import trustme
-from judged_server.embedding.models.adding import WritableStore
+from judged_server.embedding.models.adding import Hub, HubReference, WritableStore
 from judged_server.embedding.models.folder import ModelOptions
-from judged_server.embedding.models.hub import Hub, HubReference
 from judged_server.embedding.models.store import ModelSourceError
 
 from tests.fakes.models import tiny_model

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import JudgeSpec, QueryGroup
-from judged_server.judges.equivalence.contradictions import contradicted, contradicts
 from judged_server.judges.equivalence.judge import EquivalenceKind
+from judged_server.judges.equivalence.words import contradicted, contradicts
 
 FILE = Path(__file__).parents[4] / "data" / "equivalent_answers.jsonl"
 PAIRS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from judged.values.scores import AnswerItem
 from judged_server.domain import VerdictFault
 from judged_server.judges.llm.answers import RenderedText, show, within
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 RUBRICS = load_builtin()
 ITEM = AnswerItem("1", "q", "a", ["r1", "r2"], ["c1", "c2"])

@@ -13,7 +13,7 @@ from judged.values.scores import Rubric as RubricSpec
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring import Asking
 from judged_server.llm.caller import CallOptions, ModelCaller
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.usecases.score_answers import Scoring
 
 from tests.fakes.providers.scripted_models import provider_and_models

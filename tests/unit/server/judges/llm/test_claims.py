@@ -7,8 +7,7 @@ import pytest
 from judged.values.choices import ClaimVerdict, Status
 from judged_server.judges.llm.scoring import find_claims
 from judged_server.llm.chat import ParsedReply, Reason
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import FieldValue, Rubric
+from judged_server.llm.rubrics.rubric import FieldValue, Rubric, load_builtin
 
 RUBRIC = load_builtin()["faithfulness"]
 FIELDS = {"query": "q", "answer": "a", "contexts": ("c",)}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.judges.llm.scoring import assessable
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 RUBRIC = load_builtin()["answer_quality"]
 NAMES = [name for name, _ in RUBRIC.dimensions]

@@ -12,7 +12,7 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmJudge, LlmKind
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.models import ChatModels
-from judged_server.llm.rubrics.loading import load_builtin, parse
+from judged_server.llm.rubrics.rubric import load_builtin, parse
 
 from tests.fakes.providers.scripted_models import (
     note_classes,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.llm.budgets import BudgetAccount, Budgets, Period
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Clock
 from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault
 from judged_server.tenant import TENANT, Tenant
 

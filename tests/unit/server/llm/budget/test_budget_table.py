@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.llm.chat import Prices
-from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.config import parse_configuration
 from judged_server.llm.models import ChatModels
 
 

@@ -21,7 +21,7 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Clock
 from judged_server.store.ledger import Drawn, Ledger
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config import (
     parse_configuration,
     read_configuration,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.llm.chat import Prices
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_server.llm.config.configuration import ProviderConfiguration, key_of
+from judged_server.llm.config import ProviderConfiguration, key_of
 
 CANARY = "sk-canary-77"
 BY_VARIABLE = ProviderConfiguration("p", key_env="K")

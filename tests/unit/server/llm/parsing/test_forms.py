@@ -12,16 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import ClaimVerdict, Status
-from judged_server.llm.chat import (
-    ChatReply,
-    FinishReason,
-    ParsedReply,
-    Reason,
-    TokenUsage,
-)
+from judged_server.llm.chat import ChatReply, FinishReason, ParsedReply, Reason, TokenUsage
 from judged_server.llm.parsing import read
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import Rubric
+from judged_server.llm.rubrics.rubric import Rubric, load_builtin
 
 from tests.fuzz.targets import check_reply
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing import has_tags, read, read_json, unwrapped
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing import MAX_CHARACTERS, read
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
 SCORED = replace(RUBRIC, scored=True)

@@ -23,14 +23,14 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config import (
     CAPABILITIES,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
 from judged_server.llm.providers.dialects import DIALECTS
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolCall
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.chat import (
-    ChatModelCard,
-    ChatRequest,
-    ProviderFault,
-    Reason,
-    ReplySchema,
-)
+from judged_server.llm.chat import ChatModelCard, ChatRequest, ProviderFault, Reason, ReplySchema
 from judged_server.llm.providers.fake import FakeModel, read_script, texts_of
 from judged_server.llm.question import data_block, new_nonce
 from judged_server.settings import SettingsError

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from judged_server.llm.rubrics.loading import MAX_FILE_BYTES, load_folder, parse
+from judged_server.llm.rubrics.rubric import MAX_FILE_BYTES, load_folder, parse
 from judged_server.settings import SettingsError
 
 CASES = tomllib.loads((Path(__file__).parents[4] / "data" / "refused_rubrics.toml").read_text())

@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 from judged_server.llm.question import Question, request_for
-from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.rubrics.rubric import Rubric
+from judged_server.llm.rubrics.rubric import Rubric, load_builtin
 
 BUILTIN = load_builtin()
 RUBRIC = BUILTIN["retrieval_match"]

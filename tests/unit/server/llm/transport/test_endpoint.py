@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.transport.endpoint import (
     LONGEST_BACKOFF_S,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.transport.http import HttpTransport
 
 from tests.fakes.providers.faulty_http import always, faulty_http, reply

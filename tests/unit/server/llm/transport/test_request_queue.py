@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.transport.endpoint import (
     FAILED_OF_WINDOW,
     REQUEST_TOKENS,

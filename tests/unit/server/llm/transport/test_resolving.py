@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver
 from judged_server.llm.chat import ProviderFault, Reason
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.transport.http import (
     HttpTransport,
     PrivateAddress,

@@ -3,11 +3,10 @@
 import unicodedata
 
 import pytest
-from judged.values.rankings import IdFit
-from judged_server.metrics.compute import compute_trec
+from judged.values.agreement import IdFit
+from judged_server.metrics.compute import MetricOptions, compute_trec
 from judged_server.metrics.input.id_fit import add_fits, fit_warning
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 

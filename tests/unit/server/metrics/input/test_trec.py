@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.trec import Qrels, Topics, rank_run
+from judged_server.metrics.input.rankings import Qrels, Topics, rank_run
 
 from tests.trec import Topic, qrels_of, run_of
 

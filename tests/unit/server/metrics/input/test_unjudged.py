@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.values.choices import Unjudged
-from judged_server.metrics.compute import compute_trec
+from judged_server.metrics.compute import MetricOptions, compute_trec
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.metrics.table import MetricOptions
 
 from tests.trec import Topic, qrels_of, run_of
 

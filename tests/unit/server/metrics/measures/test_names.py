@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Parameter
 from judged_server.errors import InvalidField
-from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.metrics.measures.formulas import METRICS, Metric
 from judged_server.metrics.measures.names import (
     MAX_CUTOFF,

@@ -1,8 +1,7 @@
 """Bpref, judged and infap against scalar readings of trec_eval's loops."""
 
 import pytest
-from judged_server.metrics.input.rankings import rank_gains
-from judged_server.metrics.input.trec import rank_run
+from judged_server.metrics.input.rankings import rank_gains, rank_run
 from judged_server.metrics.measures.names import parse_measure
 
 from tests.trec import Topic, qrels_of, run_of

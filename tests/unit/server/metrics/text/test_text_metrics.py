@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.metrics import TextItem
 from judged_server import errors
-from judged_server.metrics.text import formulas, tokens
+from judged_server.domain import plain_form, unread_share
+from judged_server.metrics.text import formulas
+from judged_server.metrics.text import formulas as tokens
+from judged_server.metrics.text.formulas import ANSWER, STEMS, THIRTEEN_A, stem
 from judged_server.metrics.text.metrics import (
     TEXT_METRICS,
     measure_texts,
     merge_text_values,
     parse_text_metrics,
 )
-from judged_server.metrics.text.porter_stemmer import stem
-from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A
-from judged_server.scheduling.checkpoint import Abandoned, watched
-from judged_server.text_form import plain_form, unread_share
+from judged_server.scheduling.fairness import Abandoned, watched
 
 ALL = tuple(TEXT_METRICS.values())
 WORDS = st.sampled_from(["a", "the", "cat", "cats", "sat", "U.S.", "3.5", "-", "", "é", "!"])

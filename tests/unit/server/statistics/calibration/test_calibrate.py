@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged.values.intervals import IntervalOptions
+from judged.values.choices import IntervalOptions
 from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,
     ScoredItems,

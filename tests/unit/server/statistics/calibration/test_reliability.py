@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from judged.values.intervals import IntervalOptions
+from judged.values.choices import IntervalOptions
 from judged_server.statistics.calibration.reliability import (
     MIN_LABELS,
     Platt,

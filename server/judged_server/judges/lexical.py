@@ -1,4 +1,8 @@
-"""The judge `token_overlap`: a retrieved text matches when it has enough of the expected words.
+"""The judges `exact`, `span` and `token_overlap`: they compare texts, or places in files.
+
+The query is not used.
+
+For golden sets that point into files instead of quoting them. Texts and the query are not used.
 
 Each distinct text of a slice is read once; two texts are then compared by their sets of words.
 
@@ -19,21 +23,154 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from judged.values.choices import Flag
 from judged.values.judges import JudgeIdentity
 
-from judged_server.domain import JudgeSpec, Parameter, QueryGroup, ScoreColumns
-from judged_server.judges.base import JudgeKind, Profile, PureJudge
-from judged_server.text_form import (
+from judged_server.domain import (
     FIRST_PICTURE,
     UNREAD_SHARE,
     UNSPACED,
+    FloatArray,
+    JudgeSpec,
+    Parameter,
+    QueryGroup,
+    ScoreColumns,
+    Sides,
     plain_form,
     unread_share_of_plain,
 )
+from judged_server.judges.base import JudgeKind, Profile, PureJudge
+
+VERBATIM = Profile("verbatim", "the texts are equal, byte for byte", 0.5)
+NORMALIZED = Profile(
+    "normalized",
+    "the texts are equal in one form of Unicode, lowered and stripped, white space run together",
+    0.5,
+)
+_EXACT_VERSIONS = {VERBATIM.name: 1, NORMALIZED.name: 2}
+
+
+@dataclass(frozen=True)
+class ExactJudge(PureJudge):
+    """Scores 1 where the two texts of a context are equal, 0 elsewhere."""
+
+    identity: JudgeIdentity
+
+    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score a context, 0 or 1; nothing is flagged."""
+        sides = [(group.expected, group.retrieved) for group in groups]
+        if self.identity.profile == NORMALIZED.name:
+            texts = {text for side in sides for text in chain(*side)}
+            normal = {text: normalise(text) for text in texts}
+            sides = [([normal[e] for e in es], [normal[r] for r in rs]) for es, rs in sides]
+        return ScoreColumns(_equal(sides))
+
+
+def _equal(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> FloatArray:
+    """Return float64, retrieved-major: 1 where an expected text equals a retrieved one, else 0."""
+    total = sum([len(expected) * len(retrieved) for expected, retrieved in sides])
+    scores = np.zeros(total)
+    start = 0
+    for expected, retrieved in sides:
+        stride = len(expected)
+        # The lists look for equals by themselves, so that only those found cost a step here.
+        for first, text in enumerate(expected, start):
+            rank = -1
+            for _ in range(retrieved.count(text)):
+                rank = retrieved.index(text, rank + 1)
+                scores[first + stride * rank] = 1.0
+        start += stride * len(retrieved)
+    return scores
+
+
+class ExactKind(JudgeKind):
+    """Builds `exact` judges."""
+
+    kind = "exact"
+    profiles = (VERBATIM, NORMALIZED)
+
+    def build(self, spec: JudgeSpec) -> ExactJudge:
+        """Return the judge of a spec whose profile is set."""
+        threshold = VERBATIM.min_score if spec.min_score is None else spec.min_score
+        version = _EXACT_VERSIONS[spec.profile]
+        return ExactJudge(JudgeIdentity.build(self.kind, spec.profile, threshold, [], version))
+
+
+_SPAN_VERSION = 1
+MIN_SCORE = 0.5
+
+IOU = "iou"
+CONTAINMENT = "containment"
+
+
+@dataclass(frozen=True)
+class SpanJudge(PureJudge):
+    """Scores the overlap of two spans."""
+
+    identity: JudgeIdentity
+    measure: str = IOU
+
+    wants_spans = True
+
+    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score a context, from 0 (nothing shared, or other files) to 1."""
+        scores = [overlap(group.spans, self.measure) for group in groups if group.spans is not None]
+        return ScoreColumns(np.concatenate([np.zeros(0), *scores]))
+
+
+def overlap(spans: Sides, measure: str) -> FloatArray:
+    """Return float64[retrieved * expected], retrieved-major: the overlap of every pair of spans.
+
+    With lengths and overlaps in characters, `iou` is |E n R| / |E u R| (Jaccard, 1901) and
+    `containment` is |E n R| / |E|. Spans of different files have 0.
+    """
+    file, start, end = spans.expected.T
+    own_file, own_start, own_end = spans.retrieved.T[:, :, None]
+    starts, ends = np.maximum(own_start, start), np.minimum(own_end, end)
+    meet = (own_file == file) & (ends > starts)
+    # Positions are unsigned: differences are taken only where they can't fall below 0. In double
+    # precision then, since two lengths together may leave 64 bits.
+    shared = np.where(meet, ends - starts, np.uint64(0)).astype(np.float64)
+    whole = (end - start).astype(np.float64)
+    if measure == IOU:
+        whole = (own_end - own_start).astype(np.float64) + whole - shared
+    scores: FloatArray = (shared / whole).ravel()
+    return scores
+
+
+class SpanKind(JudgeKind):
+    """Builds `span` judges."""
+
+    kind = "span"
+    profiles = (
+        Profile(
+            "",
+            "Overlap of two parts of the same file; texts and the query are not used.",
+            MIN_SCORE,
+            (
+                Parameter(
+                    "measure",
+                    IOU,
+                    "What the shared characters are divided by: those of both spans together "
+                    "(intersection over union), or those of the expected span.",
+                    choices=(IOU, CONTAINMENT),
+                ),
+            ),
+        ),
+    )
+
+    def build(self, spec: JudgeSpec) -> SpanJudge:
+        """Return the judge of a spec whose parameters are settled."""
+        threshold = MIN_SCORE if spec.min_score is None else spec.min_score
+        measure = str(spec.parameters.get("measure", IOU))
+        identity = JudgeIdentity.build(
+            self.kind, "", threshold, [("measure", measure)], _SPAN_VERSION
+        )
+        return SpanJudge(identity, measure)
+
 
 # The English list of NLTK as it stood at 179 words: what evret 0.0.3 leaves out of a comparison.
 _STOPWORDS = """

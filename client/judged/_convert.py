@@ -1,0 +1,650 @@
+"""Between values and messages, where fields of the same names are not enough."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, compress
+from struct import error as struct_error
+from struct import pack
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from judged import errors
+from judged._codec import read_fields, write_at, write_fields
+from judged._inputs import (
+    all_texts,
+    as_metrics,
+    join_ids,
+    need_by_ids,
+    need_each,
+    need_id,
+    need_ids,
+    need_kind,
+)
+from judged._transport.call import in_python, may_retry
+from judged.errors import InvalidArgument, JudgedError, WrongType
+from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
+from judged.v1 import judge_service_pb2 as judge_pb
+from judged.v1 import statistics_service_pb2 as statistics_pb
+from judged.v1.error_reason_pb2 import ErrorReason
+from judged.values.agreement import (
+    GainRankings,
+    JudgedRankings,
+    PairedComparison,
+    PerQueryValues,
+    Relevance,
+    RetrievedDocuments,
+    ScoredDocuments,
+    TrecRankings,
+)
+from judged.values.calibration import (
+    CalibrateOptions,
+    Calibration,
+    CascadeFrontier,
+    CascadeOptions,
+    FrontierPoint,
+    LabelledScores,
+    StagedLabels,
+)
+from judged.values.choices import IntervalOptions, Source, Status
+from judged.values.comparison import ComparedRuns, CompareOptions, DocumentRankings, RunRelevance
+from judged.values.groups import (
+    EmbeddedRankings,
+    QueryGroup,
+    VerdictDetail,
+    VerdictError,
+    Verdicts,
+    VerdictSample,
+)
+from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
+from judged.values.metrics import MetricOptions, MetricTable
+
+_LISTED = {list, tuple}
+
+
+def checked_group(group: QueryGroup, index: int) -> QueryGroup:
+    """Return a group that can be sent and cut. Raises InvalidArgument with its path."""
+    path = f"groups[{index}]"
+    need_kind(group, path, QueryGroup, "a QueryGroup")
+    if not _are_texts(group) or group.metadata is None or group.embeddings or group.spans:
+        write_group(group, path)
+    n_ids = len(group.document_ids)
+    if n_ids and n_ids != group.n_retrieved:
+        rule = f"{n_ids} ids for {group.n_retrieved} retrieved; give one each or none"
+        raise InvalidArgument.of_field(f"{path}.document_ids", rule)
+    return group
+
+
+def _are_texts(group: QueryGroup) -> bool:
+    lists = (
+        *(group.expected, group.retrieved, group.negatives),
+        *(group.document_ids, group.relevant_document_ids),
+    )
+    if not set(map(type, lists)) <= _LISTED:
+        return False
+    return all_texts((group.query, group.query_id, *chain.from_iterable(lists)))
+
+
+def write_group(
+    group: QueryGroup, path: str = "groups[0]", **others: object
+) -> groups_pb2.QueryGroup:
+    """Return the message of a group, with `others` in place of its fields, unset for None.
+
+    Raises InvalidArgument for what none holds.
+    """
+    if group.grades:  # they say which documents are relevant
+        others["relevant_document_ids"] = ()
+    return write_at(path, groups_pb2.QueryGroup, group, **others)
+
+
+LEAST = 1e-12
+"""A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
+currency, so it adds nothing to the sum of all shares. 0 would be refused."""
+_BELOW = 1 - 1e-12
+"""Keeps the sum of rounded shares from exceeding the whole."""
+
+
+def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
+    """Return the message of a judge; a string is its kind, None the server's default."""
+    if judge is None:
+        return None
+    if isinstance(judge, str):
+        return groups_pb2.JudgeSpec(kind=judge)
+    need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
+    return write_at("judge", groups_pb2.JudgeSpec, judge)
+
+
+def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
+    """Return the message; None, which means the server's defaults, for none."""
+    if asking is None:
+        return None
+    need_kind(asking, "asking", Asking, "an Asking")
+    return write_at("asking", groups_pb2.AskingOptions, asking)
+
+
+_LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
+
+
+class Purse:
+    """The limit on what models may cost: one for a call, however many messages it travels in.
+
+    The messages are sent one after the other where there is one, each with all that is left.
+    """
+
+    def __init__(self, asking: Asking | None, spent: float = 0.0) -> None:
+        write_asking(asking)  # which refuses what it can't be
+        self._asking = asking
+        self.limited = asking is not None and asking.max_cost is not None
+        self.spent = spent
+
+    def rest(self, parts: int = 1) -> Asking | None:
+        """Return how models are asked by the next message, the next of as many with equal limits.
+
+        A limit that the server will refuse stays as it is.
+        """
+        limit = None if self._asking is None else self._asking.max_cost
+        if self._asking is None or limit is None or not 0 < limit < math.inf:
+            return self._asking
+        if parts == 1 and not self.spent:
+            return self._asking
+        left = (limit - self.spent) * _BELOW / parts
+        return replace(self._asking, max_cost=max(LEAST, left))
+
+    def onto(self, message: Any) -> Any:  # noqa: ANN401 - a request
+        """Return a copy of a message, which asks with what is left."""
+        limited = type(message)(asking=write_asking(self.rest()))
+        limited.MergeFrom(message)
+        return limited
+
+    def took(self, usage: Usage | None) -> None:
+        """Note what a message took."""
+        self.spent += 0.0 if usage is None else usage.cost or 0.0
+
+    def lost(self, error: JudgedError) -> None:
+        """Note that a message failed, and may have spent all that was left."""
+        if self._asking is not None and error.code != "RESOURCE_EXHAUSTED":  # nothing was asked
+            self.spent += self._asking.max_cost or 0.0
+
+    def named(self, error: VerdictError) -> VerdictError:
+        """Return why something was not asked with the limit of the call, not of its message."""
+        if error.reason != "BUDGET" or self._asking is None or self._asking.max_cost is None:
+            return error
+        limit = f"max_cost of {self._asking.max_cost:.6g}"
+        return replace(error, message=_LIMIT.sub(limit, error.message, count=1))
+
+
+def read_reason(number: int) -> str:
+    """Return the name of a reason; one that a newer server gave, by its number."""
+    if not number:
+        return ""
+    try:
+        return ErrorReason.Name(number).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
+    except ValueError:
+        return f"REASON_{number}"
+
+
+def read_error(message: verdicts_pb2.VerdictError) -> VerdictError:
+    """Return why a verdict is missing."""
+    said = in_python(message.message)
+    return VerdictError(message.code, read_reason(message.reason), said, message.retryable)
+
+
+def missing_for(error: JudgedError) -> VerdictError:
+    """Return why a verdict is missing that a failed call was to bring."""
+    return VerdictError(0, error.reason or error.code, error.message, may_retry(error))
+
+
+_TYPES = {
+    "relevant": "B",
+    "score": "d",
+    "status": "B",
+    "source": "B",
+    "flags": "I",
+    "agreement": "d",
+    "probability": "d",
+    "stage": "B",
+}
+"""The columns of verdicts, with the types of arrays that hold them."""
+_LEFT_OUT = {"status": int(Status.OK), "source": int(Source.COMPUTED), "flags": 0}
+"""What all verdicts of a column have that is left empty."""
+
+
+def read_verdicts(
+    message: verdicts_pb2.VerdictColumns,
+    judge: JudgeIdentity,
+    usage: Usage | None = None,
+    groups: Sequence[QueryGroup] = (),
+    *,
+    in_arrays: bool = False,
+) -> Verdicts:
+    """Return the verdicts of a reply; columns that were left empty are filled in.
+
+    With `in_arrays` columns take a few bytes a verdict, where those of lists take some 60.
+    """
+
+    def column(kind: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - of either kind
+        return array(kind, values) if in_arrays else list(values)
+
+    columns: dict[str, Any] = {}
+    for name, kind in _TYPES.items():
+        values = getattr(message, name)
+        if not values and name in _LEFT_OUT:
+            values = [_LEFT_OUT[name]] * len(message.relevant)
+        columns[name] = column(kind, values)
+    return Verdicts(
+        **columns,
+        offsets=column("I", message.group_offsets),
+        errors={error.index: read_error(error) for error in message.errors},
+        judge=judge,
+        details={detail.index: read_detail(detail) for detail in message.details},
+        usage=usage,
+        groups=groups,
+    )
+
+
+def usage_of(
+    message: judge_pb.BatchJudgeResponse | judge_pb.JudgedChunk,
+) -> Usage | None:
+    """Return what a reply took of language models, None when none was asked."""
+    return read_fields(Usage, message.usage) if message.HasField("usage") else None
+
+
+def read_detail(message: verdicts_pb2.VerdictDetail) -> VerdictDetail:
+    """Return how one verdict came about."""
+    samples = [_read_sample(sample) for sample in message.samples]
+    return read_fields(VerdictDetail, message, samples=samples)
+
+
+def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:
+    votes = Status(message.status) is Status.OK
+    return read_fields(
+        VerdictSample,
+        message,
+        relevant=message.relevant if votes else None,
+        score=message.score if votes else None,
+        reason=read_reason(message.reason),
+    )
+
+
+_TEXT_BYTES = 3
+"""What a string costs on the wire beside its characters."""
+_LITTLE_ENDIAN = "" if sys.byteorder == "little" else "<"
+"""The contract's order of bytes; packing in the machine's own takes a quarter less time."""
+
+
+class Joined(NamedTuple):
+    """The documents of a query, whose ids are one text already; None where they can't be.
+
+    May stand for the documents of judgements or of a run on their way to a message; of judgements
+    the scores are the grades.
+    """
+
+    document_ids: Collection[str]
+    scores: Collection[float]
+    text: str | None
+
+    @property
+    def size(self) -> int:
+        """What the documents take on the wire, in bytes, about."""
+        characters = len(self.text or "") or sum(len(str(name)) for name in self.document_ids)
+        return characters + (_TEXT_BYTES + 8) * len(self.document_ids)
+
+
+def joined(documents: RetrievedDocuments) -> Joined:
+    """Return documents with their ids as texts and joined, if they are ids."""
+    if isinstance(documents, Joined):
+        return documents
+    ids: Collection[str]
+    scores: Collection[float] = ()
+    if isinstance(documents, ScoredDocuments):
+        ids, scores = documents
+    elif isinstance(documents, Mapping):
+        ids, scores = documents.keys(), documents.values()
+    else:
+        ids = documents
+    if isinstance(ids, str):
+        return Joined(ids, scores, None)  # the other form says what is wrong with it
+    ids, text = join_ids(ids)
+    return Joined(ids, scores, text)
+
+
+def write_trec(relevance: TrecRankings) -> metrics_pb2.TrecRankings:
+    """Return the message of judgements and a run. Raises InvalidArgument for what can't be sent.
+
+    What a topic's columns have to be beyond that is up to the server.
+    """
+    message: Any = metrics_pb2.TrecRankings()
+    for name, given, kind, column in (
+        ("qrels", relevance.qrels, metrics_pb2.TopicQrels, "grades"),
+        ("run", relevance.run, metrics_pb2.TopicRun, "scores"),
+    ):
+        topics, columns = list(map(joined, given.values())), f"{name}_columns"
+        if name == "run":
+            topics = _all_scored(topics)
+        if given and not _write_columns(getattr(message, columns), given, topics, column):
+            message.ClearField(columns)
+            getattr(message, name).extend(_topics(f"trec.{name}", kind, column, given, topics))
+    return message  # type: ignore[no-any-return]  # of any field
+
+
+def _topics(
+    path: str,
+    kind: type[Message],
+    column: str,
+    query_ids: Iterable[object],
+    topics: Sequence[Joined],
+) -> Iterator[Message]:
+    """Yield messages of topics one by one; what none can hold is named by its place."""
+    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
+        topic = f"{path}[{i}]"
+        if isinstance(documents.document_ids, str):
+            raise InvalidArgument.of_field(topic, "must be a list of ids, not one text")
+        ids = {
+            "query_id": need_id(query_id, f"{topic}.query_id"),
+            "document_ids": need_ids(documents.document_ids, f"{topic}.document_ids"),
+        }
+        yield write_at(topic, kind, **ids, **{column: documents.scores})
+
+
+def _all_scored(run: list[Joined]) -> list[Joined]:
+    """Return topics that all have scores, or none: the places where only some had any."""
+    if not any(len(topic.scores) for topic in run):
+        return run
+    return [
+        topic
+        if len(topic.scores)
+        else topic._replace(scores=range(0, -len(topic.document_ids), -1))
+        for topic in run
+    ]
+
+
+def _write_columns(
+    message: metrics_pb2.TopicColumns,
+    query_ids: Collection[str],
+    topics: Sequence[Joined],
+    column: str,
+) -> bool:
+    """Fill in topics; return whether that could be done. What is in the message if not is void.
+
+    Judgements can't go without grades, as a run may without scores.
+    """
+    counts = [len(topic.document_ids) for topic in topics]
+    texts = [topic.text for topic in topics]
+    n_scores = [len(topic.scores) for topic in topics]
+    scored = any(n_scores) or column == "grades"
+    if None in texts or not all_texts(query_ids) or (scored and n_scores != counts):
+        return False
+    with_ids = compress(texts, counts)
+    text = "\n".join(with_ids)  # type: ignore[arg-type]  # none of them is None
+    n = sum(counts)
+    if text.count("\n") != max(n - 1, 0):
+        return False  # an id holds a line feed
+    try:
+        message.query_ids.extend(query_ids)
+        message.n_documents.extend(counts)
+        message.document_ids = text
+        if scored:
+            scores = chain.from_iterable(topic.scores for topic in topics)
+            message.values = pack(f"{_LITTLE_ENDIAN}{n}d", *scores)
+    except (TypeError, ValueError, struct_error, OverflowError):
+        return False
+    return True
+
+
+_OPTIONS_OF = {
+    "groups": "verdicts",
+    "judged": "verdicts",
+    "embedded": "verdicts",
+    "trec": "qrels",
+    "gains": "gains",
+}
+"""Which options something has, by what the rankings are given as."""
+_OF_INPUT = (
+    *("matching", "no_gold", "strict_duplicates", "complete", "unjudged"),
+    *("relevance_level", "max_documents"),
+)
+RELEVANCE: Mapping[type, str] = {
+    TrecRankings: "trec",
+    JudgedRankings: "judged",
+    GainRankings: "gains",
+    EmbeddedRankings: "embedded",
+    PerQueryValues: "values",
+}
+"""What a request calls what rankings are given as."""
+Rankings = JudgedRankings | GainRankings | EmbeddedRankings
+_MESSAGES: Mapping[type, tuple[type[Message], type[Message]]] = {
+    JudgedRankings: (metrics_pb2.JudgedRankings, metrics_pb2.JudgedRanking),
+    GainRankings: (metrics_pb2.GainRankings, metrics_pb2.GainRanking),
+    EmbeddedRankings: (judge_pb.EmbeddedRankings, judge_pb.EmbeddedRanking),
+}
+"""The messages of rankings, and of one of them."""
+
+
+def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOptions:
+    """Return the message of the options of rankings that are given as groups, or a `relevance`.
+
+    Raises InvalidArgument for an option that would change nothing for them.
+    """
+    need_kind(options, "options", MetricOptions, "MetricOptions")
+    message = write_at("options", metrics_pb2.MetricOptions, options)
+    given: dict[str, object] = {}
+    part = getattr(message, _OPTIONS_OF.get(given_as, "verdicts"))
+    for name in _OF_INPUT:
+        value = getattr(options, name)
+        if value is None or value is False:
+            continue
+        if given_as not in _OPTIONS_OF or name not in part.DESCRIPTOR.fields_by_name:
+            rule = f"does nothing for {given_as}; leave it out"
+            raise errors.InvalidArgument.of_field(f"options.{name}", rule)
+        given[name] = value
+    if given:
+        part.CopyFrom(write_at("options", type(part), **given))
+    return message
+
+
+def name_of(relevance: Relevance) -> str:
+    """Return what a request calls what rankings are given as. Raises WrongType for none of it."""
+    if (name := RELEVANCE.get(type(relevance))) is None:
+        rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
+        given = f"PerQueryValues, not {type(relevance).__name__}"
+        raise WrongType.of_field("relevance", f"{rule} {given}")
+    return name
+
+
+def write_relevance(relevance: Relevance) -> object:
+    """Return what a request has of rankings under the name of their kind."""
+    if isinstance(relevance, TrecRankings):
+        return write_trec(relevance)
+    if isinstance(relevance, PerQueryValues):
+        return write_values(relevance, "values")
+    return write_rankings(relevance, list(write_each(relevance)))
+
+
+def write_each(relevance: Rankings) -> Iterator[Any]:
+    """Yield the message of each ranking."""
+    path, (_, kind) = RELEVANCE[type(relevance)], _MESSAGES[type(relevance)]
+    for place, ranking in enumerate(relevance.rankings):
+        # Grades say which documents are relevant.
+        others = {"relevant_document_ids": ()} if getattr(ranking, "grades", None) else {}
+        yield write_at(f"{path}.rankings[{place}]", kind, ranking, **others)
+
+
+def write_rankings(relevance: Rankings, rankings: Sequence[object]) -> Message:
+    """Return the message of all rankings, given that of each."""
+    path, (kind, _) = RELEVANCE[type(relevance)], _MESSAGES[type(relevance)]
+    others: dict[str, object] = {"rankings": rankings}
+    if isinstance(relevance, JudgedRankings):
+        columns = verdicts_pb2.VerdictColumns
+        others["verdicts"] = write_at(f"{path}.verdicts", columns, relevance)
+    return write_at(path, kind, relevance, **others)
+
+
+def write_metadata(
+    metadata: Mapping[str, Mapping[str, str]],
+) -> list[judge_pb.QueryMetadata]:
+    """Return the metadata of some queries by their ids."""
+    known = need_by_ids(metadata, "metadata").items()
+    return [
+        write_at(f"metadata[{i}]", judge_pb.QueryMetadata, query_id=query_id, metadata=of_query)
+        for i, (query_id, of_query) in enumerate(known)
+    ]
+
+
+def write_values(values: PerQueryValues, path: str) -> metrics_pb2.PerQueryValues:
+    """Return the values of some queries, which stand at the path."""
+    need_kind(values, path, PerQueryValues, "PerQueryValues")
+    columns = [metrics_pb2.ValueColumn(values=column) for column in values.columns]
+    return write_at(path, metrics_pb2.PerQueryValues, values, columns=columns)
+
+
+def write_calibrate(
+    items: LabelledScores, options: CalibrateOptions, interval: IntervalOptions | None
+) -> statistics_pb.CalibrateRequest:
+    """Return the message. Raises InvalidArgument when there is not one label entry a score."""
+    need_kind(items, "items", LabelledScores, "LabelledScores")
+    _need_labels(items.labels, (0, 1, None), "must be True, False or None")
+    inclusion, n = items.inclusion_probabilities, len(items.scores)
+    for name, column in (("labels", items.labels), ("inclusion_probabilities", inclusion)):
+        if len(column) != n and (len(column) or name == "labels"):
+            rule = f"has {len(column)} entries for {n} scores"
+            raise errors.InvalidArgument.of_field(name, rule)
+    labelled = [i for i, label in enumerate(items.labels) if label is not None]
+    return write_fields(
+        statistics_pb.CalibrateRequest,
+        options,
+        scores=items.scores,
+        labelled=labelled,
+        labels=[bool(items.labels[i]) for i in labelled],
+        clusters=_numbers_of(items.clusters),
+        inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
+        interval=interval,
+    )
+
+
+def _need_labels(labels: Sequence[object], known: tuple[object, ...], rule: str) -> None:
+    for i, label in enumerate(labels):
+        if label not in known:
+            raise WrongType.of_field(f"labels[{i}]", rule)
+
+
+def _numbers_of(names: Sequence[str]) -> list[int]:
+    """Return a number for each name, the same for the same."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
+
+
+def read_calibration(message: statistics_pb.CalibrateResponse) -> Calibration:
+    """Return the reply of Calibrate."""
+    found = read_fields(Calibration, message)
+    if found.reliability is None:
+        return found
+    calibrator = replace(found.reliability.calibrator, made=found.signature)
+    return replace(found, reliability=replace(found.reliability, calibrator=calibrator))
+
+
+def write_calibrate_cascade(
+    items: StagedLabels, options: CascadeOptions
+) -> statistics_pb.CalibrateCascadeRequest:
+    """Return the message. Raises InvalidArgument for what is no label."""
+    need_kind(items, "items", StagedLabels, "StagedLabels")
+    _need_labels(items.labels, (0, 1), "must be True or False")
+    stages = [
+        write_at(
+            f"stages[{place}]",
+            statistics_pb.ScoredStage,
+            stage,
+            scores=[0.0 if score is None else score for score in stage.scores],
+            missing=[i for i, score in enumerate(stage.scores) if score is None],
+            flagged=[i for i, flagged in enumerate(stage.flagged) if flagged],
+        )
+        for place, stage in enumerate(items.stages)
+    ]
+    return write_fields(
+        statistics_pb.CalibrateCascadeRequest,
+        options,
+        stages=stages,
+        labels=[bool(label) for label in items.labels],
+        clusters=_numbers_of(items.clusters),
+        lengths=items.lengths,
+    )
+
+
+def read_frontier(message: statistics_pb.CalibrateCascadeResponse) -> CascadeFrontier:
+    """Return the reply of CalibrateCascade."""
+    points = []
+    for sent in message.frontier:
+        point = read_fields(FrontierPoint, sent)
+        stages = [
+            replace(stage, calibrator=replace(stage.calibrator, made=message.signature))
+            for stage in point.stages
+        ]
+        points.append(replace(point, stages=tuple(stages)))
+    return read_fields(CascadeFrontier, message, points=tuple(points))
+
+
+def write_compare(
+    metrics: Sequence[str],
+    runs: Mapping[str, RunRelevance],
+    qrels: Mapping[str, Mapping[str, int]] | None,
+    options: MetricOptions,
+    comparison: CompareOptions,
+) -> statistics_pb.CompareRunsRequest:
+    """Return the message of a comparison."""
+    need_kind(runs, "runs", Mapping, "a mapping of names to runs")
+    need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
+    judged = write_trec(TrecRankings(qrels or {}, {}))
+    return write_fields(
+        statistics_pb.CompareRunsRequest,
+        metrics=as_metrics(metrics),
+        options=write_options(options, "trec"),
+        runs=[_write_run(name, relevance, options) for name, relevance in runs.items()],
+        qrels=judged.qrels,
+        qrels_columns=judged.qrels_columns if judged.HasField("qrels_columns") else None,
+        comparison=comparison,
+    )
+
+
+def _write_run(
+    name: str, relevance: RunRelevance, options: MetricOptions
+) -> statistics_pb.ComparedRun:
+    if isinstance(relevance, DocumentRankings):
+        written = write_trec(TrecRankings({}, relevance.topics))
+        columns = written.run_columns if written.HasField("run_columns") else None
+        content = statistics_pb.DocumentRankings(topics=written.run, topic_columns=columns)
+        return statistics_pb.ComparedRun(name=name, documents=content)
+    kinds = (JudgedRankings, GainRankings, PerQueryValues)
+    what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
+    need_kind(relevance, f"runs[{name!r}]", kinds, what)
+    kind = RELEVANCE[type(relevance)]
+    write_options(options, kind)  # which refuses those that change nothing for it
+    return write_fields(statistics_pb.ComparedRun, name=name, **{kind: write_relevance(relevance)})
+
+
+def read_compare(message: statistics_pb.CompareRunsResponse, names: Sequence[str]) -> ComparedRuns:
+    """Return the reply to a comparison of runs with these names."""
+    tables = [read_fields(MetricTable, table) for table in message.tables]
+    return read_fields(ComparedRuns, message, tables=dict(zip(names, tables, strict=True)))
+
+
+def write_comparisons(
+    comparisons: Sequence[PairedComparison], interval: IntervalOptions | None
+) -> statistics_pb.RankSystemsRequest:
+    """Return the message; systems are numbered as they come."""
+    given = need_each(comparisons, "comparisons", (PairedComparison,), "PairedComparison")
+    names = [name for one in given for name in (one.first, one.second)]
+    numbers = _numbers_of(names)
+    return write_fields(
+        statistics_pb.RankSystemsRequest,
+        systems=list(dict.fromkeys(names)),
+        query_ids=[one.query_id for one in given],
+        first=numbers[::2],
+        second=numbers[1::2],
+        preference=[one.preference for one in given],
+        interval=interval,
+    )

@@ -1,1 +1,0 @@
-"""Between the public values and the messages of the contract."""

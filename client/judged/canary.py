@@ -1,0 +1,573 @@
+"""Canaries: fixed items whose recorded verdicts show when a judge is no longer the one it was.
+
+    from judged.canary import Canary, History, check_canary, record_canary
+
+    canary = record_canary(client, items, "llm")
+    canary.write("judge.canary.json")
+    history = History.read("judge.canary.history.jsonl", canary)
+    found = check_canary(client, canary, history)
+
+Needs no more than the base install.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from judged._files import (
+    FileError,
+    Record,
+    parse_json,
+    read_bytes,
+    read_records,
+    replace_text,
+    writing,
+)
+from judged._views import plain
+from judged.client import Client
+from judged.errors import InvalidArgument, MissingVerdicts
+from judged.values import (
+    Asking,
+    CacheMode,
+    Judge,
+    PanelMember,
+    QueryGroup,
+    Status,
+    Usage,
+    Verdict,
+    Verdicts,
+)
+
+__all__ = [
+    "Canary",
+    "CanaryItem",
+    "Check",
+    "FlipEvidence",
+    "History",
+    "MissingVerdicts",
+    "Outcome",
+    "check_canary",
+    "record_canary",
+]
+
+_CHANGES = ((2.0, 15, 0.2), (2.0, 40, 0.4), (5.0, 10, 0.2), (50.0, 4, 0.2))
+"""By what the share grows, within how many rounds it shows, and the weight of that."""
+LEAST_FACTOR = 1 / math.log(2)
+"""By what the share must grow at least for evidence of a change to grow, whatever the share was.
+
+In h rounds of n asks r S flips come instead of S, and log E of the smallest factor, 2, grows by
+r S log 2 - S: for many asks before, (F + r S) log c tends to S."""
+_HORIZON = 1000  # rounds over which half of the weight on the start of a change is spread evenly
+
+
+@dataclass(slots=True)
+class _Window:
+    """A change from some round on: log E with its weight, what a flip adds, and the asks left."""
+
+    log_value: float
+    gain: float
+    left: int
+
+
+class FlipEvidence:
+    """How strongly flips speak against a judge that is unchanged, however often one looks.
+
+    A flip is a verdict other than the recorded one. Items are asked in rounds, each item once a
+    round. The hypothesis is that the share q of flips to expect in a round, over all items, is
+    the same in every round ever since the recording. Items may differ in how often they flip,
+    and q is unknown.
+
+    The evidence is a weighted mean over (k, r, h): from round k on the share is r times what it
+    was, and it shows within h rounds. With A asks and F flips before round k, and S flips in
+    the rounds from k on, at most H = h rounds of asks, its terms are
+
+        E = r**S / c**(F + S),  where c = (A + r * H) / (A + H).
+
+    That is what r**S is, relative to its mean over all orders of the flips: c is the mean of
+    the factor over the asks. The unknown q is not in it, so nothing is paid for not knowing it.
+
+    E is below a test supermartingale. Of a toss with probability p the mean of c**-flip is 1 -
+    (1 - 1/c) * p, which is at most exp(-(1 - 1/c) * p), and that of (r/c)**flip is at most
+    exp((r/c - 1) * p). So E * exp(q * ((1 - 1/c) * A - (r/c - 1) * B)) after B asks of the
+    window is a supermartingale that begins at 1, however q is spread over the items. Its
+    exponent is q * A * (r - 1) * (H - B) / (A + r * H), which is not negative as long as B is
+    at most H, and then the window is closed. The mean of such terms is below the mean of the
+    supermartingales, so it is an e-process: the probability that it ever reaches 1 / alpha is
+    at most alpha (Ville 1939). A round may be added because of what the ones before have shown.
+
+    At B = H, E is the E-variable of Turner, Ly, Grünwald (2024), "Generic E-variables for exact
+    sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, for rare
+    flips. The weights on k are those of a mixture of e-detectors: Shin, Ramdas, Rinaldo (2024),
+    arXiv 2203.03532.
+    """
+
+    def __init__(self, flips: int, asks: int) -> None:
+        """Begin with the flips among the asks of the recording that did not choose its verdicts."""
+        self._flips, self._asks = flips, asks
+        self._rounds = 0
+        self._open: list[_Window] = []
+        self._closed = -math.inf  # the logarithm of the sum of E over the windows that are closed
+        self._doubled = 0.0
+
+    @property
+    def share(self) -> float:
+        """The share of flips among all asks so far; 0.0 without any."""
+        return self._flips / self._asks if self._asks else 0.0
+
+    @property
+    def log_value(self) -> float:
+        """The natural logarithm of the evidence; 0.0 before the first round."""
+        if not self._rounds:
+            return 0.0
+        return _log_sum([self._closed, *(window.log_value for window in self._open)])
+
+    @property
+    def doubled(self) -> float:
+        """The highest log likelihood ratio of a share that doubled in a round so far; 0.0 at least.
+
+        The cumulative sum of Page (1954), "Continuous inspection schemes", Biometrika 41, with the
+        share of all asks before each round. It has no error rate: it says where to look again.
+        """
+        return self._doubled
+
+    def add(self, flips: int, asks: int) -> None:
+        """Take in a round: the flips among its asks."""
+        if not asks:
+            return
+        self._doubled = max(0.0, self._doubled + flips * math.log(2) - self.share * asks)
+        self._rounds += 1
+        starts = _log_weight(self._rounds)
+        for factor, rounds, weight in _CHANGES:
+            until = rounds * asks
+            mean = (self._asks + factor * until) / (self._asks + until)
+            value = math.log(weight) + starts - self._flips * math.log(mean)
+            self._open.append(_Window(value, math.log(factor / mean), until))
+        still_open = []
+        for window in self._open:
+            if window.left < asks:
+                self._closed = _log_sum([self._closed, window.log_value])
+                continue
+            window.log_value += flips * window.gain
+            window.left -= asks
+            still_open.append(window)
+        self._open = still_open
+        self._flips += flips
+        self._asks += asks
+
+
+def _log_weight(number: int) -> float:
+    """Return the weight on a change from this round on; over all rounds they sum to 1."""
+    early = 0.4 if number == 1 else 0.1 / (number * (number - 1))
+    return math.log(early + (0.5 / _HORIZON if number <= _HORIZON else 0.0))
+
+
+def _log_sum(values: list[float]) -> float:
+    top = max(values)
+    return top + math.log(math.fsum(math.exp(value - top) for value in values))
+
+
+FORMAT = "judged canary"
+VERSION = 1
+
+
+class Outcome(StrEnum):
+    """What a judge made of an item. A judge that failed has no outcome."""
+
+    RELEVANT = "relevant"
+    """The judge found it relevant."""
+    NOT_RELEVANT = "not relevant"
+    """The judge did not find it relevant."""
+    ABSTAINED = "abstained"
+    """It answered, but not with a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryItem:
+    """An item, its recorded verdict, and how often the judge gave another one while recording.
+
+    `flips` of `asks` were other than `verdict`; these asks had no part in choosing the verdict.
+    """
+
+    item_id: str
+    query: str
+    expected: Sequence[str]
+    retrieved: str
+    verdict: Outcome = Outcome.ABSTAINED
+    flips: int = 0
+    asks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Items with the verdicts that a judge gave them, and what answered at the time.
+
+    `models` and `system_fingerprints` are as the providers of language models reported them.
+    """
+
+    items: Sequence[CanaryItem]
+    judge: Judge
+    signature: str
+    fingerprint: str
+    recorded_at: datetime
+    models: Sequence[str] = ()
+    system_fingerprints: Sequence[str] = ()
+
+    @property
+    def flips(self) -> int:
+        """How many asks of the recording gave another verdict than the recorded one."""
+        return sum(item.flips for item in self.items)
+
+    @property
+    def asks(self) -> int:
+        """How many asks of the recording could have."""
+        return sum(item.asks for item in self.items)
+
+    def evidence(self) -> FlipEvidence:
+        """Return the evidence before any check."""
+        return FlipEvidence(self.flips, self.asks)
+
+    def write(self, path: Path | str) -> None:
+        """Write the file. Raises FileError."""
+        text = json.dumps(self._document(), ensure_ascii=False, indent=1) + "\n"
+        with writing(path):
+            replace_text(path, text)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that was recorded, in hex; checks of another recording don't count."""
+        text = json.dumps(self._document(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _document(self) -> dict[str, Any]:
+        members = [
+            member if isinstance(member, PanelMember) else PanelMember(member)
+            for member in self.judge.members
+        ]
+        whole = plain(replace(self, judge=replace(self.judge, members=members)))
+        # What was recorded twice within a second is two recordings.
+        whole["recorded_at"] = self.recorded_at.isoformat()
+        return {"format": FORMAT, "version": VERSION, **whole}
+
+    @classmethod
+    def read(cls, path: Path | str) -> Canary:
+        """Return the canary of a file. Raises FileError."""
+        name = str(path)
+        whole = read_bytes(path)
+        try:
+            file = Record(parse_json(whole, name, None), name, None, "")
+        except FileError as error:
+            none = "so it is no canary; `judged canary record` writes one"
+            raise FileError(name, None, f"{error.problem}, {none}") from None
+        if file.get("format") != FORMAT:
+            raise file.error("is no canary; `judged canary record` writes one")
+        if (version := file.position("version")) != VERSION:
+            raise file.error(
+                f"has 'version' {version}, and this judged reads {VERSION}; record it anew"
+            )
+        found = file.read(cls)
+        if not found.items:
+            raise file.error("has no items; record it anew")
+        for item in found.items:
+            if item.flips > item.asks:
+                problem = f"item {item.item_id!r} has {item.flips} flips in {item.asks} asks"
+                raise file.error(f"{problem}; record it anew")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found: flips and asks by round, items by how often they flipped.
+
+    `evidence` is log E after each round, with all checks before, and computed anew where a history
+    is read, so that all checks have the same; `asked` says how often each item had a verdict at
+    all.
+    """
+
+    checked_at: datetime
+    rounds: Sequence[Sequence[int]]
+    flips: Mapping[str, int]
+    asked: Mapping[str, int]
+    evidence: Sequence[float]
+    signature: str
+    fingerprint: str
+    models: Sequence[str] = ()
+    system_fingerprints: Sequence[str] = ()
+
+    def flipped(self) -> list[str]:
+        """Return the ids of items that flipped in more than half of their asks, as recorded."""
+        return [name for name, n in self.asked.items() if 2 * self.flips.get(name, 0) > n]
+
+
+@dataclass(slots=True)
+class History:
+    """The checks of one canary, in their order. Those that its file has of others are kept there.
+
+    `others` is how many checks of another recording the file holds; they do not count.
+    """
+
+    path: Path | None
+    canary: Canary
+    checks: list[Check] = field(default_factory=list)
+    others: int = 0
+
+    @classmethod
+    def read(cls, path: Path | str | None, canary: Canary) -> History:
+        """Return the history in a file, empty without one. Raises FileError."""
+        found = cls(None if path is None else Path(path), canary)
+        if found.path is None or not found.path.exists():
+            return found
+        own, evidence = canary.sha256, canary.evidence()
+        for line in read_records(found.path):
+            if line.text("canary") == own:
+                found.checks.append(_read_check(line, evidence))
+            else:
+                found.others += 1
+        return found
+
+    def evidence(self) -> FlipEvidence:
+        """Return the evidence after all checks so far."""
+        evidence = self.canary.evidence()
+        for check in self.checks:
+            for flips, asks in check.rounds:
+                evidence.add(flips, asks)
+        return evidence
+
+    @property
+    def highest(self) -> float:
+        """The highest log E after any round of any check; 0.0 before the first."""
+        return max((value for check in self.checks for value in check.evidence), default=0.0)
+
+    def add(self, check: Check) -> None:
+        """Add a check, and write it to the file, if there is one. Raises FileError."""
+        self.checks.append(check)
+        if self.path is None:
+            return
+        line = {
+            "canary": self.canary.sha256,
+            **plain(check),
+            "checked_at": check.checked_at.isoformat(timespec="seconds"),
+            "flips": {name: n for name, n in check.flips.items() if n},
+            "evidence": [round(value, 6) for value in check.evidence],
+        }
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _read_check(line: Record, evidence: FlipEvidence) -> Check:
+    """Return a check, and take its rounds into the evidence of all before it."""
+    check = line.read(Check)
+    values = []
+    for pair in check.rounds:
+        if len(pair) != 2 or pair[0] > pair[1]:
+            raise line.error("has 'rounds' that are not pairs of flips and asks")
+        evidence.add(*pair)
+        values.append(evidence.log_value)
+    return replace(check, rounds=list(map(tuple, check.rounds)), evidence=values)
+
+
+ASKS = 36
+CHOOSING = 11
+"""Asks of the recording that choose the verdicts, by majority; the others measure the noise.
+
+Of fewer than 22 asks half choose."""
+ROUNDS = 5
+MOST_MISSING = 0.1
+"""The share of items that may be without a verdict before the flips say nothing."""
+
+Report = Callable[[int, int], object]
+"""Called with the rounds that are done and those there are at most."""
+
+
+@dataclass(slots=True)
+class _Asker:
+    """Asks every item once a round, and keeps what answered."""
+
+    client: Client
+    items: Sequence[CanaryItem]
+    judge: Judge
+    max_cost: float | None
+    timeout: float
+    models: set[str] = field(default_factory=set)
+    system_fingerprints: set[str] = field(default_factory=set)
+    usage: Usage | None = None
+    signature: str = ""
+    fingerprint: str = ""
+
+    def ask(self) -> list[Outcome | None]:
+        """Return a verdict an item, None where the judge failed. Raises MissingVerdicts."""
+        groups = [
+            QueryGroup(item.query, list(item.expected), [item.retrieved]) for item in self.items
+        ]
+        left = self.max_cost
+        if left is not None and self.usage is not None and self.usage.cost is not None:
+            left -= self.usage.cost
+            if left <= 0:
+                raise MissingVerdicts(f"the {self.max_cost:g} of max_cost are spent; allow more")
+        verdicts = self.client.judge(
+            groups,
+            self.judge,
+            include_details=True,
+            asking=Asking(CacheMode.REFRESH, left),
+            timeout=self.timeout,
+        )
+        self.signature = verdicts.judge.signature
+        self.fingerprint = verdicts.judge.fingerprint
+        if verdicts.usage is not None:
+            self.usage = verdicts.usage + (self.usage or Usage())
+        for detail in verdicts.details.values():
+            self.models |= {detail.model} - {""}
+            self.system_fingerprints |= {detail.system_fingerprint} - {""}
+        each = list(verdicts)
+        offsets = verdicts.offsets
+        found = [_outcome(each[a:b]) for a, b in pairwise(offsets)]
+        _refuse_missing(found, verdicts)
+        return found
+
+
+def record_canary(
+    client: Client,
+    items: Sequence[CanaryItem],
+    judge: Judge | str = "",
+    *,
+    asks: int = ASKS,
+    max_cost: float | None = None,
+    timeout: float = 3600.0,
+    now: datetime | None = None,
+    progress: Report | None = None,
+) -> Canary:
+    """Return the items with the verdicts of a judge, which is asked `asks` times about each.
+
+    The first 11 asks, or half of them, choose an item's verdict by majority; the others count how
+    often the judge gives another one, which is the noise that checks are held against. `timeout` is
+    for each round, `max_cost` for all. Raises InvalidArgument for fewer than 2 asks or an id that
+    is there twice, MissingVerdicts where the judge fails, and JudgedError for a failed call.
+    """
+    if asks < 2:
+        raise InvalidArgument.of_field("asks", f"{asks} are too few; ask 2 or more")
+    if not items:
+        raise InvalidArgument.of_field("items", "are none; give 1 or more, better 50")
+    twice = [name for name, n in Counter(item.item_id for item in items).items() if n > 1]
+    if twice:
+        raise InvalidArgument.of_field(
+            "items", f"have the id {twice[0]!r} twice; give each its own"
+        )
+    asked = Judge(judge) if isinstance(judge, str) else judge
+    asker = _Asker(client, items, asked, max_cost, timeout)
+    answers: list[list[Outcome | None]] = []
+    for done in range(asks):
+        answers.append(asker.ask())
+        if progress is not None:
+            progress(done + 1, asks)
+    choosing = min(CHOOSING, asks // 2)
+    return Canary(
+        [
+            _recorded(item, row, choosing)
+            for item, row in zip(items, zip(*answers, strict=True), strict=True)
+        ],
+        asker.judge,
+        asker.signature,
+        asker.fingerprint,
+        now or datetime.now(UTC),
+        sorted(asker.models),
+        sorted(asker.system_fingerprints),
+    )
+
+
+def check_canary(
+    client: Client,
+    canary: Canary,
+    history: History,
+    *,
+    rounds: int = ROUNDS,
+    max_cost: float | None = None,
+    timeout: float = 3600.0,
+    now: datetime | None = None,
+    progress: Report | None = None,
+) -> Check:
+    """Ask the judge of a canary again, and return what it says now; the history has it too.
+
+    Every item is asked once, and again, in up to `rounds` rounds, while this check's share of flips
+    is higher than the share of all asks before it, or the last rounds, of earlier checks too, fit
+    twice that share better (`FlipEvidence.doubled`). The judge has changed where `history.highest`
+    has reached log(1 / alpha). `timeout` is for each round, `max_cost` for all. Raises
+    InvalidArgument, MissingVerdicts where the judge fails, and JudgedError for a failed call;
+    nothing is added to the history then.
+    """
+    if rounds < 1:
+        raise InvalidArgument.of_field("rounds", f"{rounds} are too few; ask 1 or more")
+    evidence = history.evidence()
+    before = evidence.share
+    asker = _Asker(client, canary.items, canary.judge, max_cost, timeout)
+    counts: list[tuple[int, int]] = []
+    values: list[float] = []
+    flips, asked = Counter[str](), Counter[str]()
+    for done in range(rounds):
+        found = asker.ask()
+        pairs = [
+            (item, outcome)
+            for item, outcome in zip(canary.items, found, strict=True)
+            if outcome is not None
+        ]
+        flipped = [item.item_id for item, outcome in pairs if outcome is not item.verdict]
+        flips.update(flipped)
+        asked.update(item.item_id for item, _ in pairs)
+        counts.append((len(flipped), len(pairs)))
+        evidence.add(*counts[-1])
+        values.append(evidence.log_value)
+        if progress is not None:
+            progress(done + 1, rounds)
+        if flips.total() <= before * asked.total() and not evidence.doubled:
+            break
+    check = Check(
+        (now or datetime.now(UTC)).replace(microsecond=0),
+        counts,
+        dict(flips),
+        dict(asked),
+        values,
+        asker.signature,
+        asker.fingerprint,
+        sorted(asker.models),
+        sorted(asker.system_fingerprints),
+    )
+    history.add(check)
+    return check
+
+
+def _outcome(contexts: Sequence[Verdict]) -> Outcome | None:
+    """Return what the contexts of an item, one for each expected text, make of it."""
+    if any(verdict.relevant for verdict in contexts):
+        return Outcome.RELEVANT
+    statuses = {verdict.status for verdict in contexts}
+    if Status.ERROR in statuses:
+        return None
+    return Outcome.NOT_RELEVANT if statuses == {Status.OK} else Outcome.ABSTAINED
+
+
+def _refuse_missing(found: Sequence[Outcome | None], verdicts: Verdicts) -> None:
+    missing = found.count(None)
+    if missing <= MOST_MISSING * len(found):
+        return
+    error = next(iter(verdicts.errors.values()), None)
+    why = "" if error is None else f": {error.reason}: {error.message}"
+    raise MissingVerdicts(f"{missing} of {len(found)} items have no verdict{why}")
+
+
+def _recorded(item: CanaryItem, answers: Sequence[Outcome | None], choosing: int) -> CanaryItem:
+    """Return an item with its verdict and its flips, from one answer a round."""
+    chosen = Counter(answer for answer in answers[:choosing] if answer is not None)
+    if not chosen:
+        raise MissingVerdicts(f"item {item.item_id!r} had no verdict in {choosing} asks")
+    (verdict, _), *_ = chosen.most_common(1)
+    rest = [answer for answer in answers[choosing:] if answer is not None]
+    flips = sum(answer is not verdict for answer in rest)
+    return replace(item, verdict=verdict, flips=flips, asks=len(rest))

@@ -1,0 +1,417 @@
+"""Tenants: the files of tenants and of their tokens, and who a token belongs to.
+
+A token has 256 bits of chance, so that its SHA-256 tells nobody what it is, and needs no salt. The
+file also holds the secret from which the keys of the tenants' caches are made.
+
+[tenants.search]
+judges = ["token_overlap", "semantic"]       # without the key: all
+rubrics = ["faithfulness"]
+models = ["careful", "all-minilm-l6-v2"]
+cache = "shared:research"                    # else private
+weight = 3                                   # of its share of what is busy, else 1
+tokens_per_second = 5000                     # of work that it sends
+uris = ["spiffe://example.org/search"]       # of certificates
+sockets = [{ path = "/run/judged/search.sock", owner = "search", group = "search", mode = "0600" }]
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from judged._files import replace_text
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as table
+
+from judged_server.address import Address, AddressError
+from judged_server.llm.config import STRICT, matching, read, read_toml
+from judged_server.settings import SettingsError
+from judged_server.tenant import Allowed, Tenant
+from judged_server.watched_files import WatchedFiles
+
+PREFIX = "judged_"
+"""What every token begins with, so that scanners find one that was published."""
+LOCKED_S = 10.0
+"""How long a command waits for another one that changes the file."""
+
+
+_Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
+
+
+@table(frozen=True)
+class StoredToken:
+    """What is kept of a token: whose it is, its hash, and when it counts, in UTC."""
+
+    tenant: str
+    sha256: _Hash
+    created: AwareDatetime
+    ends: AwareDatetime | None = None
+
+    @property
+    def id(self) -> str:
+        """What people call it: the beginning of its hash."""
+        return self.sha256[:8]
+
+    def live(self, now: datetime) -> bool:
+        """Say whether it counts."""
+        return self.ends is None or now < self.ends
+
+
+@table(frozen=True)
+class TokenFile:
+    """What the file holds."""
+
+    secret: _Hash = field(repr=False)
+    tokens: tuple[StoredToken, ...] = ()
+    version: Literal[1] = 1
+
+    def of(self, tenant: str, now: datetime) -> list[StoredToken]:
+        """Return the tokens of a tenant that count, the oldest first."""
+        return [each for each in self.tokens if each.tenant == tenant and each.live(now)]
+
+    def with_new(
+        self, tenant: str, now: datetime, keeps: timedelta, ends: datetime | None = None
+    ) -> tuple[TokenFile, str]:
+        """Return the file with a new token of a tenant, and the token, which is nowhere else.
+
+        Its other tokens end after `keeps`; of several only the newest is kept so long.
+        """
+        token = PREFIX + secrets.token_urlsafe(32)
+        live, until = self.of(tenant, now), now + keeps
+        changed = {each.sha256: replace(each, ends=now) for each in live[:-1]}
+        for newest in live[-1:]:
+            changed[newest.sha256] = replace(newest, ends=min(until, newest.ends or until))
+        tokens = [changed.get(each.sha256, each) for each in self.tokens]
+        tokens.append(StoredToken(tenant, hash_of(token), now, ends))
+        return replace(self, tokens=tuple(tokens)), token
+
+    def without(self, tenant: str, id_: str = "") -> TokenFile:
+        """Return the file without the tokens of a tenant, or without one of them."""
+        kept = (
+            each
+            for each in self.tokens
+            if each.tenant != tenant or (id_ and not each.sha256.startswith(id_))
+        )
+        return replace(self, tokens=tuple(kept))
+
+
+_FILE = TypeAdapter(TokenFile)
+
+
+def hash_of(token: str) -> str:
+    """Return what is stored of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def tokens_beside(tenants: Path) -> Path:
+    """Return where the tokens of a file of tenants are."""
+    return tenants.with_name(f"{tenants.stem}.tokens.json")
+
+
+def read_tokens(path: Path) -> TokenFile:
+    """Return what a file holds. Raises SettingsError, and FileNotFoundError when there is none."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SettingsError(
+            f"tokens {path} can't be read: {error.strerror}; let the server's user read it"
+        ) from None
+    try:
+        return _FILE.validate_json(raw)
+    except ValidationError as error:
+        says = (
+            "is not as `judged-server tenants` writes it; restore it, or remove it and make new "
+            "tokens"
+        )
+        if any(each["loc"] == ("version",) for each in error.errors()):
+            says = "is of another version; update judged"
+    raise SettingsError(f"tokens {path}: {says}")
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[list[TokenFile]]:
+    """Let a block change the file: it finds what the file holds, alone, and leaves what it shall.
+
+    Others who change it wait, for `LOCKED_S` at most. Raises SettingsError.
+    """
+    try:
+        with _locked(path.with_name(f".{path.name}.lock")):
+            try:
+                held = [read_tokens(path)]
+            except FileNotFoundError:
+                held = [TokenFile(secrets.token_hex(32))]
+            yield held
+            now = datetime.now(UTC)
+            live = [each for each in held[0].tokens if each.live(now)]
+            content = _FILE.dump_json(replace(held[0], tokens=tuple(live)), indent=1)
+            replace_text(path, f"{content.decode()}\n", 0o600)
+    except OSError as error:
+        folder = "" if path.parent.is_dir() else f"; make its folder {path.parent}"
+        raise SettingsError(f"tokens {path} can't be written: {error.strerror}{folder}") from None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, which nobody else may open: who can, can hold it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with suppress(PermissionError):  # it is somebody else's, who lets this user write it
+            os.fchmod(handle, 0o600)
+        gives_up = time.monotonic() + LOCKED_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > gives_up:
+                    raise SettingsError(
+                        f"tokens: another process has held {path} for {LOCKED_S:g} s; end it, or "
+                        "try again"
+                    ) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+PRIVATE = "private"
+_NAME = "[a-z0-9][a-z0-9-]{0,62}"
+NAME = re.compile(_NAME)
+NAME_RULE = "small letters, digits and -, 63 at most"
+MOST_WEIGHT = 100
+_SHARED = re.compile(rf"shared:({_NAME})")
+
+
+_Names = list[str] | None
+
+
+@table(frozen=True, config=STRICT)
+class TenantSocket:
+    """A Unix socket on which every call is a tenant's."""
+
+    path: str
+    owner: str = ""
+    group: str = ""
+    mode: Annotated[str, matching("0?[0-7]{3}", 'permissions in octal, like "0660"')] = "0600"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """What the file says: the tenants by name, whose certificates are whose, and the sockets."""
+
+    by_name: Mapping[str, Tenant]
+    by_uri: Mapping[str, str]
+    sockets: Mapping[str, tuple[TenantSocket, ...]]
+
+
+@table(frozen=True, config=STRICT)
+class _Table:
+    judges: Annotated[_Names, Field(min_length=1)] = None
+    rubrics: _Names = None
+    models: _Names = None
+    cache: Annotated[
+        str, matching(f"{PRIVATE}|shared:{_NAME}", f'"{PRIVATE}", or "shared:NAME"')
+    ] = PRIVATE
+    per_day: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
+    per_month: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
+    weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT)] = 1
+    tokens_per_second: Annotated[float | None, Field(ge=1, le=1e9)] = None
+    uris: _Names = None
+    sockets: tuple[TenantSocket, ...] = ()
+
+
+@table(frozen=True, config=STRICT)
+class _File:
+    tenants: dict[str, _Table] = Field(default_factory=dict)
+
+
+def read_tenants(path: Path, secret: str) -> Tenants:
+    """Return what the file says; keys of caches are made from `secret`. Raises SettingsError."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"tenants {path} can't be read: {error.strerror}") from None
+    return parse_tenants(read_toml(raw, str(path)), str(path), secret)
+
+
+def parse_tenants(content: object, source: str, secret: str) -> Tenants:
+    """Return what a TOML document says; `source` is named in errors. Raises SettingsError."""
+    tables: dict[str, _Table] = read(_File, content, source).tenants
+    by_name: dict[str, Tenant] = {}
+    by_uri: dict[str, str] = {}
+    sockets: dict[str, tuple[TenantSocket, ...]] = {}
+    paths: set[str] = set()
+    # The largest is 1 for those who share by it: nobody's turn is longer than without weights.
+    largest = max((given.weight for given in tables.values()), default=1)
+    for name, given in tables.items():
+        if not NAME.fullmatch(name):
+            raise SettingsError(f"{source}: tenants: a name must be {NAME_RULE}")
+        place = f"{source}: tenants: {name}"
+        names = (
+            None if each is None else tuple(each)
+            for each in (given.judges, given.rubrics, given.models)
+        )
+        by_name[name] = Tenant(
+            name,
+            Allowed(*names),
+            _domain_key(secret, name, given.cache),
+            given.per_day,
+            given.per_month,
+            given.weight / largest,
+            given.tokens_per_second,
+        )
+        for uri in given.uris or ():
+            if by_uri.setdefault(uri, name) != name:
+                raise SettingsError(
+                    f"{place}: uris has one of {by_uri[uri]} too; it can be of one only"
+                )
+        for at, socket in enumerate(given.sockets):
+            _check_path(socket.path, f"{place}: sockets[{at}]", paths)
+        sockets[name] = given.sockets
+    return Tenants(by_name, by_uri, sockets)
+
+
+def _check_path(given: str, place: str, taken: set[str]) -> None:
+    try:
+        path = str(Address.parse(f"unix:{given}"))
+    except AddressError as error:
+        raise SettingsError(f"{place}: path {str(error).removeprefix('listen: ')}") from None
+    if path in taken:
+        raise SettingsError(f"{place}: path is that of another socket of this file")
+    taken.add(path)
+
+
+def _domain_key(secret: str, tenant: str, cache: str) -> bytes:
+    shared = _SHARED.fullmatch(cache)
+    domain = f"shared:{shared[1]}" if shared else f"tenant:{tenant}"
+    return hmac.digest(bytes.fromhex(secret), domain.encode(), hashlib.sha256)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identity:
+    """A tenant, and what says so: the hash of a token, a certificate's URI, or else its socket.
+
+    There is one for each credential as long as the files are as they are.
+    """
+
+    tenant: Tenant
+    token: str = field(default="", repr=False)
+    uri: str = ""
+
+    @property
+    def credential(self) -> str:
+        """What people call the credential; never a token."""
+        return f"token {self.token[:8]}" if self.token else self.uri or "socket"
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The two files as they were read, and who shows what."""
+
+    tenants: Tenants
+    by_token: dict[str, tuple[StoredToken, Identity]]
+    by_uri: dict[str, Identity]
+    by_socket: dict[str, Identity]
+
+
+class FileDirectory(WatchedFiles[_Snapshot]):
+    """The directory of two files."""
+
+    def __init__(self, path: Path, check: Callable[[Tenant], object] = lambda _: None) -> None:
+        """Read the files. Raises SettingsError, as `check` does for a tenant that can't be."""
+        files = path, tokens_beside(path)
+
+        def read(before: _Snapshot | None) -> _Snapshot:
+            found = _read(*files, check)
+            if before is not None and before.tenants.by_name and not found.tenants.by_name:
+                raise SettingsError(f"tenants {path}: has no tenant any more")
+            return found
+
+        super().__init__("tenants", files, read)
+
+    @property
+    def tenants(self) -> Tenants:
+        """What the file of tenants says."""
+        return self.now.tenants
+
+    def by_token(self, token: str) -> Identity | None:
+        """Return who shows a token; one SHA-256 and one look-up.
+
+        How long a look-up takes tells of hashes, which nobody can choose.
+        """
+        return self._of_token(hash_of(token))
+
+    def by_uri(self, uri: str) -> Identity | None:
+        """Return who shows a certificate with a URI."""
+        return self.now.by_uri.get(uri)
+
+    def by_socket(self, tenant: str) -> Identity | None:
+        """Return who calls on a socket of a tenant."""
+        return self.now.by_socket.get(tenant)
+
+    def counts(self, identity: Identity) -> bool:
+        """Say whether a credential that was good still is, for the same tenant."""
+        if identity.token:
+            now = self._of_token(identity.token)
+        elif identity.uri:
+            now = self.by_uri(identity.uri)
+        else:
+            now = self.by_socket(identity.tenant.name)
+        return now is not None and now.tenant.name == identity.tenant.name
+
+    def _of_token(self, sha256: str) -> Identity | None:
+        found = self.now.by_token.get(sha256)
+        if found is None:
+            return None
+        stored, identity = found
+        return identity if stored.ends is None or stored.live(datetime.now(UTC)) else None
+
+
+def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _Snapshot:
+    try:
+        tokens = read_tokens(tokens_path)
+    except FileNotFoundError:
+        raise SettingsError(
+            f"tokens {tokens_path}: there is no such file; run judged-server --tenants {path} "
+            "tenants add NAME"
+        ) from None
+    _refuse_shared(tokens, tokens_path)
+    tenants = read_tenants(path, tokens.secret)
+    named = tenants.by_name
+    for tenant in named.values():
+        check(tenant)
+    return _Snapshot(
+        tenants,
+        {
+            each.sha256: (each, Identity(named[each.tenant], token=each.sha256))
+            for each in tokens.tokens
+            if each.tenant in named
+        },
+        {uri: Identity(named[name], uri=uri) for uri, name in tenants.by_uri.items()},
+        {name: Identity(tenant) for name, tenant in named.items()},
+    )
+
+
+def _refuse_shared(tokens: TokenFile, path: Path) -> None:
+    """Raise SettingsError for a token of two tenants: who calls could not be told."""
+    owners: dict[str, str] = {}
+    for each in tokens.tokens:
+        other = owners.setdefault(each.sha256, each.tenant)
+        if other != each.tenant:
+            raise SettingsError(
+                f"tokens {path}: {other} and {each.tenant} have the same token; run tenants revoke "
+                "and tenants rotate for one of them"
+            )
