@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from judged._files import replace_text
 
-from judged_server import errors, telemetry, tracing
+from judged_server import errors, telemetry
 from judged_server.address import Address, AddressError
 from judged_server.api.authentication import (
     Authenticator,
@@ -193,7 +193,7 @@ class App:
             _write_port_file(settings.port_file, self.address)
         work = [
             watch_loop(settings.stall_exit_s),
-            self._memory.run(lambda: not self._admission.pending_bytes),
+            self._memory.run(self._admission.is_idle),
         ]
         if self._certificates is not None or self._directory is not None:
             work.append(self._look_now_and_then())
@@ -417,7 +417,7 @@ class App:
             )
 
             metrics = PrometheusMetrics(version("judged"), self._readings())
-            tracing.recorder = metrics
+            telemetry.recorder = metrics
             address = Address.parse(self._settings.metrics_listen, "metrics_listen")
             ports["metrics"] = MonitoringPort(address, metrics, self._is_ready)
         return ports
@@ -621,5 +621,5 @@ def _otlp_export(settings: Settings) -> OtlpExport | None:
         results=settings.otlp_verdicts,
         reasoning=settings.otlp_reasoning,
     )
-    tracing.active = telemetry.sink = export
+    telemetry.tracer = telemetry.sink = export
     return export

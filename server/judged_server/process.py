@@ -30,7 +30,7 @@ from enum import IntEnum
 from itertools import accumulate, takewhile
 from pathlib import Path
 
-from judged_server import tracing
+from judged_server import telemetry
 from judged_server.telemetry import Logger
 
 NICENESS = 10
@@ -245,7 +245,7 @@ async def watch_loop(exit_s: float) -> None:
                 armed = now
             await asyncio.sleep(BEAT_S)
             lag_s = max(0.0, time.monotonic() - now - BEAT_S)
-            tracing.note("loop_lag_seconds", lag_s)
+            telemetry.note("loop_lag_seconds", lag_s)
             if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
                 logged = now
                 _log.warning("the event loop was held up", ms=round(lag_s * 1e3))

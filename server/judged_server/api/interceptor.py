@@ -23,7 +23,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from judged_server import errors, tracing
+from judged_server import errors, telemetry
 from judged_server.api.authentication import Authenticator, revoked
 from judged_server.api.requests import (
     REQUEST_ID,
@@ -229,8 +229,8 @@ class CallInterceptor:
             context.set_trailing_metadata(((REQUEST_ID, request_id),))
         task, started = asyncio.current_task(), time.perf_counter()
         call = Call(name, context, metadata, request_id, counted, started, task)
-        if counted and tracing.active is not None:
-            call.span = tracing.active.call(name, metadata)
+        if counted and telemetry.tracer is not None:
+            call.span = telemetry.tracer.call(name, metadata)
         if self._audit_log is not None:
             call.notes = CallNotes()
         self._calls[task] = call
@@ -255,7 +255,7 @@ class CallInterceptor:
 
     async def _refuse(self, call: Call, wire: WireError) -> None:
         """Send the status of a call that failed."""
-        tracing.note("refusals", 1, wire.reason)
+        telemetry.note("refusals", 1, wire.reason)
         call.code, call.reason = wire.code.name, wire.reason
         trailers = (*wire.trailers, (REQUEST_ID, call.request_id))
         try:
@@ -278,8 +278,8 @@ class CallInterceptor:
             call.code = "DEADLINE_EXCEEDED" if left_s < _CLOCKS_APART_S else call.code
         tenant = call.tenant.name
         method = call.method.rpartition("/")[2]
-        tracing.note("calls", 1, method, call.code, tenant)
-        tracing.note("call_seconds", took, method)
+        telemetry.note("calls", 1, method, call.code, tenant)
+        telemetry.note("call_seconds", took, method)
         if call.span is not None:
             call.span(call.code, call.reason, call.request_id, tenant)
         if call.reason == _LEAVES_NO_LINE:

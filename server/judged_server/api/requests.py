@@ -50,7 +50,7 @@ from judged.v1.groups_pb2 import AskingOptions
 from judged.values.judges import Asking
 from numpy.typing import NDArray
 
-from judged_server import errors, tracing
+from judged_server import errors, telemetry
 from judged_server.api.convert.judging import read
 from judged_server.audit import CallNotes
 from judged_server.domain import CostTracker
@@ -131,7 +131,7 @@ class Call:
     counted: bool
     started: float
     task: asyncio.Task[Any] | None = None
-    span: tracing.EndCall | None = None
+    span: telemetry.EndCall | None = None
     notes: CallNotes | None = None
     identity: Identity | None = None
     tenant: Tenant = EVERYBODY
@@ -190,6 +190,10 @@ class Admission:
         self._large = 0
         self._waiting = 0
         self._held: Counter[str] = Counter()
+
+    def is_idle(self) -> bool:
+        """Return whether no request is in work."""
+        return not self.pending_bytes
 
     def check_pressure(self, memory: int) -> None:
         """Raise Overloaded when the process has too little memory left for a request."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from judged_server import tracing
+from judged_server import telemetry
 from judged_server.domain import Float32Array
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
 from judged_server.embedding.runtime.session import Session, finite_rows, pad
@@ -35,8 +35,8 @@ from judged_server.embedding.tokenizer import TokenIds, TokenizedText, WindowTok
 from judged_server.embedding.vector_cache import TextVectors
 from judged_server.process import step_back
 from judged_server.scheduling.fairness import Admission, FairQueue, settle
+from judged_server.telemetry import Stage
 from judged_server.tenant import ANYBODY, Sender
-from judged_server.tracing import Stage
 
 BATCH_TOKENS = 256
 """Tokens of one batch, padding included: more win no throughput and hold up the next one."""
@@ -106,7 +106,7 @@ class Call:
     left: int = 0
     begun: bool = False
     gone: bool = False
-    runs: list[tracing.StageRun] | None = None
+    runs: list[telemetry.StageRun] | None = None
     since: float = field(default_factory=time.monotonic)
 
     def add(self, key: bytes, text: TokenizedText, dimensions: int) -> None:
@@ -421,9 +421,9 @@ def is_memory(error: BaseException) -> bool:
 
 def note(stage: Stage, seconds: float, calls: Iterable[Call]) -> None:
     """Note what was just done, and for which calls, where that is collected."""
-    tracing.note("stage_seconds", seconds, stage)
-    if tracing.active is not None:
-        run = tracing.StageRun(stage, time.time_ns(), seconds)
+    telemetry.note("stage_seconds", seconds, stage)
+    if telemetry.tracer is not None:
+        run = telemetry.StageRun(stage, time.time_ns(), seconds)
         for call in calls:
             if call.runs is not None:
                 call.runs.append(run)

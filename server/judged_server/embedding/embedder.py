@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from judged_server import tracing
+from judged_server import telemetry
 from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
 from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
@@ -84,12 +84,12 @@ class ModelEmbedder:
         # Vectors that are kept are found by those of the same domain alone.
         keys = TENANT.get().own_keys(keys)
         found = dict(await self._cache.get(keys))
-        tracing.note_lookups("vectors", len(found), len(texts) - len(found))
+        telemetry.note_lookups("vectors", len(found), len(texts) - len(found))
         faults: Mapping[bytes, Fault] = {}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
             call = Call(asyncio.get_running_loop().create_future(), SENDER.get(), deadline)
-            call.runs = [] if tracing.active is not None else None
+            call.runs = [] if telemetry.tracer is not None else None
             try:
                 await _READING.run(partial(self._read, call, missing, long_text))
                 await call.waiter
@@ -98,8 +98,8 @@ class ModelEmbedder:
                 raise
             found |= call.vectors
             faults = call.faults
-            if tracing.active is not None and call.runs:
-                tracing.active.stages(call.runs)
+            if telemetry.tracer is not None and call.runs:
+                telemetry.tracer.stages(call.runs)
         return await run_by_size(size, join, keys, self.card.dimensions, found, faults)
 
     def close(self) -> None:

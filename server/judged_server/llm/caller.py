@@ -20,7 +20,7 @@ from typing import NamedTuple
 from judged.values.choices import CacheMode, Source, Status
 from judged.values.judges import Usage
 
-from judged_server import tracing
+from judged_server import telemetry
 from judged_server.domain import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budgets import Budgets
@@ -175,10 +175,10 @@ class ModelCaller:
             began = asyncio.get_running_loop().time()
             reply = await self._cache.stored(asked.key)
             took = asyncio.get_running_loop().time() - began
-            tracing.note("stage_seconds", took, "store")
-            if tracing.active is not None:
-                tracing.active.stages([tracing.StageRun("store", time.time_ns(), took)])
-        tracing.note_lookups("replies", int(reply is not None), int(reply is None))
+            telemetry.note("stage_seconds", took, "store")
+            if telemetry.tracer is not None:
+                telemetry.tracer.stages([telemetry.StageRun("store", time.time_ns(), took)])
+        telemetry.note_lookups("replies", int(reply is not None), int(reply is None))
         parsed = None if reply is None else asked.parsed(reply)
         if parsed is None or parsed.status is not Status.OK:
             return None
@@ -294,11 +294,11 @@ def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> Non
     """Tell those who count and who pay what a question has taken."""
     if usage.calls:
         who = card.name, TENANT.get().name
-        tracing.note("model_questions", 1, *who)
-        tracing.note("model_tokens", usage.input_tokens, *who, "input")
-        tracing.note("model_tokens", usage.output_tokens, *who, "output")
+        telemetry.note("model_questions", 1, *who)
+        telemetry.note("model_tokens", usage.input_tokens, *who, "input")
+        telemetry.note("model_tokens", usage.output_tokens, *who, "output")
         if usage.cost is not None:
-            tracing.note("model_cost", usage.cost, *who)
+            telemetry.note("model_cost", usage.cost, *who)
     call_options.cost_tracker.note(usage)
 
 
@@ -311,11 +311,11 @@ def _trace(
 ) -> None:
     """Tell of a question, where somebody collects that: its names and numbers, never its texts."""
     if isinstance(came, Completed):
-        tracing.note("stage_seconds", seconds, "provider")
-    if tracing.active is None:
+        telemetry.note("stage_seconds", seconds, "provider")
+    if telemetry.tracer is None:
         return
     reply = came.reply if isinstance(came, Completed) else None
-    call = tracing.ModelCall(
+    call = telemetry.ModelCall(
         card.name,
         card.provider,
         card.dialect,
@@ -328,7 +328,7 @@ def _trace(
         str(came.reason) if isinstance(came, ModelFault) else "",
         *((reply.model, *reply.usage[:2]) if reply is not None else ()),
     )
-    tracing.active.question(call)
+    telemetry.tracer.question(call)
 
 
 def _own_key(card: ChatModelCard, question: Question) -> bytes:

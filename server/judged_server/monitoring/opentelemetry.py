@@ -39,7 +39,7 @@ from opentelemetry.util.types import AttributeValue
 
 from judged_server.domain import QueryGroup, Verdicts
 from judged_server.settings import SettingsError
-from judged_server.tracing import EndCall, ModelCall, StageRun
+from judged_server.telemetry import EndCall, ModelCall, StageRun
 
 _BATCHES: dict[str, Any] = {"max_queue_size": 1 << 15, "max_export_batch_size": 2048}
 """Spans, and records of logs, that wait to be sent; beyond them the oldest are lost."""
@@ -69,7 +69,7 @@ _NS = 1e9
 class OtlpExport:
     """Collects what a server tells, and sends it from threads of its own.
 
-    Implements tracing.Tracer and telemetry.LogSink. A collector that is slow or gone costs records,
+    Implements the Tracer and LogSink of `telemetry`. A slow collector, or none, costs records,
     never calls.
     """
 

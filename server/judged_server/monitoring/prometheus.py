@@ -65,7 +65,7 @@ FIGURES = {
     ),
     "loop_lag_seconds": Figure("How late the event loop was.", (), _LONG[:-4]),
 }
-"""What `tracing.note` adds to, by the name that follows `judged_`."""
+"""What `telemetry.note` adds to, by the name that follows `judged_`."""
 _TIMEOUT_S = 5.0
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -80,7 +80,7 @@ class Reading(NamedTuple):
 
 
 class PrometheusMetrics:
-    """Hears what happens, and tells it; implements tracing.Recorder."""
+    """Hears what happens, and tells it; implements telemetry.Recorder."""
 
     def __init__(self, version: str, readings: Mapping[str, Reading]) -> None:
         """Take what is read when somebody asks, by the name of its metric after `judged_`."""

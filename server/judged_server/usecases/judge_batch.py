@@ -12,7 +12,7 @@ from judged.values.choices import CacheMode
 from judged.values.judges import CostEstimate
 from judged.values.scores import AnswerItem
 
-from judged_server import errors, tracing
+from judged_server import errors, telemetry
 from judged_server.domain import QueryGroup, Verdicts, to_amount
 from judged_server.judges.base import ANONYMOUS, Caller, Judge, size_of
 from judged_server.judges.cascade import Cascade
@@ -46,7 +46,7 @@ async def judge_batch(
             f"{judge.identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
         )
     verdicts = Verdicts.decide(columns, offsets, judge.identity.min_score)
-    tracer = tracing.active
+    tracer = telemetry.tracer
     if tracer is not None and tracer.wants_results:
         size = size_of(groups)
         await run_by_size(size, tracer.verdicts, judge.identity, groups, verdicts)

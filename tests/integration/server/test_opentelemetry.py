@@ -180,8 +180,8 @@ def test_nothing_of_it_is_loaded_unless_asked_for():
     program = (
         "import sys\nfrom judged_server.app import App\nfrom judged_server.settings import load\n"
         "App(load({'listen': '127.0.0.1:0'}, None))\n"
-        "from judged_server import tracing\n"
-        "assert tracing.active is None\n"
+        "from judged_server import telemetry\n"
+        "assert telemetry.tracer is None\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
