@@ -143,17 +143,17 @@ class Purse:
         self.limited = asking is not None and asking.max_cost is not None
         self.spent = spent
 
-    def rest(self, parts: int = 1) -> Asking | None:
-        """Return how models are asked by the next message, the next of as many with equal limits.
+    def rest(self) -> Asking | None:
+        """Return how models are asked by the next message.
 
         A limit that the server will refuse stays as it is.
         """
         limit = None if self._asking is None else self._asking.max_cost
         if self._asking is None or limit is None or not 0 < limit < math.inf:
             return self._asking
-        if parts == 1 and not self.spent:
+        if not self.spent:
             return self._asking
-        left = (limit - self.spent) * _BELOW / parts
+        left = (limit - self.spent) * _BELOW
         return replace(self._asking, max_cost=max(LEAST, left))
 
     def onto(self, message: Any) -> Any:  # noqa: ANN401 - a request

@@ -58,6 +58,7 @@ MEANT: dict[str, str] = {
     r"PanelMember\.judge judge\.members\[0\]\.judge\.members: .*field": "A panel in a panel is a "
     "fault of the outer one's members.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",
+    r"score .*--member small|commands/help \d+: judged score": "No panel scores answers.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

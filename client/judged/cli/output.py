@@ -401,7 +401,6 @@ _FLAGS: Places = {
     ),
     "max_cost": "--max-item-cost",
     "days": "--days",
-    "models": "--member",
     "stages": "--stage",
     "clusters|labels": "LABELS.jsonl",
 }

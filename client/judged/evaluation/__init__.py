@@ -15,10 +15,8 @@ from judged.evaluation.aio import AsyncEvaluator
 from judged.evaluation.answer_comparison import (
     AnswerSimilarity,
     CandidateAnswer,
-    Combine,
     ComparedAnswers,
     NearNegative,
-    PanelScores,
 )
 from judged.evaluation.answer_evaluation import (
     Answer,
@@ -41,7 +39,6 @@ from judged.evaluation.sync import (
     answer_similarity,
     compare_answers,
     evaluate_answers,
-    score_by_panel,
 )
 from judged.report.content import QueryResult, RetrievedResult
 
@@ -54,7 +51,6 @@ __all__ = [
     "BatchRetriever",
     "CandidateAnswer",
     "CircularJudging",
-    "Combine",
     "ComparedAnswers",
     "Dataset",
     "Document",
@@ -64,7 +60,6 @@ __all__ = [
     "LocalJudge",
     "MissingText",
     "NearNegative",
-    "PanelScores",
     "Progress",
     "Query",
     "QueryResult",
@@ -81,5 +76,4 @@ __all__ = [
     "check_circular",
     "compare_answers",
     "evaluate_answers",
-    "score_by_panel",
 ]

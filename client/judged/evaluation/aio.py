@@ -18,12 +18,9 @@ from judged.evaluation.answer_comparison import (
     METRIC,
     RUBRIC,
     AnswerPairs,
-    AnswerPanel,
     AnswerSimilarity,
     CandidateAnswer,
-    Combine,
     ComparedAnswers,
-    PanelScores,
     known_values,
     similarity_groups,
     similarity_of,
@@ -47,7 +44,6 @@ from judged.evaluation.labels import JudgeFunction, LocalJudge, own_metrics
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import Source
 from judged.values import (
-    AnswerItem,
     Asking,
     CostEstimate,
     Evaluation,
@@ -286,44 +282,6 @@ async def compare_answers(
     comparisons, missing = pairs.compared(scores or ())
     ranking = await client.rank_systems(comparisons, interval, timeout=timeout)
     return ComparedAnswers(ranking, comparisons, scores, missing)
-
-
-async def score_by_panel(
-    items: Iterable[AnswerItem],
-    rubrics: Iterable[Rubric | str],
-    models: Sequence[str],
-    *,
-    client: AsyncClient,
-    combine: Combine | str = Combine.MEAN,
-    include_replies: bool = False,
-    asking: Asking | None = None,
-    timeout: float | None = None,
-    progress: Progress | None = None,
-) -> PanelScores:
-    """Return the scores of answers by a panel of 2 to 16 models of the server.
-
-    A score needs scores of half of the members at least, and a vote no tie; else it is ABSTAINED,
-    NO_QUORUM, or the first failure where no member has one. `agreement` is the share of the members
-    on the larger side of passing. Claims and dimensions are those of `members`. A `max_cost` is
-    shared by the members in equal parts, and what one leaves by those after it. `include_replies`
-    asks for the models' replies, which are in `members`. Raises InvalidArgument for other numbers
-    of models, for one that is named twice and for a rubric that names a model or has a calibration,
-    and as `Client.score_answers` does.
-
-    Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
-    `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
-    """
-    panel = AnswerPanel(items, rubrics, models, combine, asking, progress)
-    for asked, how in panel.asked():
-        found = await client.score_answers(
-            *(panel.items, asked),
-            include_replies=include_replies,
-            asking=how,
-            timeout=timeout,
-            progress=panel.told,
-        )
-        panel.take(found)
-    return panel.scores()
 
 
 async def answer_similarity(

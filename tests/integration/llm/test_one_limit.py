@@ -9,7 +9,6 @@ import pytest
 from judged import AnswerItem, Asking, CacheMode, Client, QueryGroup, Status
 from judged._batching import judging as chunks
 from judged._batching import scoring
-from judged.evaluation import score_by_panel
 
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said
 from tests.integration.cli_process import Commands
@@ -95,21 +94,6 @@ def test_as_many_are_answered_in_ten_messages_as_in_one(
     request.getfixturevalue("in_ten")
     assert 1 <= in_one < N
     assert abs(how(client, asking) - in_one) <= 1
-
-
-def test_what_a_member_of_a_panel_leaves_the_next_may_spend(client: Client):
-    """The first member's answers are kept, and cost nothing."""
-    few = [AnswerItem(str(i), "q?", f"answer to a panel {i:02}") for i in range(20)]
-    would = client.estimate_scores(few, ["helpfulness"]).cost or 0
-    spent = client.score_answers(few, ["helpfulness"]).usage.cost or 0
-    found = score_by_panel(
-        few,
-        ["helpfulness"],
-        ["small", "other"],
-        client=client,
-        asking=Asking(max_cost=spent + 2 * would / len(few)),
-    )
-    assert {score.status for score in found.members["other"].scores} == {Status.OK}
 
 
 def test_the_command_line_warns_once_and_names_what_was_typed(judged: Commands, tmp_path: Path):

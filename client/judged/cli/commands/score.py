@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from judged import Calibrator, IntervalOptions, Rubric, ScoredAnswers, Source, Status
@@ -55,13 +54,12 @@ from judged.cli.output import (
     say,
 )
 from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
-from judged.evaluation import compare_answers, score_by_panel
-from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs, Combine, replace_model
+from judged.evaluation import compare_answers
+from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs
 from judged.evaluation.result import missing_kinds
 from judged.report.content import ends
 from judged.values import (
     AnswerScore,
-    CostEstimate,
     PositionBias,
     RubricSummary,
     ServerInfo,
@@ -159,22 +157,6 @@ def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[R
     return [replace(rubric, calibration=found.get(rubric.id)) for rubric in rubrics]
 
 
-def by_model(
-    rubrics: Sequence[Rubric], models: Sequence[str], info: ServerInfo
-) -> list[list[Rubric]]:
-    """Return the rubrics as each member of a panel is asked by them, else as they are.
-
-    Raises Problem for a member that the server lacks, before the others are paid for.
-    """
-    known = [model.name for model in info.chat_models]
-    if known and (unknown := set(models).difference(known)):
-        raise Problem(
-            f"--member {unknown.pop()}: no language model is called that; this server has "
-            f"{', '.join(known)}"
-        )
-    return [[replace_model(each, model) for each in rubrics] for model in models] or [[*rubrics]]
-
-
 _SHOWN_WARNINGS = 5
 _COUNTED = "ok error abstained not_assessable"
 _LINE = (
@@ -182,7 +164,6 @@ _LINE = (
     "source",
 )
 _DETAIL = ("reasoning", "claims", "raw_replies", "model", "system_fingerprint", "usage")
-_OF_MEMBER = ("status", "score", "passed", "error", "detail")
 
 
 class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
@@ -191,7 +172,6 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     Examples:
     judged score answers.jsonl --rubric faithfulness --rubric answer_relevance
     judged score answers.jsonl --rubric faithfulness --min-score faithfulness=0.8
-    judged score answers.jsonl --rubric helpfulness --member small --member large
     """
 
     answers: str = arg(
@@ -219,14 +199,6 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         "Give each score a probability, by a file of `judged calibrate --rubric -o` or by the name "
         "of a calibration that the server has; repeat it for each rubric.",
     )
-    member: Sequence[str] = many(
-        "MODEL",
-        "Language model of a panel, in place of --judge-model, see `judged judges`; repeat it for "
-        "each, from 2 to 16.",
-    )
-    combine: Combine | None = opt(
-        None, "How the scores of the members become one; mean by default."
-    )
     per_item: bool = flag("Show the scores of every answer, not only the means.")
     details: bool = flag("Give reasoning, claims, replies and usage with each score.")
     judge: str | None = opt("none", "Ask no model: take what --trace and the verdict cache have.")
@@ -245,15 +217,6 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         if self.replays:
             self.leave_out("cache_only")
             self.leave_out("calibration judge_refresh", f"{REPLAYED} takes scores as they are kept")
-        if not self.member:
-            self.leave_out("combine", "is for a panel; name its models by --member")
-        elif self.judge_model is not None:
-            raise Problem("--member: takes the place of --judge-model; leave that out")
-        elif self.trace is not None or self.replays:
-            raise Problem(
-                f"--member: a trace keeps the scores of one model; leave out --trace and "
-                f"{REPLAYED}. To ask no model again, say --cache-only"
-            )
 
     def places(self) -> Places:
         """Return what rubrics are known as: by what was typed."""
@@ -263,13 +226,12 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         """Score, and write lines, tables and gates."""
         threshold, gates = read_thresholds(self.min_score, self.rubric)
         file, given, asking = read_answers(self.answers), self.parameters(), self.how_asked()
-        kept, members = kept_trace(self, out), dict[str, ScoredAnswers]()
+        kept = kept_trace(self, out)
         items, total = file.items, len(file.lines) * len(self.rubric)
         with self.asking("scoring", total, file.places()) as (server, how):
             client, info = server.client, server.info
             rubrics = read_rubrics(self.rubric, info, threshold, given, self.weights)
             rubrics = with_calibrations(rubrics, self.calibration)
-            each_model = by_model(rubrics, self.member, info)
             how["include_replies"] = self.details
             if self.replays:
                 from_cache = bool(given or self.weights)
@@ -278,40 +240,27 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     found = replay.scores(items, rubrics, info.rubrics)
             else:
                 models = dict.fromkeys(line.system_model or "" for line in file.lines)
-                tell_circular(out, filter(None, models), info, chain(*each_model))
+                tell_circular(out, filter(None, models), info, rubrics)
                 if self.estimate:
-                    would = (client.estimate_scores(items, r, asking=asking) for r in each_model)
-                    return report_estimate(out, sum(would, CostEstimate()))
+                    would = client.estimate_scores(items, rubrics, asking=asking)
+                    return report_estimate(out, would)
                 how["asking"] = asking
-                if self.member:
-                    how["combine"] = self.combine or Combine.MEAN
-                    panel = score_by_panel(items, rubrics, self.member, client=client, **how)
-                    found, members = panel.scores, panel.members
-                else:
-                    found = client.score_answers(items, rubrics, **how)
+                found = client.score_answers(items, rubrics, **how)
                 if kept is not None:
                     kept.keep_scores(items, found.scores, info.rubrics)
                     tell_kept(kept)
-            for some in members.values() or [found]:
-                refuse_uncached(some)
+            refuse_uncached(found)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
         min_scores = {
             line.item.item_id: line.min_score for line in file.lines if line.min_score is not None
         }
         if min_scores:
             out.gates.append(hold_items(found, min_scores))
-        return self._report(out, found, members)
+        return self._report(out, found)
 
-    def _report(
-        self, out: Output, found: ScoredAnswers, members: Mapping[str, ScoredAnswers]
-    ) -> Document:
-        """Print the tables and write the lines; `members` are the scores of a panel's models."""
+    def _report(self, out: Output, found: ScoredAnswers) -> Document:
+        """Print the tables and write the lines."""
         lines = [score_line(score, details=self.details) for score in found]
-        for model, of_model in members.items():
-            for line, score in zip(lines, of_model, strict=True):
-                whole = score_line(score, details=self.details)
-                told = {name: whole[name] for name in _OF_MEMBER if name in whole}
-                line.setdefault("members", {})[model] = told
         out.write("--output", self.output, map(json_line, lines))
         answers = plural(len(found) // max(1, len(found.rubrics)), "answer", "answers")
         by = plural(len(found.rubrics), "rubric")

@@ -241,7 +241,6 @@ class TestRefusals:
             ("judge c --cascade f --judge exact", "--cascade and --judge exact exclude each"),
             ("judge c --judge none --max-cost 1", "--max-cost: no model is asked"),
             ("score a --rubric r --judge llm", "--judge: answers are scored by language"),
-            ("score a --rubric r --combine vote", "--combine: is for a panel"),
             ("calibrate l --rubric r --profile p", "--profile: is of a judge, whose place"),
             ("calibrate l --judge none --trace t", "--trace: is of a judge, and --judge none asks"),
             ("calibrate l --judge none --estimate", "--estimate: no model is asked"),
