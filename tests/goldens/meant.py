@@ -57,6 +57,8 @@ MEANT: dict[str, str] = {
     "for each.",
     r"PanelMember\.judge judge\.members\[0\]\.judge\.members: .*field": "A panel in a panel is a "
     "fault of the outer one's members.",
+    r"--trace-texts hash|--judge none --trace t": "A trace has texts, and is all that stands for a "
+    "judge.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",
     r"score .*--member small|commands/help \d+: judged score": "No panel scores answers.",
 }

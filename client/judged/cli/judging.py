@@ -2,8 +2,7 @@
 
 Whether a value is allowed is the server's to say. Of a member or stage, the names weight and
 min_score are its own; every other is a parameter of its judge. Without a judge verdicts come from a
-trace, then from the server's verdict cache, and from nothing else; the order of the two is in
-`judged.traces.replay`.
+trace.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from judged import (
     Asking,
@@ -34,14 +31,12 @@ from judged._inputs import read_number
 from judged._views import of_all, plural, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.output import Exit, Output, Places, Problem, known_as, say
-from judged.cli.server import Connection, JudgingCommand
+from judged.cli.server import JudgingCommand
 from judged.evaluation.asking import circular_remarks, judging_models
 from judged.traces import (
     Missing,
-    OtherRubric,
     Replay,
     ReplayError,
-    ScoreReplay,
     Trace,
     TraceFile,
 )
@@ -52,7 +47,7 @@ LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"
 REPLAYED = "--judge none"
 MODEL = "judge_model judge_samples judge_temperature judge_max_tokens"
 _ONLY_WITH = {
-    MODEL: (LLM, NONE),
+    MODEL: (LLM,),
     "judge_refresh cache_only": (LLM, PANEL, CASCADE),
     "member": (PANEL,),
     "stage": (CASCADE,),
@@ -60,13 +55,6 @@ _ONLY_WITH = {
 """Options that some judges alone have."""
 _KEYLESS = re.compile(r"language model .* can't be asked: .*")
 """What the server adds when the model's key is missing: what to do about that."""
-
-
-class TextsKept(StrEnum):
-    """What of the texts a trace keeps."""
-
-    FULL = "full"
-    HASH = "hash"
 
 
 class MaxCost(Command):
@@ -161,9 +149,6 @@ class TraceOptions(Command):
         "it.",
         writes=True,
     )
-    trace_texts: TextsKept | None = opt(
-        None, "What --trace keeps of the texts; in full by default."
-    )
 
     @property
     def replays(self) -> bool:
@@ -173,8 +158,6 @@ class TraceOptions(Command):
     def settle(self) -> None:
         """Refuse what does not go with a judge, or without one."""
         super().settle()
-        if self.trace is None or self.replays:
-            self.leave_out("trace_texts", "is for a --trace that is written; leave it out")
         if self.trace is None or not self.replays:
             self.leave_out("trace_judge", f"is for {REPLAYED} with --trace; leave it out")
         if self.replays:
@@ -190,6 +173,11 @@ class NamedTrace(TraceOptions, ModelOptions):
         "Which judgements of a trace --judge none takes, as llm/retrieval_match; needed when it "
         "has several.",
     )
+
+    def replay(self, out: Output, min_score: float | None, *, details: bool = False) -> Replay:
+        """Return what stands for the judge. Raises Problem, FileError."""
+        named = self.trace_judge or ""
+        return Replay(read_trace(self, out), named, min_score, with_details=details)
 
 
 class JudgeOptions(ModelOptions):
@@ -215,7 +203,7 @@ class JudgeOptions(ModelOptions):
         kind = NONE if self.replays else self.kind
         if kind == NONE:
             why = f"is for a judge, and {REPLAYED} runs none; leave it out"
-            self.leave_out("profile member stage calibration", why)
+            self.leave_out(f"{MODEL} profile param member stage calibration", why)
         for names, kinds in _ONLY_WITH.items():
             if kind not in kinds:
                 named = " or ".join(f"--judge {each}" for each in kinds)
@@ -394,16 +382,13 @@ def tell_circular(
 
 
 _ONCE = f"run this command once with a judge in place of {REPLAYED}"
-_CACHED = Asking(cache=CacheMode.ONLY)
-_CHOOSES = {"judgements": ", by --trace-judge NAME", "min_score": ", by --min-score"}
-"""What to say for the fields of a replay."""
 
 
 def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
     """Return the trace to write, None when none is. Raises FileError for a file that is none."""
     if options.trace is None or options.replays:
         return None
-    kept = TraceFile(options.trace, hashed=options.trace_texts is TextsKept.HASH)
+    kept = TraceFile(options.trace)
     out.warn(*kept.trace.warnings)
     return kept
 
@@ -420,118 +405,27 @@ def tell_kept(kept: TraceFile) -> None:
     say(f"trace {kept.trace.name}: {plural(len(kept.trace), 'item')}")
 
 
-def _read_trace(options: TraceOptions, out: Output) -> Trace | None:
-    """Return the trace to take judgements from, None without one. Raises FileError, Problem."""
-    if options.trace is None:
-        return None
-    if not Path(options.trace).exists():
-        raise Problem(f"--trace {options.trace}: there is no such file; to write it, {_ONCE}")
+def read_trace(options: TraceOptions, out: Output) -> Trace:
+    """Return the trace to take judgements from. Raises FileError, Problem."""
+    if options.trace is None or not Path(options.trace).exists():
+        named = options.trace or "FILE"
+        raise Problem(f"{REPLAYED}: there is no --trace {named} to read; to write it, {_ONCE}")
     trace = Trace.read(options.trace)
     out.warn(*trace.warnings)
     return trace
 
 
-def open_replay(
-    options: NamedTrace,
-    out: Output,
-    server: Connection,
-    min_score: float | None,
-    *,
-    details: bool = False,
-) -> Replay:
-    """Return what stands for the judge: the trace, and the verdict cache if flags tell whose.
-
-    Raises Problem, FileError.
-    """
-    given, named = options.parameters(), options.trace_judge or ""
-    if options.trace is None and not given:
-        raise Problem(
-            f"{REPLAYED}: say where the judgements come from: --trace FILE, or --judge-model NAME "
-            "for the server's verdict cache"
-        )
-    if (trace := _read_trace(options, out)) is not None:
-        known = trace.names()
-        if named and named not in known:
-            has = f"{trace.name} has judgements by {', '.join(known) or 'none'}"
-            raise Problem(f"--trace-judge {named}: {has}")
-        asked = f"{LLM}/{given.get('rubric', 'retrieval_match')}"
-        if given and not named and (asked in known or not trace.context_names()):
-            named = asked
-    replay = Replay(trace, named, min_score, with_details=details)
-    if given:
-        spec = read_judge(server.info, LLM, None, min_score, given)
-
-        def cached(groups: Sequence[QueryGroup], threshold: float | None) -> Verdicts:
-            return server.client.judge(
-                *(groups, replace(spec, min_score=threshold)),
-                asking=_CACHED,
-                include_details=details,
-                timeout=options.timeout,
-            )
-
-        replay.cached = cached
-    return replay
-
-
-def open_score_replay(
-    options: TraceOptions,
-    out: Output,
-    server: Connection,
-    *,
-    from_cache: bool,
-    **how: Any,  # noqa: ANN401 - as Client.score_answers takes it
-) -> ScoreReplay:
-    """Return what stands for the model of a scoring: the trace, and the verdict cache.
-
-    The cache is asked when there is no trace, or `from_cache`. Raises Problem, FileError.
-    """
-    replay = ScoreReplay(_read_trace(options, out))
-    if from_cache or options.trace is None:
-        replay.cached = partial(server.client.score_answers, asking=_CACHED, **how)
-    return replay
-
-
 @contextmanager
-def replayed(
-    options: TraceOptions, out: Output, replay: Replay | ScoreReplay, places: Places
-) -> Iterator[None]:
-    """Turn what a replay lacks into problems that say how to get it; warn of what differs."""
+def replayed(options: TraceOptions, places: Places) -> Iterator[None]:
+    """Turn what a trace lacks into problems that say how to get it."""
     try:
         yield
     except Missing as error:
         judge = "" if error.judge is None else f": {error.judge.signature}"
-        cache = None if replay.cached is None else "the server's verdict cache"
         raise Problem(
-            f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement')} by "
-            f"{error.name} {word(error.missing, 'is', 'are')} not in "
-            f"{' or in '.join(filter(None, (options.trace, cache)))}, first that of "
-            f"{_first_missing(error, places)}; to get {word(error.missing, 'it', 'them')}, "
-            f"{_ONCE}{judge}"
+            f"{REPLAYED}: {of_all(error.missing, error.total, 'judgement')} by {error.name} "
+            f"{word(error.missing, 'is', 'are')} not in {options.trace}, first that of "
+            f"{known_as(error.first, places) or error.first}; {_ONCE}{judge}"
         ) from None
     except ReplayError as error:
-        step = f"; to judge anew, {_ONCE}"
-        if error.field:
-            step = _CHOOSES[error.field]
-        elif isinstance(error, OtherRubric) and error.lacking:
-            step = (
-                "; start the server with --rubrics-dir FOLDER, where FOLDER has the file of "
-                f"{error.lacking}, and run this command again"
-            )
-        raise Problem(f"{REPLAYED}: {error}{step}") from None
-    if replay.disagreements:
-        n = plural(len(replay.disagreements), "verdict differs", "verdicts differ")
-        out.warn(
-            f"{n} between {options.trace} and the server's verdict cache; those of the trace "
-            "count. Judge anew with --judge-refresh to settle it"
-        )
-
-
-def _first_missing(error: Missing, places: Places) -> str:
-    """Return what the user knows the first missing judgement as."""
-    place, group = error.place, error.group
-    if place is None or group is None:
-        return error.first
-    if group.query_id:
-        result = group.document_ids[place.retrieved] if group.document_ids else place.retrieved + 1
-        return f"query {group.query_id!r}, result {result!r}"
-    return known_as(f"groups[{place.group}].retrieved[{place.retrieved}]", places) or error.first
+        raise Problem(f"{REPLAYED}: {error}; or {_ONCE}") from None

@@ -163,7 +163,8 @@ def read_judgement(record: Record, name: str) -> Judgement:
     judge = record.read(JudgeIdentity, kind=record.text("judge"))
     judgement = record.read(Judgement, judge=judge)
     for key in ("scoring_key", "fingerprint"):
-        check_sha256(record, key, getattr(judge, key))
+        if not _SHA256.fullmatch(getattr(judge, key)):
+            raise record.error(f"has {key!r} that is not a SHA-256 in hex")
     # What has a default in memory and none in a file: without `samples` a vote would pass for none.
     for key in (
         "source",
@@ -197,12 +198,6 @@ def _check_parts(record: Record, name: str) -> None:
     for key in ("dimensions", "claims"):
         for inner in record.records(key):
             _check_parts(inner, key)
-
-
-def check_sha256(record: Record, key: str, value: str) -> None:
-    """Raise FileError for a value of a key that is no SHA-256 in hex."""
-    if not _SHA256.fullmatch(value):
-        raise record.error(f"has {key!r} that is not a SHA-256 in hex")
 
 
 def _check_verdict(record: Record, judgement: Judgement) -> None:

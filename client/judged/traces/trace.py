@@ -5,7 +5,6 @@ What is made of it is in `replay`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +25,6 @@ from judged.traces.judgement import (
     Breakdown,
     Judgement,
     alike,
-    check_sha256,
     read_judgement,
     write_judgement,
 )
@@ -48,7 +46,6 @@ NOT_CACHED = "NOT_CACHED"
 _VOTING = "llm"
 """The judge whose samples vote whatever the threshold; members of a panel have their own."""
 _JUDGEMENTS = "judgements"
-_SUFFIX = "_sha256"
 _NEXT = "mend it, or delete the line and have its item judged again with --trace"
 _ONE = ("query", "expected_text", "retrieved_text", "answer")
 _MANY = ("references", "contexts", "other_answers", "sources_used")
@@ -59,54 +56,24 @@ _RARE = ("query_id", "other_answers", "sources_used", "confidence")
 """Written only where there is some, as most items have none."""
 
 Key = tuple[object, ...]
-"""What finds an item again: its id where that counts, and the hashes of its texts."""
-
-
-class Hashes(dict[str, str]):
-    """The SHA-256 of texts in hex, each made once."""
-
-    def __missing__(self, text: str) -> str:
-        made = self[text] = hashlib.sha256(text.encode()).hexdigest()
-        return made
+"""What finds an item again: its id where that counts, and its texts."""
 
 
 @dataclass(slots=True)
 class Item:
-    """A context or an answer, as a line of the file has it, with its judgements by name.
-
-    A text of which only the hash is kept has `_sha256` behind the name of its field.
-    """
+    """A context or an answer, as a line of the file has it, with its judgements by name."""
 
     fields: Mapping[str, Any]
     key: Key
     judgements: dict[str, Judgement] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], hashes: Hashes) -> Item:
+    def of(cls, fields: Mapping[str, Any]) -> Item:
         """Return an item of these fields; the id of a context's query is no part of its key."""
         kept = {n: v for n, v in fields.items() if n not in _RARE or v not in ("", [], (), None)}
-        hashed = _hashed(kept, hashes)
-        texts = [hashed.get(name + _SUFFIX, "") for name in (*_ONE, *_MANY)]
+        texts = [kept.get(name, "") for name in (*_ONE, *_MANY)]
         key = (tuple(each) if isinstance(each, list) else each for each in texts)
         return cls(kept, (kept.get("item_id"), kept.get("confidence"), *key))
-
-    @property
-    def whole(self) -> bool:
-        """Whether all texts are there."""
-        return not any(name.endswith(_SUFFIX) for name in self.fields)
-
-
-def _hashed(fields: Mapping[str, Any], hashes: Hashes) -> dict[str, Any]:
-    """Return the fields of an item with hashes in place of texts."""
-    written: dict[str, Any] = {}
-    for name, value in fields.items():
-        if name in _ONE:
-            written[name + _SUFFIX] = hashes[value]
-        elif name in _MANY:
-            written[name + _SUFFIX] = [hashes[text] for text in value]
-        else:
-            written[name] = value
-    return written
 
 
 @dataclass(slots=True)
@@ -116,7 +83,6 @@ class Trace:
     name: str = "the trace"
     items: dict[Key, Item] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    hashes: Hashes = field(default_factory=Hashes)
 
     @classmethod
     def read(cls, path: Path | str) -> Trace:
@@ -154,7 +120,7 @@ class Trace:
         try:
             if line.get("format") is not None:
                 raise line.error("is a second header; put the files together by judging into one")
-            item = Item.of(_read_fields(line), self.hashes)
+            item = Item.of(_read_fields(line))
             judgements = line.record(_JUDGEMENTS)
             if judgements is None:
                 raise line.error(f"has no {_JUDGEMENTS!r}")
@@ -182,8 +148,6 @@ class Trace:
         A failure does not take the place of what the same judge said before.
         """
         found = self.items.setdefault(item.key, item)
-        if not found.whole and item.whole:
-            found.fields = item.fields
         earlier = found.judgements.get(judgement.name)
         if (
             earlier is None
@@ -192,42 +156,32 @@ class Trace:
         ):
             found.judgements[judgement.name] = judgement
 
-    def write(self, path: Path | str, *, hashed: bool = False) -> None:
-        """Write the trace to a file, whole or not at all; `hashed` keeps no texts.
-
-        Raises FileError when it can't be written.
-        """
+    def write(self, path: Path | str) -> None:
+        """Write the trace to a file, whole or not at all. Raises FileError."""
         with writing(path), replacing_text(path) as file:
-            file.writelines(self._lines(hashed=hashed))
+            file.writelines(self._lines())
 
-    def _lines(self, *, hashed: bool) -> Iterator[str]:
+    def _lines(self) -> Iterator[str]:
         try:
             writer = version("judged")
         except PackageNotFoundError:  # run from a folder of sources
             writer = "unknown"
         yield json_line({"format": FORMAT, "version": VERSION, "created_by": f"judged {writer}"})
         for item in self.items.values():
-            fields = _hashed(item.fields, self.hashes) if hashed else item.fields
             judgements = {name: write_judgement(one) for name, one in item.judgements.items()}
-            yield json_line({**fields, _JUDGEMENTS: judgements})
+            yield json_line({**item.fields, _JUDGEMENTS: judgements})
 
 
 def _read_fields(record: Record) -> dict[str, Any]:
     """Return the fields of the item of a line. Raises FileError."""
     known = _ANSWER if record.get("item_id") is not None else _CONTEXT
-    record.refuse_unknown({_JUDGEMENTS, *known, *(f"{name}{_SUFFIX}" for name in known)})
+    record.refuse_unknown({_JUDGEMENTS, *known})
     found: dict[str, Any] = {}
     for name in known:
-        if name not in (*_ONE, *_MANY):
-            continue
-        key = name + _SUFFIX if record.get(name + _SUFFIX) is not None else name
-        texts = record.texts(key) if name in _MANY else [record.text(key)]
-        if key != name:
-            if record.get(name) is not None:
-                raise record.error(f"has {name!r} and its hash; one of them is enough")
-            for text in texts:
-                check_sha256(record, key, text)
-        found[key] = texts if name in _MANY else texts[0]
+        if name in _ONE:
+            found[name] = record.text(name)
+        elif name in _MANY:
+            found[name] = record.texts(name)
     if known is _CONTEXT:
         return {**found, "query_id": record.optional_identifier("query_id")}
     item_id, confidence = record.identifier("item_id"), record.optional_number("confidence")
@@ -249,7 +203,7 @@ def _check_header(header: Record) -> None:
     header.refuse_unknown({"format", "version", "created_by"})
 
 
-def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Item]:
+def contexts_of(groups: Sequence[QueryGroup]) -> Iterator[Item]:
     """Yield the contexts of groups in the order of their verdicts.
 
     Groups that are matched by document id have none. Raises InvalidArgument for groups that bring
@@ -267,14 +221,14 @@ def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Item]:
         for retrieved in group.retrieved:
             for expected in group.expected:
                 texts = (group.query, expected, retrieved, group.query_id)
-                yield Item.of(dict(zip(_CONTEXT, texts, strict=True)), hashes)
+                yield Item.of(dict(zip(_CONTEXT, texts, strict=True)))
 
 
-def answer_of(item: AnswerItem, hashes: Hashes) -> Item:
+def answer_of(item: AnswerItem) -> Item:
     """Return an answer as an item of a trace."""
     others = [item.other_answer] if item.other_answer else []  # a list in the file alone
     given = ((name, getattr(item, name, others)) for name in _ANSWER)
-    return Item.of({n: list(v) if n in _MANY else v for n, v in given}, hashes)
+    return Item.of({n: list(v) if n in _MANY else v for n, v in given})
 
 
 def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
@@ -282,8 +236,7 @@ def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdic
 
     What nobody judged, since it was to come from the verdict cache and was not there, is left out.
     """
-    contexts = contexts_of(groups, trace.hashes)
-    for context, verdict in zip(contexts, verdicts, strict=True):
+    for context, verdict in zip(contexts_of(groups), verdicts, strict=True):
         if not _is_gap(verdict.error):
             trace.put(context, _of_verdict(verdict, verdicts))
 
@@ -298,7 +251,7 @@ def record_scores(
 
     `rubrics` are those of the server that gave them.
     """
-    known = {item.item_id: answer_of(item, trace.hashes) for item in items}
+    known = {item.item_id: answer_of(item) for item in items}
     forms = {info.rubric: info.form for info in rubrics}
     for score in scores:
         if score.judge is not None and not _is_gap(score.error):
@@ -359,13 +312,9 @@ class TraceFile:
     `trace` is what the file holds. Pass it to `evaluate_answers`, or keep verdicts by yourself.
     """
 
-    def __init__(self, path: Path | str, *, hashed: bool = False) -> None:
-        """Read the file, if there is one; `hashed` writes no texts, only what finds them again.
-
-        Raises FileError for a file that is no trace.
-        """
+    def __init__(self, path: Path | str) -> None:
+        """Read the file, if there is one. Raises FileError for a file that is no trace."""
         self._path = Path(path)
-        self._hashed = hashed
         self.trace = Trace.read(path) if self._path.exists() else Trace(str(path))
 
     def keep_verdicts(self, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
@@ -374,7 +323,7 @@ class TraceFile:
         Raises FileError when it can't be written.
         """
         record_verdicts(self.trace, groups, verdicts)
-        self.trace.write(self._path, hashed=self._hashed)
+        self.trace.write(self._path)
 
     def keep_scores(
         self,
@@ -387,4 +336,4 @@ class TraceFile:
         Raises FileError when it can't be written.
         """
         record_scores(self.trace, items, scores, rubrics)
-        self.trace.write(self._path, hashed=self._hashed)
+        self.trace.write(self._path)

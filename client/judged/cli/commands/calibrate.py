@@ -145,7 +145,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
         """Refuse flags of a judge where there is none, or where a rubric is asked for."""
         if self.rubric is not None and "rubric" not in self.typed and self.judge:
             self.leave_out("rubric")
-        of_judges = "profile param member trace trace_texts"
+        of_judges = "profile param member trace"
         if self.rubric is not None:
             self.leave_out(
                 f"judge {of_judges}" if "rubric" in self.typed else "",

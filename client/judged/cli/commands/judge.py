@@ -36,7 +36,6 @@ from judged.cli.judging import (
     NamedTrace,
     keep,
     kept_trace,
-    open_replay,
     refuse_uncached,
     replayed,
     tell_circular,
@@ -111,8 +110,8 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
         with self.asking("judging", lines.n_contexts, places) as (server, how):
             client, info = server.client, server.info
             if self.replays:
-                replay = open_replay(self, out, server, self.min_score, details=self.details)
-                with replayed(self, out, replay, places):
+                replay = self.replay(out, self.min_score, details=self.details)
+                with replayed(self, places):
                     found = replay.all_verdicts(groups, info.rubrics)
             else:
                 spec = self.spec(info, self.min_score)
@@ -279,8 +278,8 @@ class EvaluateCommand(
         with self.asking("judging", queries.n_contexts, places) as (server, how):
             measure = partial(Evaluator(server.client).evaluate_groups, groups, self.metric)
             if self.replays:
-                replay = open_replay(self, out, server, threshold)
-                with replayed(self, out, replay, places):
+                replay = self.replay(out, threshold)
+                with replayed(self, places):
                     found = measure(replay, asked, timeout=self.timeout)
             else:
                 spec = self.spec(server.info, threshold)

@@ -26,17 +26,18 @@ from judged.cli.gates import (
 )
 from judged.cli.inputs import name_of, read_answers, read_candidates
 from judged.cli.judging import (
+    MODEL,
     NONE,
     REPLAYED,
     AskingOptions,
     ModelOptions,
     TraceOptions,
     kept_trace,
-    open_score_replay,
     read_amount,
     read_calibration,
     read_judge,
     read_pairs,
+    read_trace,
     refuse_uncached,
     replayed,
     tell_circular,
@@ -58,6 +59,7 @@ from judged.evaluation import compare_answers
 from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs
 from judged.evaluation.result import missing_kinds
 from judged.report.content import ends
+from judged.traces import ScoreReplay
 from judged.values import (
     AnswerScore,
     PositionBias,
@@ -201,7 +203,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     )
     per_item: bool = flag("Show the scores of every answer, not only the means.")
     details: bool = flag("Give reasoning, claims, replies and usage with each score.")
-    judge: str | None = opt("none", "Ask no model: take what --trace and the verdict cache have.")
+    judge: str | None = opt("none", "Ask no model: take what --trace has.")
     output: str | None = opt(
         "FILE|-", "Write every score as a JSON line; - prints them.", writes=True
     )
@@ -216,7 +218,8 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         super().settle()
         if self.replays:
             self.leave_out("cache_only")
-            self.leave_out("calibration judge_refresh", f"{REPLAYED} takes scores as they are kept")
+            names = f"{MODEL} param weights calibration judge_refresh"
+            self.leave_out(names, f"{REPLAYED} takes scores as they are kept")
 
     def places(self) -> Places:
         """Return what rubrics are known as: by what was typed."""
@@ -234,9 +237,8 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
             rubrics = with_calibrations(rubrics, self.calibration)
             how["include_replies"] = self.details
             if self.replays:
-                from_cache = bool(given or self.weights)
-                replay = open_score_replay(self, out, server, from_cache=from_cache, **how)
-                with replayed(self, out, replay, {}):
+                replay = ScoreReplay(read_trace(self, out))
+                with replayed(self, {}):
                     found = replay.scores(items, rubrics, info.rubrics)
             else:
                 models = dict.fromkeys(line.system_model or "" for line in file.lines)

@@ -95,7 +95,6 @@ class TestEnvironment:
         [
             ("JUDGED_STRICT", "perhaps", "--strict"),
             ("JUDGED_JUDGE_SAMPLES", "x", "--judge-samples"),
-            ("JUDGED_TRACE_TEXTS", "y", "--trace-texts"),
             ("JUDGED_TIMEOUT", "0", "--timeout"),
         ],
     )
@@ -182,7 +181,7 @@ class TestFile:
 
 MODEL = {"JUDGED_JUDGE": "llm", "JUDGED_JUDGE_MODEL": "m", "JUDGED_JUDGE_REFRESH": "1"}
 TRACE = {"JUDGED_MAX_COST": "1", "JUDGED_TRACE": "t"}
-LINES = {"JUDGED_TRACE_TEXTS": "hash", "JUDGED_PARAM": "a=b"}
+LINES = {"JUDGED_PARAM": "a=b"}
 
 
 class TestGivingWay:
@@ -195,7 +194,7 @@ class TestGivingWay:
             ("judge c --judge exact", {"JUDGED_JUDGE": "exact", "JUDGED_PROFILE": "p"},
              {"judge": "exact", "profile": "p"}),
             ("judge c --judge none", MODEL | TRACE,
-             {"judge": "none", "judge_model": "m", "trace": "t"}),
+             {"judge": "none", "trace": "t"}),
             ("calibrate l --judge none", MODEL | TRACE | LINES, {"judge": "none"}),
             ("calibrate l", TRACE | LINES | {"JUDGED_JUDGE": "none"}, {"judge": "none"}),
             ("judge c", {"JUDGED_JUDGE_SAMPLES": "3", "JUDGED_CACHE_ONLY": "1"}, {}),
@@ -223,8 +222,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("words", "says"),
         [
-            ("judge c --trace-texts full", "--trace-texts: is for a --trace that is written"),
-            ("judge c --judge none --trace t --trace-texts hash", "--trace-texts: is for"),
             ("judge c --trace-judge x --trace t", "--trace-judge: is for --judge none with"),
             ("judge c --trace-judge x --judge none", "--trace-judge: is for --judge none with"),
             (

@@ -4,12 +4,11 @@ from hypothesis import strategies as st
 from judged import Flag, Source, Status
 from judged.traces import Judgement, Trace
 from judged.traces.judgement import Breakdown
-from judged.traces.trace import Hashes, Item
+from judged.traces.trace import Item
 from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import ClaimVerdict
 from judged.values.scores import DimensionScore, VerifiedClaim
 
-HASHES = Hashes()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 words = st.text("abcdefgh_", min_size=1, max_size=6)
 keys = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -64,25 +63,20 @@ def judgements(draw):
 
 
 @st.composite
-def items(draw, whole=True):
+def items(draw):
     fields = {}
     if is_answer := draw(st.booleans()):
         fields["item_id"] = draw(texts.filter(bool))
     names = ("query", "answer") if is_answer else ("query", "expected_text", "retrieved_text")
     for name in (*names, *(("references", "contexts") if is_answer else ())):
-        value = draw(texts if name in names else st.lists(texts, max_size=3))
-        if whole or draw(st.booleans()):
-            fields[name] = value
-        else:  # lists of texts are kept, or hashed, as a whole
-            hashed = HASHES[value] if name in names else [HASHES[text] for text in value]
-            fields[f"{name}_sha256"] = hashed
-    return Item.of(fields if is_answer else {**fields, "query_id": draw(texts)}, HASHES)
+        fields[name] = draw(texts if name in names else st.lists(texts, max_size=3))
+    return Item.of(fields if is_answer else {**fields, "query_id": draw(texts)})
 
 
 @st.composite
-def traces(draw, whole=True):
+def traces(draw):
     trace = Trace()
-    for item in draw(st.lists(items(whole), max_size=4)):
+    for item in draw(st.lists(items(), max_size=4)):
         for judgement in draw(st.lists(judgements(), min_size=1, max_size=3)):
             trace.put(item, judgement)
     return trace

@@ -1,11 +1,11 @@
-"""Verdicts and scores from a trace and a cache: which counts, under which threshold, and whose."""
+"""Verdicts and scores from a trace: under which threshold, and whose."""
 
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import AnswerItem, QueryGroup, Rubric, ScoredAnswers, Source, Status, Verdicts
+from judged import AnswerItem, QueryGroup, Rubric, Source, Status, Verdicts
 from judged.traces import (
     Judgement,
     Missing,
@@ -20,8 +20,6 @@ from judged.values import (
     AnswerScore,
     JudgeIdentity,
     RubricInfo,
-    RubricSummary,
-    ScoreCounts,
     Usage,
     VerdictDetail,
     VerdictError,
@@ -58,10 +56,6 @@ def traced(found=None, without=None):
     return trace
 
 
-def cache(found):
-    return lambda groups, threshold: found
-
-
 class TestVerdicts:
     def test_of_a_trace_are_those_that_were_recorded_group_by_group(self):
         found = Replay(traced()).verdicts(GROUPS, RUBRICS)
@@ -77,44 +71,20 @@ class TestVerdicts:
         assert found[1].relevant is None
         assert len(traced(verdicts(failed=1, reason="NOT_CACHED"))) == 4
 
-    @pytest.mark.parametrize(("index", "place"), [(0, (0, 0, 0)), (3, (0, 1, 1)), (4, (2, 0, 0))])
+    @pytest.mark.parametrize(
+        ("index", "place"),
+        [
+            (0, "groups[0].retrieved[0]"),
+            (3, "groups[0].retrieved[1]"),
+            (4, "groups[2].retrieved[0]"),
+        ],
+    )
     def test_that_are_missing_are_named(self, index, place):
         with pytest.raises(Missing) as caught:
             Replay(traced(without=index)).verdicts(GROUPS, RUBRICS)
         missing = caught.value
-        assert (missing.place, missing.missing, missing.total) == (place, 1, 5)
-        assert missing.group is GROUPS[place[0]]
+        assert (missing.first, missing.missing, missing.total) == (place, 1, 5)
         assert (missing.name, missing.judge) == ("llm/retrieval_match", JUDGE)
-
-    def test_of_the_cache_are_asked_for_under_the_threshold_of_the_trace(self):
-        asked = []
-
-        def cached(groups, threshold):
-            asked.append((list(groups), threshold))
-            return verdicts()
-
-        Replay(traced(), cached=cached).verdicts(GROUPS, RUBRICS)
-        assert asked == [([GROUPS[0], QueryGroup(), GROUPS[2]], 0.5)]
-
-    def test_of_the_cache_fill_gaps_and_take_the_place_of_failures(self):
-        replay = Replay(traced(verdicts(failed=1), without=3), cached=cache(verdicts()))
-        found = replay.verdicts(GROUPS, RUBRICS)
-        ours, theirs = int(Source.REPLAY), int(Source.CACHE)
-        assert found.source == [ours, theirs, ours, theirs, ours]
-        assert found.relevant == [True, False, False, True, True]
-        assert replay.disagreements == []
-        alone = Replay(None, cached=cache(verdicts())).verdicts(GROUPS, RUBRICS)
-        assert (alone.source, alone.judge) == ([Source.CACHE] * 5, JUDGE)
-
-    def test_of_the_trace_count_where_the_cache_has_others(self):
-        replay = Replay(traced(), cached=cache(verdicts([0.0, *SCORES[1:]])))
-        assert replay.verdicts(GROUPS, RUBRICS).relevant[0] is True
-        assert replay.disagreements == [0]
-
-    def test_of_another_judge_in_the_cache_are_refused(self):
-        other = cache(verdicts(judge=replace(JUDGE, scoring_key="c" * 64)))
-        with pytest.raises(ReplayError, match="but the cache was asked for"):
-            Replay(traced(), cached=other).verdicts(GROUPS, RUBRICS)
 
 
 class TestThreshold:
@@ -192,7 +162,6 @@ class TestRecorded:
 
 ITEMS = [AnswerItem("a", "q", "x"), AnswerItem("b", "q", "y")]
 ANSWERS = replace(JUDGE, kind="answers", signature="answers|rubric:r@1|sha:3b70145c|v1")
-GAP = VerdictError(9, "NOT_CACHED", "the cache has no reply", False)
 
 
 def info(form="score"):
@@ -205,16 +174,10 @@ def both(samples=1, judge=ANSWERS):
     return [AnswerScore(name, "r", Status.OK, *value, **more) for name, value in values.items()]
 
 
-def score_replay(scores, form="score", cached=None):
+def score_replay(scores, form="score"):
     trace = Trace("t.jsonl")
     record_scores(trace, ITEMS, scores, info(form))
-    return ScoreReplay(trace, cached)
-
-
-def score_cache(scores, by):
-    """A cache that was asked for a judge, and has these scores."""
-    summary = RubricSummary("r", None, ScoreCounts(), by)
-    return lambda items, rubrics: ScoredAnswers(scores, [summary], Usage())
+    return ScoreReplay(trace)
 
 
 def passed(replay, rubric="r", form="score", **more):
@@ -246,48 +209,16 @@ class TestScores:
             assert passed(replay, form=form, min_score=threshold) == outcome
 
     def test_that_no_judge_gave_are_not_recorded(self):
-        gap = AnswerScore("a", "r", Status.ERROR, error=GAP, judge=ANSWERS)
-        never = AnswerScore("b", "r", Status.ERROR, error=GAP)
+        error = VerdictError(9, "NOT_CACHED", "the cache has no reply", False)
+        gap = AnswerScore("a", "r", Status.ERROR, error=error, judge=ANSWERS)
+        never = AnswerScore("b", "r", Status.ERROR, error=error)
         assert len(score_replay([gap, never]).trace) == 0
 
-    def test_are_those_of_the_judge_that_the_cache_knows_also_without_a_score(self):
-        for judge in (ANSWERS, replace(ANSWERS, min_score=0.9), None):  # thresholds aside
-            by = judge or replace(ANSWERS, scoring_key="c" * 64, signature="answers|model:other")
-            gaps = [AnswerScore(i, "r", Status.ERROR, error=GAP, judge=by) for i in "ab"]
-            replay = score_replay(both(), cached=score_cache(gaps, by))
-            if judge is not None:
-                assert passed(replay) == [False, True]
-                continue
-            with pytest.raises(ReplayError, match=r"but the cache was asked for .*model:other"):
-                passed(replay)
+    @pytest.mark.parametrize("asked", [{"parameters": {"model": "m"}}, {"weights": {"x": 1}}])
+    def test_have_the_parameters_and_weights_of_the_trace(self, asked):
+        with pytest.raises(ReplayError, match="as they were made"):
+            passed(score_replay(both()), **asked)
 
-    @pytest.mark.parametrize(
-        ("asked", "refused"),
-        [
-            ({"parameters": {"model": "small", "samples": 3, "temperature": 0.5}}, None),
-            ({"parameters": {"model": "careful"}}, "model careful was"),
-            ({"parameters": {"temperature": 0.0}}, "temperature 0.0 was"),
-            ({"weights": {"x": 3, "y": 1}}, None),
-            ({"weights": {"x": 1.5, "y": 0.5, "z": 0}}, None),
-            ({"weights": {"x": 1}}, "other weights were"),
-        ],
-    )
-    def test_without_a_cache_are_those_of_the_parameters_and_weights_of_the_trace(
-        self, asked, refused
-    ):
-        made = "model:small|samples:3|temperature:0.5|weights:x=0.75,y=0.25,z=0|v1"
-        judge = replace(ANSWERS, signature=f"answers|rubric:r@1|sha:3b70145c|{made}")
-        replay = score_replay(both(judge=judge))
-        if refused is None:
-            assert passed(replay, **asked) == [False, True]
-            return
-        with pytest.raises(ReplayError, match=f"but {refused} asked for"):
-            passed(replay, **asked)
-
-    def test_of_the_cache_bring_what_they_took(self):
-        took = Usage(cached=3, cost=None)
-        known = [replace(one, source=Source.CACHE, usage=took) for one in both()]
-        replay = score_replay(both()[:1], cached=score_cache(known, ANSWERS))
-        found = replay.scores(ITEMS, [Rubric("r")], info())
-        assert [one.source for one in found] == [Source.REPLAY, Source.CACHE]
-        assert (found.usage.cached, found.usage.cost) == (3, None)
+    def test_that_are_missing_are_named(self):
+        with pytest.raises(Missing, match=r"1 of 2 .*missing, first that of item 'b'"):
+            passed(score_replay(both()[:1]))

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from judged import Status
 from judged.evaluation import FileError
 from judged.traces import Judgement, Trace
-from judged.traces.trace import Hashes, Item
+from judged.traces.trace import Item
 from judged.values import JudgeIdentity, VerdictError
 
 from tests.unit.client.traces.strategies import traces
 
-HASHES = Hashes()
 JUDGE = JudgeIdentity(
     *("llm", "", 0.5, "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"),
     *("a" * 64, "b" * 64),
@@ -27,11 +26,11 @@ quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_sc
 
 def context(retrieved="r", query_id="q1"):
     texts = {"query": "q", "expected_text": "e", "retrieved_text": retrieved}
-    return Item.of({**texts, "query_id": query_id}, HASHES)
+    return Item.of({**texts, "query_id": query_id})
 
 
 def answer(item_id="a1", **texts):
-    return Item.of({"item_id": item_id, "query": "q", "answer": "a", **texts}, HASHES)
+    return Item.of({"item_id": item_id, "query": "q", "answer": "a", **texts})
 
 
 def written(path, *judged):
@@ -53,7 +52,7 @@ def edited(path, line, change):
 
 class TestRoundTrip:
     @quick
-    @given(traces(whole=False))
+    @given(traces())
     def test_what_is_written_is_read_again(self, tmp_path, trace):
         path = tmp_path / "t.jsonl"
         trace.write(path)
@@ -63,15 +62,6 @@ class TestRoundTrip:
         first = path.read_bytes()
         again.write(path)
         assert path.read_bytes() == first
-
-    @quick
-    @given(traces())
-    def test_hashes_find_what_texts_find(self, tmp_path, trace):
-        path = tmp_path / "t.jsonl"
-        trace.write(path, hashed=True)
-        again = Trace.read(path)
-        assert list(again.items) == list(trace.items)
-        assert not any(found.whole for found in again.items.values())
 
 
 class TestWriting:
@@ -145,7 +135,6 @@ class TestFaults:
             (2, put("breakdown", {"overall": 1}), "breakdown has 'overall', which this version"),
             (2, put("breakdown", {"claims": [{"text": "a"}]}), "claims[0] has 'text', which"),
             (2, lambda f: f.pop("judgements"), "has no 'judgements'"),
-            (2, lambda f: f.update(query_sha256="a" * 64), "has 'query' and its hash"),
         ],
     )
     def test_are_named_by_line_and_key_with_the_next_step(self, tmp_path, line, change, says):
@@ -196,7 +185,7 @@ class TestFaults:
 
     @quick
     @given(
-        traces(whole=False),
+        traces(),
         st.integers(0, 40),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
