@@ -110,6 +110,8 @@ class QueryGroup:
     negatives: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     grades: Mapping[str, int] = field(default_factory=dict)
+    cost: int = field(default=0, init=False, compare=False)
+    """The work of judging it, once `judges.base.group_cost` was asked; 0 before."""
 
     @property
     def by_id(self) -> bool:

@@ -407,6 +407,11 @@ class Reader(NamedTuple):
                 raise _malformed()
         return raw, self.count(raw) if size > COUNTED_BYTES else 0
 
+    def read(self, raw: bytes, size: int, room: int) -> tuple[bytes, int, Any]:
+        """Return what `inflated` does, and the message; None if that takes more than `room`."""
+        raw, fields = self.inflated(raw, size)
+        return raw, fields, self.message(raw) if memory_of(size, fields) <= room else None
+
 
 class Received(NamedTuple):
     """A message that was read, its size uncompressed, and the memory that it takes in work."""
@@ -490,12 +495,15 @@ class Receiver:
             raw, fields = reader.inflated(raw, size)
             memory, message = memory_of(size, fields), reader.message(raw)
         else:
-            # Until its fields are counted it holds but its bytes.
-            with await admit(size):
-                raw, fields = await self._threads.run(partial(reader.inflated, raw, size))
+            room = memory_of(size, size // FIELD_BYTES)
+            with await admit(room):
+                raw, fields, message = await self._threads.run(
+                    partial(reader.read, raw, size, room)
+                )
             memory = memory_of(size, fields)
-            with await admit(memory):
-                message = await self._threads.run(partial(reader.message, raw))
+            if message is None:  # it has more fields than others of its size
+                with await admit(memory):
+                    message = await self._threads.run(partial(reader.message, raw))
         if call.notes is not None:
             call.notes.request_bytes += size
         return Received(message, size, memory)

@@ -59,7 +59,12 @@ from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
 from judged_server.metrics.measures.names import parse_metrics
-from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size, run_computation
+from judged_server.scheduling.concurrency import (
+    COLUMN_BYTES,
+    ITEM_BYTES,
+    run_by_size,
+    run_computation,
+)
 from judged_server.settings import Limits, Settings
 from judged_server.usecases.evaluate import evaluate
 from judged_server.usecases.judge_batch import Estimator, check_groups_fit, judge_batch
@@ -131,9 +136,9 @@ class Servicer:
         async def work(caller: Caller) -> bytes:
             judge, groups = await self._to_judge(request, call.size, call)
             verdicts = await judge_batch(judge, groups, caller=caller)
-            return await _written(
-                len(verdicts.relevant), lambda: write_judged(verdicts, judge.identity)
-            )
+            of_each = ITEM_BYTES if request.include_details else COLUMN_BYTES
+            size = of_each * len(verdicts.relevant)
+            return await _written(size, lambda: write_judged(verdicts, judge.identity))
 
         return await self._once(request, call, work, wants_details=request.include_details)
 
@@ -165,7 +170,7 @@ class Servicer:
             told = judged.verdicts if request.include_verdicts and done.identity else None
             per_query = request.options.per_query
             return await _written(
-                done.counts.total,
+                ITEM_BYTES * done.counts.total,
                 lambda: write_evaluation(done, per_query=per_query, verdicts=told),
             )
 
@@ -268,6 +273,6 @@ class Servicer:
         return write_fields(pb.GetUsageResponse, usage)
 
 
-async def _written(n: int, write: Callable[[], Message]) -> bytes:
-    """Return a reply about n verdicts, written where it holds nobody up."""
-    return await run_by_size(ITEM_BYTES * n, lambda: write().SerializeToString())
+async def _written(size: int, write: Callable[[], Message]) -> bytes:
+    """Return a reply of about that size, written where it holds nobody up."""
+    return await run_by_size(size, lambda: write().SerializeToString())

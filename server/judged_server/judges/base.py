@@ -28,7 +28,7 @@ from judged_server.domain import (
 )
 from judged_server.errors import InvalidField
 from judged_server.llm.question import PlannedCall
-from judged_server.scheduling.concurrency import IN_PYTHON, INLINE_BYTES, ITEM_BYTES, run_by_size
+from judged_server.scheduling.concurrency import IN_PYTHON, INLINE_BYTES, ITEM_BYTES
 from judged_server.scheduling.fairness import checkpoint
 from judged_server.settings import SettingsError
 from judged_server.statistics.calibration.reliability import Platt
@@ -42,8 +42,10 @@ larger ones fall out of a core's cache."""
 
 def group_cost(group: QueryGroup) -> int:
     """Return the work of judging a group, in characters of text."""
-    texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
-    return texts + CONTEXT_COST * (1 + group.n_contexts)
+    if not group.cost:
+        texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
+        group.cost = texts + CONTEXT_COST * (1 + group.n_contexts)
+    return group.cost
 
 
 def size_of(groups: Sequence[QueryGroup]) -> int:
@@ -226,10 +228,8 @@ class PureJudge(Judge):
         size = size_of(groups)
         if size * scale < INLINE_BYTES:
             return self.score(groups)
-        cost = await run_by_size(size, _cost_of, groups)
-        return await IN_PYTHON.run(
-            partial(self._score_slices, groups), int(cost * scale), caller.deadline
-        )
+        cost = int(sum(map(group_cost, groups)) * scale)
+        return await IN_PYTHON.run(partial(self._score_slices, groups), cost, caller.deadline)
 
     def _score_slices(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         parts = []
@@ -237,10 +237,6 @@ class PureJudge(Judge):
             checkpoint()
             parts.append(self.score(part))
         return join_columns(parts)
-
-
-def _cost_of(groups: Sequence[QueryGroup]) -> int:
-    return sum(map(group_cost, groups))
 
 
 class ComposedJudge(Judge):

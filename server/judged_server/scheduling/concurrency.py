@@ -182,6 +182,8 @@ INLINE_BYTES = 1 << 16
 """Texts of so many bytes go to a thread. Fewer take at most a few milliseconds."""
 ITEM_BYTES = 200
 """What a group, a context or a verdict counts beside its texts."""
+COLUMN_BYTES = 16
+"""What a verdict without details counts: it is a row of columns."""
 
 _STARTED_TOGETHER = 32
 """Jobs begin in this many at a time, so that their beginnings don't hold up the event loop."""

@@ -47,6 +47,7 @@ from judged_server.domain import (
     need_length,
 )
 from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.judges.base import group_cost
 from judged_server.metrics.compute import MetricOptions
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
@@ -252,6 +253,7 @@ def read_groups(
         contexts += len(group.retrieved) if group.open_ended else group.n_contexts
         if group.negatives:  # what is judged against them is work as well
             contexts += group.n_retrieved * len(group.negatives)
+        group_cost(group)  # kept for its judge: this may be a thread, and the judge's place is not
     limits.check_contexts(contexts, field)
     return groups
 
