@@ -18,72 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from judged.aio import AsyncClient
     from judged.client import Client
-    from judged.errors import (
-        BudgetExhausted,
-        ClientUnusable,
-        DeadlineExceeded,
-        FailedPrecondition,
-        InternalError,
-        InvalidArgument,
-        JudgedError,
-        NotFound,
-        Overloaded,
-        PermissionDenied,
-        Retryable,
-        Unavailable,
-        WrongType,
-    )
-    from judged.values import (
-        AnswerItem,
-        Asking,
-        CacheMode,
-        CalibrateOptions,
-        Calibrator,
-        CompareOptions,
-        Context,
-        DocumentRankings,
-        EmbeddedRanking,
-        EmbeddedRankings,
-        Embeddings,
-        Evaluation,
-        Flag,
-        GainRanking,
-        GainRankings,
-        HumanLabels,
-        IntervalMethod,
-        IntervalOptions,
-        Judge,
-        JudgedRanking,
-        JudgedRankings,
-        LabelledScores,
-        Matching,
-        MetricOptions,
-        MetricTable,
-        NoGold,
-        PairedComparison,
-        PanelMember,
-        PerQueryValues,
-        QueryGroup,
-        RatingLevel,
-        RatingTable,
-        RetrievedDocuments,
-        Rubric,
-        ScoredAnswers,
-        ScoredDocuments,
-        Source,
-        Span,
-        Spans,
-        Status,
-        SystemRanking,
-        SystemScores,
-        TextItem,
-        TextMetricTable,
-        ThresholdCriterion,
-        TrecRankings,
-        Unjudged,
-        Verdict,
-        Verdicts,
-    )
+    from judged.errors import *
+    from judged.values import *
 
     __version__: str
 
@@ -154,31 +90,20 @@ __all__ = [
     "WrongType",
 ]
 
-_NAMES = {
-    "aio": "AsyncClient",
-    "client": "Client",
-    "errors": (
-        "BudgetExhausted ClientUnusable DeadlineExceeded FailedPrecondition InternalError "
-        "InvalidArgument JudgedError NotFound Overloaded PermissionDenied Retryable Unavailable "
-        "WrongType"
-    ),
-}
-"""The names of each public module but `values`, which has all others."""
-_MODULE_OF = dict.fromkeys(__all__, "values") | {
-    name: module for module, names in _NAMES.items() for name in names.split()
-}
-"""The module of each public name: they take several times as long to load as gRPC does."""
-_MODULES = frozenset(_MODULE_OF.values())
+_MODULE_OF = {"AsyncClient": "aio", "Client": "client"}
+_MODULES = ("aio", "client", "errors", "values")
+"""They take several times as long to load as gRPC does."""
 
 
 def __getattr__(name: str) -> object:
     """Load a public name, or their module, when it is first asked for."""
-    if name in _MODULE_OF:
-        value: object = getattr(import_module(f"judged.{_MODULE_OF[name]}"), name)
-    elif name == "__version__":
-        value = import_module("importlib.metadata").version("judged")
-    elif name in _MODULES:
+    if name in _MODULES:
         return import_module(f"judged.{name}")
+    if name == "__version__":
+        value: object = import_module("importlib.metadata").version("judged")
+    elif name in __all__:
+        kind = "errors" if hasattr(import_module("judged.errors"), name) else "values"
+        value = getattr(import_module(f"judged.{_MODULE_OF.get(name, kind)}"), name)
     else:
         raise AttributeError(f"module 'judged' has no attribute {name!r}")
     globals()[name] = value
