@@ -494,11 +494,10 @@ class JudgeStream(Stream[JudgedChunk]):
             missing = len(self._unanswered)
             raise errors.InternalError(f"the stream ended with {missing} chunks unanswered")
 
-    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
-        """Yield the waits before the next try; none when everything is answered."""
+    def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
+        """Return the wait before the next try; none when everything is answered."""
         self.done = self._all_answered and self._failure is None
-        if not self.done:
-            yield from super().waits(error, attempts)
+        return 0.0 if self.done else super().wait_after(error, attempts)
 
     @property
     def _all_answered(self) -> bool:

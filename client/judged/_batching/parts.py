@@ -105,11 +105,11 @@ class PartStream(Stream[None]):
         if self.reply is None:
             raise errors.InternalError("the stream ended without a reply")
 
-    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
-        """Yield the waits before the next try; the error for none speaks of the whole."""
+    def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
+        """Return the wait before the next try; the error for none speaks of the whole."""
         if isinstance(error, errors.InvalidArgument):
             error = self._of_whole(error)
-        yield from super().waits(error, attempts)
+        return super().wait_after(error, attempts)
 
 
 def metric_parts(
@@ -373,10 +373,10 @@ class EvaluateStream(Stream[None]):
             verdicts=verdicts if self._keeps_verdicts else None,
         )
 
-    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
-        """Yield the waits before the next try; the error for none has the verdicts so far."""
+    def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
+        """Return the wait before the next try; the error for none has the verdicts so far."""
         try:
-            yield from super().waits(error, attempts)
+            return super().wait_after(error, attempts)
         except errors.JudgedError as last:
             last.verdicts = self._whole(last, None)
             raise

@@ -152,14 +152,13 @@ class Scoring(Stream[AnswerScore]):
             raise errors.InternalError(f"the server ended the stream with {missing} scores missing")
         self._go_on()
 
-    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
-        """Yield the waits before the next try; what fails for good leaves the other messages."""
+    def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
+        """Return the wait before the next try; what fails for good leaves the other messages."""
         missing = self._missing
         try:
             # A summary that is lost can be made again.
             if missing or isinstance(error, errors.BudgetExhausted):
-                yield from super().waits(error, attempts)
-                return
+                return super().wait_after(error, attempts)
         except errors.InvalidArgument as wrong:
             raise rename_paths(
                 wrong, _ITEM, lambda match: f"items[{self._asked[int(match[1])]}]"
@@ -170,6 +169,7 @@ class Scoring(Stream[AnswerScore]):
             self._lost |= dict.fromkeys(missing, failure)
         attempts.begin()
         self._go_on()
+        return 0.0
 
     def rest(self) -> Iterator[AnswerScore]:
         """Yield the scores that never came, as errors; raise the first failure if none came.

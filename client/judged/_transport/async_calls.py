@@ -13,7 +13,7 @@ import grpc
 from judged import errors
 from judged._transport.call import Deadline, Item, Stream
 from judged._transport.connection import CLOSED, AsyncConnection
-from judged._transport.primitives import async_result, async_send, async_sleep
+from judged._transport.primitives import async_send, async_sleep, async_slot
 
 
 async def async_call(
@@ -23,8 +23,7 @@ async def async_call(
     attempts = connection.attempts(deadline, request)
     while True:
         try:
-            with connection.window.slot() as slot:
-                await async_result(slot, attempts.timeout())
+            async with async_slot(connection.window(), attempts.timeout()):
                 reply = await async_send(
                     connection.method(method),
                     request,
@@ -37,14 +36,9 @@ async def async_call(
             connection.need_open()
             raise
         except grpc.RpcError as failure:
-            error = connection.error_of(failure)
-            if isinstance(error, errors.Overloaded) and error.retry_after is not None:
-                connection.window.turned_away()
-            for wait in attempts.waits(error):
-                await async_sleep(wait)
+            await async_sleep(attempts.wait_after(connection.error_of(failure)))
         else:
-            connection.budget.answered()
-            connection.window.answered()
+            connection.patience.answered()
             return reply
 
 
@@ -60,14 +54,13 @@ async def async_run_stream(
             timeout, stream.progressed = attempts.timeout(), False
             replies = open_(stream.request(), timeout=timeout, metadata=attempts.metadata)
             async for reply in replies:
-                connection.budget.answered()
+                connection.patience.answered()
                 if (item := stream.take(reply)) is not None:
                     yield item
             stream.ended()
             attempts.begin()
         except (grpc.RpcError, errors.JudgedError) as failure:
-            for wait in stream.waits(connection.error_of(failure), attempts):
-                await async_sleep(wait)
+            await async_sleep(stream.wait_after(connection.error_of(failure), attempts))
         finally:
             if replies is not None:
                 replies.cancel()

@@ -1,8 +1,4 @@
-"""One call: how many messages are in flight, what a failure means, and when it is tried again.
-
-Additive increase, multiplicative decrease, as TCP does it (Chiu and Jain, 1989). A caller who sends
-thousands of calls at once then waits here, in the order of its calls, in place of being turned away
-over and over; and callers of one server come to have about the same.
+"""One call: what a failure means, and when it is tried again.
 
 The classes are in `errors`.
 """
@@ -13,13 +9,10 @@ import hashlib
 import logging
 import random
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -27,72 +20,9 @@ from google.protobuf.message import Message as AnyMessage
 
 from judged import errors
 from judged._inputs import all_texts, need_kind
-from judged._transport.access import Metadata, fails_by_tls, hint
+from judged._transport.access import Metadata, hint
 from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
-
-FIRST, LEAST, MOST = 64, 1, 256
-"""Messages in flight at first, at least and at most: a server's connection takes 256."""
-DECREASE = 0.7
-SHRINK_EVERY_S = 0.1
-"""Those turned away together count as one sign that the server is busy."""
-
-
-class Window:
-    """Slots for messages in flight. Safe for threads and event loops, any of them at a time."""
-
-    def __init__(self) -> None:
-        self._limit = float(FIRST)
-        self._in_flight = 0
-        self._waiting: dict[Future[None], None] = {}
-        """Who waits, in order; a future is done once it has a slot."""
-        self._shrunk = 0.0
-        self._lock = threading.Lock()
-
-    @property
-    def limit(self) -> int:
-        """The most messages in flight now."""
-        return int(self._limit)
-
-    @contextmanager
-    def slot(self) -> Iterator[Future[None]]:
-        """Get in line for a slot: it is there when the future is done, and is given back after."""
-        slot: Future[None] = Future()
-        with self._lock:
-            self._waiting[slot] = None
-            self._grant()
-        try:
-            yield slot
-        finally:
-            with self._lock:
-                if slot in self._waiting:
-                    del self._waiting[slot]
-                elif not slot.cancelled():
-                    self._in_flight -= 1
-                self._grant()
-
-    def answered(self) -> None:
-        """Note a message that was answered: a window full of them makes it one larger."""
-        with self._lock:
-            self._limit = min(float(MOST), self._limit + 1 / self._limit)
-            self._grant()
-
-    def turned_away(self) -> None:
-        """Note a message for which the server had no room."""
-        with self._lock:
-            now = time.monotonic()
-            if now >= self._shrunk + SHRINK_EVERY_S:
-                self._shrunk = now
-                self._limit = max(float(LEAST), self._limit * DECREASE)
-
-    def _grant(self) -> None:
-        while self._waiting and self._in_flight < self.limit:
-            slot = next(iter(self._waiting))
-            del self._waiting[slot]
-            if slot.set_running_or_notify_cancel():
-                self._in_flight += 1
-                slot.set_result(None)
-
 
 REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
@@ -119,17 +49,6 @@ _KINDS: Mapping[str, type[AnyMessage]] = {
     "BadRequest": status_pb2.BadRequest,
     "RetryInfo": status_pb2.RetryInfo,
 }
-_CHOICES = {
-    "CACHE_MODE": "CacheMode",
-    "INTERVAL_METHOD": "IntervalMethod",
-    "MATCHING_MODE": "Matching",
-    "NO_GOLD_POLICY": "NoGold",
-    "RATING_LEVEL": "RatingLevel",
-    "UNJUDGED_POLICY": "Unjudged",
-    "VERDICT_SOURCE": "Source",
-    "VERDICT_STATUS": "Status",
-}
-_FULL_NAME = re.compile(rf"\b({'|'.join(_CHOICES)})_([A-Z]+(?:_[A-Z]+)*)\b")
 
 
 def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 - of either gRPC
@@ -138,11 +57,11 @@ def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 -
     trailers = dict(failure.trailing_metadata() or ())
     details = _details(trailers.get(_DETAILS))
     info = details.get("ErrorInfo", status_pb2.ErrorInfo())
-    message = in_python(failure.details() or code)
+    message = failure.details() or code
     if code == "CANCELLED":
         message = f"{target} dropped the call; it may be shutting down"
     elif code == "UNAVAILABLE" and not info.reason:
-        message = f"can't reach {target}: {message}; {hint(target, message)}"
+        message = f"can't reach {target}: {message}; {hint(message)}"
     kind = _CLASSES.get(code, errors.InternalError)
     if info.reason == BUDGET_EXHAUSTED:
         kind = errors.BudgetExhausted
@@ -165,12 +84,11 @@ def may_retry(error: errors.JudgedError) -> bool:
     """Say whether sending the call again makes sense.
 
     RESOURCE_EXHAUSTED without RetryInfo is not our server being busy but gRPC's core refusing a
-    message for its size, and that would fail for ever. So would a handshake that this side broke
-    off: for a certificate that it does not trust, or because there is no TLS.
+    message for its size, and that would fail for ever.
     """
     if isinstance(error, errors.Overloaded):
         return error.retry_after is not None
-    return isinstance(error, errors.Unavailable) and not fails_by_tls(error.message)
+    return isinstance(error, errors.Unavailable)
 
 
 def rename_paths(
@@ -204,17 +122,10 @@ def _details(raw: str | bytes | None) -> dict[str, Any]:
         return {}  # a proxy's details, not ours: the code and the message still stand
 
 
-def in_python(message: str) -> str:
-    """Return a server's message with "MATCHING_MODE_ANY" as "Matching.ANY", and so on."""
-    return _FULL_NAME.sub(lambda found: f"{_CHOICES[found[1]]}.{found[2]}", message)
-
-
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
 UNREACHED_S = 3.0
 """How long a server that never answered is tried."""
-TELL_AFTER_S = 1.0
-TELL_EVERY_S = 30.0
 CHUNKS_IN_FLIGHT = 4
 IDENTIFIED = (pb.BatchJudgeRequest, pb.EvaluateRequest)
 """Requests that have a request_id."""
@@ -226,55 +137,28 @@ _log = logging.getLogger("judged")
 
 
 @dataclass(slots=True)
-class RetryBudget:
-    """What the calls of a client know of their server: whether it answers, how often to try.
+class Patience:
+    """What the calls of a client know of their server.
 
-    Retries are bounded by the second and by what is answered, so that a sick server is not finished
-    off. A call that finds none left waits for one as long as its time lasts. `waits` says whether
-    to wait for a server that answered before; one that never did is given up soon.
+    One that answered before is waited for where it `waits`; one that never did is given up soon.
     """
 
     waits: bool = True
-    tokens: float = 10.0
-    limit: float = 10.0
-    earn: float = 1.0
-    a_second: float = 5.0
     reached: bool = False
-    _filled: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108
-    _tell_at: float | None = None
     _told: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answered(self) -> None:
         """Note a call that was answered."""
-        with self._lock:
-            self.reached = True
-            self.tokens = min(self.limit, self.tokens + self.earn)
-            told, self._told, self._tell_at = self._told, False, None
-        if told:
+        self.reached = True
+        if self._told:
+            self._told = False
             _log.warning("the server answers again")
 
     def failed(self, error: errors.JudgedError, left: float) -> None:
-        """Note a failure of a call that waits on; tell the user when it takes longer."""
-        now = time.monotonic()
-        with self._lock:
-            if self._tell_at is None:
-                self._tell_at = now + TELL_AFTER_S
-            if now < self._tell_at or not (self.reached and self.waits):
-                return
-            self._tell_at, self._told = now + TELL_EVERY_S, True
-        _log.warning("%s; waiting for it, for %.0f s at most", error.message, left)
-
-    def take(self) -> bool:
-        """Take one retry from the budget; say whether there was one."""
-        with self._lock:
-            now = time.monotonic()
-            earned = (now - self._filled) * self.a_second
-            self.tokens, self._filled = min(self.limit, self.tokens + earned), now
-            if self.tokens < 1:
-                return False
-            self.tokens -= 1
-            return True
+        """Note a failure of a call that waits on, and tell the user of the first."""
+        if isinstance(error, errors.Unavailable) and self.reached and not self._told:
+            self._told = True
+            _log.warning("%s; waiting for it, for %.0f s at most", error.message, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,16 +172,12 @@ class CallOptions:
     def __post_init__(self) -> None:
         if self.timeout is not None:
             _need_time(self.timeout)
-        n = self.max_retries
-        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 0):
-            rule = "must be a whole number, 0 or more, or None"
-            raise errors.InvalidArgument.of_field("max_retries", rule)
+        if self.max_retries is not None and not self.max_retries >= 0:
+            raise errors.InvalidArgument.of_field("max_retries", "must be 0 or more, or None")
         need_kind(self.metadata or {}, "metadata", Mapping, "a mapping of names to texts")
         for name, value in (self.metadata or {}).items():
-            if not all_texts((name, value)):
-                raise errors.InvalidArgument.of_field("metadata", "must map names to texts")
-            if name.lower() in (REQUEST_ID, "authorization") or name.lower().startswith("grpc-"):
-                rule = f"has {name!r}, which the client sets itself; use credentials= for tokens"
+            if not all_texts((name, value)) or name.lower() in (REQUEST_ID, "authorization"):
+                rule = "must map names to texts; use credentials= for tokens"
                 raise errors.InvalidArgument.of_field("metadata", rule)
 
     @property
@@ -337,13 +217,13 @@ class Attempts:
     def __init__(
         self,
         deadline: Deadline,
-        budget: RetryBudget,
+        patience: Patience,
         who: Callable[[], Metadata] = tuple,
         request: object | None = None,
     ) -> None:
         """Take the time, and `who` calls as metadata, asked anew when the tries begin again."""
         self._deadline = deadline
-        self._budget = budget
+        self._patience = patience
         self._who = who
         self._request = request
         self.begin()
@@ -371,15 +251,6 @@ class Attempts:
                 raise
             raise self._error from None
 
-    def waits(self, error: errors.JudgedError) -> Iterator[float]:
-        """Yield the seconds to wait, one wait after the other, before the next try.
-
-        Raises the error when there is to be none; see `wait_after`.
-        """
-        yield self.wait_after(error)
-        while not self._budget.take():
-            yield self._within_deadline(error, random.uniform(0, self._backoff()))  # noqa: S311 - jitter
-
     def wait_after(self, error: errors.JudgedError) -> float:
         """Return the seconds to wait before the next try; raise the error when there is none.
 
@@ -389,7 +260,7 @@ class Attempts:
         if not may_retry(error):
             raise error from None
         if was_reached(error):
-            self._budget.reached = True
+            self._patience.reached = True
         self._failed += 1
         self._error = error
         most = self._deadline.options.max_retries
@@ -398,29 +269,19 @@ class Attempts:
         now = time.monotonic()
         if self._failed == 1:
             self._failing_since = now
+        # The exponent is bounded: a float overflows at a thousand tries.
+        longest = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failed - 1, 10))
         # Full jitter, so that callers turned away together do not come back together.
-        wait = random.uniform(0, self._backoff())  # noqa: S311 - jitter is no secret
-        wished = getattr(error, "retry_after", None)
-        if wished is not None:
-            wait += wished
+        wait = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
+        wait += getattr(error, "retry_after", None) or 0.0
         busy = isinstance(error, errors.Overloaded)
-        patient = busy or (self._budget.reached and self._budget.waits)
+        patient = busy or (self._patience.reached and self._patience.waits)
         if not patient and now + wait - self._failing_since > UNREACHED_S:
             raise error from None
-        return self._within_deadline(error, wait)
-
-    def _backoff(self) -> float:
-        # The exponent is bounded: a float overflows at a thousand tries.
-        return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failed - 1, 10))
-
-    def _within_deadline(self, error: errors.JudgedError, wait: float) -> float:
-        try:
-            left = self._deadline.left()
-        except errors.DeadlineExceeded:
-            left = 0.0
+        left = self.timeout()
         if left <= wait:
             raise error from None
-        self._budget.failed(error, left)
+        self._patience.failed(error, left)
         return wait
 
 
@@ -459,13 +320,13 @@ class Stream(Generic[Item]):
             raise self._failure
         self.done = True
 
-    def waits(self, error: errors.JudgedError, attempts: Attempts) -> Iterator[float]:
-        """Yield the waits in seconds before the next try; raise the error for none."""
+    def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
+        """Return the seconds to wait before the next try; raise the error for none."""
         if self._failure is not None:
             raise self._failure
         if self.progressed:
             attempts.begin()  # it goes on, so count anew
-        yield from attempts.waits(error)
+        return attempts.wait_after(error)
 
     def rest(self) -> Iterable[Item]:
         """Return what is still to be told the caller when nothing is left to be sent."""

@@ -14,7 +14,7 @@ import grpc
 from judged import errors
 from judged._transport.call import Deadline, Item, Stream
 from judged._transport.connection import CLOSED, Connection
-from judged._transport.primitives import result, send, sleep
+from judged._transport.primitives import send, sleep, slot
 
 
 def call(connection: Connection, method: str, request: object, deadline: Deadline) -> Any:  # noqa: ANN401 - the reply of the method
@@ -22,8 +22,7 @@ def call(connection: Connection, method: str, request: object, deadline: Deadlin
     attempts = connection.attempts(deadline, request)
     while True:
         try:
-            with connection.window.slot() as slot:
-                result(slot, attempts.timeout())
+            with slot(connection.window(), attempts.timeout()):
                 reply = send(
                     connection.method(method),
                     request,
@@ -36,14 +35,9 @@ def call(connection: Connection, method: str, request: object, deadline: Deadlin
             connection.need_open()
             raise
         except grpc.RpcError as failure:
-            error = connection.error_of(failure)
-            if isinstance(error, errors.Overloaded) and error.retry_after is not None:
-                connection.window.turned_away()
-            for wait in attempts.waits(error):
-                sleep(wait)
+            sleep(attempts.wait_after(connection.error_of(failure)))
         else:
-            connection.budget.answered()
-            connection.window.answered()
+            connection.patience.answered()
             return reply
 
 
@@ -59,14 +53,13 @@ def run_stream(
             timeout, stream.progressed = attempts.timeout(), False
             replies = open_(stream.request(), timeout=timeout, metadata=attempts.metadata)
             for reply in replies:
-                connection.budget.answered()
+                connection.patience.answered()
                 if (item := stream.take(reply)) is not None:
                     yield item
             stream.ended()
             attempts.begin()
         except (grpc.RpcError, errors.JudgedError) as failure:
-            for wait in stream.waits(connection.error_of(failure), attempts):
-                sleep(wait)
+            sleep(stream.wait_after(connection.error_of(failure), attempts))
         finally:
             if replies is not None:
                 replies.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -17,8 +17,8 @@ from judged._inputs import need_kind
 from judged._transport.access import (
     OPTIONS,
     Authorization,
-    Certificates,
     Metadata,
+    channel_credentials,
     forked,
     refuse_unsafe,
     refuse_unusable,
@@ -27,7 +27,7 @@ from judged._transport.access import (
     socket_path,
     used,
 )
-from judged._transport.call import Attempts, CallOptions, Deadline, RetryBudget, Window, to_error
+from judged._transport.call import Attempts, CallOptions, Deadline, Patience, to_error
 from judged.credentials import Credentials, Tls, Token
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
@@ -36,12 +36,16 @@ CLOSED = (ValueError, grpc.aio.UsageError)
 """What gRPC raises for a channel that was closed."""
 
 
-class _Opened(NamedTuple):
-    """The channels of a thread or loop, the present one last, and the calls over it by name."""
+IN_FLIGHT = 64
+"""Messages in flight at most: who makes thousands of calls at once waits here."""
 
-    channels: Sequence[Any]
-    credentials: grpc.ChannelCredentials | None
+
+class _Opened(NamedTuple):
+    """The channel of a thread or loop, the calls over it by name, and the slots for them."""
+
+    channel: Any
     methods: Mapping[str, Any]
+    window: Any
 
 
 class _Connection:
@@ -49,6 +53,7 @@ class _Connection:
 
     _grpc: Any
     """What has the functions that open a channel."""
+    _semaphore: Callable[[int], Any]
 
     def __init__(
         self,
@@ -69,18 +74,20 @@ class _Connection:
             raise errors.InvalidArgument.of_field(
                 "credentials", "a channel that is given has its own; leave out one of the two"
             )
-        self._certificates = Certificates(credentials) if isinstance(credentials, Tls) else None
-        self._given = None if channel is None else _methods(channel)
+        token, self._credentials = None, None
+        if isinstance(credentials, Tls):
+            token, self._credentials = credentials.token, channel_credentials(credentials)
+        elif credentials is not None:
+            token = credentials
+        self._given = channel
         self._opened: dict[asyncio.AbstractEventLoop | None, _Opened] = {}
         self._lock = threading.Lock()
         self._closed = False
-        token = credentials.token if isinstance(credentials, Tls) else credentials
         self._authorization = Authorization(token)
         # gRPC tells a server which connection of TCP a call came by, and of a Unix socket nothing.
         is_socket = socket_path(self.target) is not None
         self._channel_id = (("x-judged-channel", secrets.token_hex(8)),) if is_socket else ()
-        self.budget = RetryBudget()
-        self.window = Window()
+        self.patience = Patience()
 
     def need_open(self) -> None:
         """Raise ClientUnusable after `close`, and after some forks."""
@@ -88,7 +95,7 @@ class _Connection:
 
     def attempts(self, deadline: Deadline, request: object | None = None) -> Attempts:
         """Return the tries of a message, with who calls in their metadata."""
-        return Attempts(deadline, self.budget, self._who, request)
+        return Attempts(deadline, self.patience, self._who, request)
 
     def _who(self) -> Metadata:
         return (*self._authorization.metadata(), *self._channel_id)
@@ -101,41 +108,40 @@ class _Connection:
         return to_error(failure, self.target)
 
     def method(self, name: str) -> Any:  # noqa: ANN401 - what makes a call of gRPC
-        """Return what makes a call, over the channel of the certificates as they are now.
+        """Return what makes a call. Raises ClientUnusable after `close`, and after some forks."""
+        return self._here().methods[name]
 
-        What was sent over the channel of before ends there. Raises ClientUnusable after `close`,
-        and after some forks.
-        """
+    def window(self) -> Any:  # noqa: ANN401 - a semaphore of either kind
+        """Return the slots for messages in flight."""
+        return self._here().window
+
+    def _here(self) -> _Opened:
         self.need_open()
-        if self._given is not None:
-            return self._given[name]
-        tls, loop = self._certificates, self._loop()
-        credentials = None if tls is None else tls.current()
+        loop = self._loop()
         with self._lock:
-            opened = self._opened.get(loop)
-            if opened is None or opened.credentials is not credentials:
-                if tls is None:
-                    channel = self._grpc.insecure_channel(self.target, options=OPTIONS)
-                else:
-                    options = tuple((dict(OPTIONS) | tls.options).items())
-                    channel = self._grpc.secure_channel(self.target, credentials, options=options)
+            if (opened := self._opened.get(loop)) is None:
                 for other in [each for each in self._opened if each and each.is_closed()]:
                     del self._opened[other]
-                before = opened.channels[-1:] if opened else []
-                opened = _Opened([*before, channel], credentials, _methods(channel))
+                channel = self._channel() if self._given is None else self._given
+                opened = _Opened(channel, _methods(channel), self._semaphore(IN_FLIGHT))
                 self._opened[loop] = opened
-        return opened.methods[name]
+        return opened
+
+    def _channel(self) -> Any:  # noqa: ANN401 - of either kind
+        if self._credentials is None:
+            return self._grpc.insecure_channel(self.target, options=OPTIONS)
+        return self._grpc.secure_channel(self.target, self._credentials, options=OPTIONS)
 
     def _loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the loop that a channel is for."""
         return None
 
-    def _let_go(self) -> Sequence[Any]:
-        """Take leave of all channels; return those to be closed."""
+    def _let_go(self) -> Any:  # noqa: ANN401 - a channel of either kind
+        """Take leave of all channels; return the one to be closed, if any."""
         self._closed = True
         mine = self._opened.pop(self._loop(), None)
         self._opened.clear()  # those of other loops close as they are let go
-        return () if mine is None or forked() else mine.channels
+        return None if mine is None or forked() or self._given is not None else mine.channel
 
 
 def _methods(channel: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a channel of either kind
@@ -147,6 +153,7 @@ class Connection(_Connection):
     """A connection of the synchronous client."""
 
     _grpc = grpc
+    _semaphore = threading.BoundedSemaphore
 
     def __init__(self, target: str | None = None, **given: Any) -> None:  # noqa: ANN401 - as above
         super().__init__(target, **given)
@@ -154,7 +161,7 @@ class Connection(_Connection):
 
     def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
-        for channel in self._let_go():
+        if (channel := self._let_go()) is not None:
             channel.close()
 
 
@@ -162,13 +169,14 @@ class AsyncConnection(_Connection):
     """A connection of the asynchronous client: a channel for each event loop."""
 
     _grpc = grpc.aio
+    _semaphore = asyncio.BoundedSemaphore
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
     async def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
-        for channel in self._let_go():
+        if (channel := self._let_go()) is not None:
             await channel.close()
 
 

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
@@ -23,17 +24,26 @@ Result = TypeVar("Result")
 async_sleep = asyncio.sleep
 
 
-async def async_result(future: Future[Result], seconds: float) -> Result:
-    """Return the result of a future that a thread may set. Raises TimeoutError."""
-    if future.done():
-        return future.result()
+@asynccontextmanager
+async def async_slot(window: asyncio.Semaphore, seconds: float) -> AsyncGenerator[None, None]:
+    """Hold a slot of a window. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
-        return await asyncio.wrap_future(future)
+        await window.acquire()
+    try:
+        yield
+    finally:
+        window.release()
 
 
-def result(future: Future[Result], seconds: float) -> Result:
-    """Return the result of a future that a thread may set. Raises TimeoutError."""
-    return future.result(seconds)
+@contextmanager
+def slot(window: threading.Semaphore, seconds: float) -> Generator[None, None, None]:
+    """Hold a slot of a window. Raises TimeoutError."""
+    if not window.acquire(timeout=seconds):
+        raise TimeoutError
+    try:
+        yield
+    finally:
+        window.release()
 
 
 async def async_send(

@@ -72,9 +72,6 @@ class ServerCommand(Command):
     )
     tls_cert: str | None = opt("FILE", "PEM file with your own certificate, for mTLS.")
     tls_key: str | None = opt("FILE", "PEM file with its private key.")
-    tls_proxy: str | None = opt(
-        "URL", "HTTP proxy to go through, with TLS. Those of http_proxy are passed over."
-    )
 
     @contextmanager
     def connect(self, places: Places | None = None) -> Iterator[Connection]:
@@ -93,12 +90,12 @@ class ServerCommand(Command):
                     raise Problem(_as_flags(error.message)) from None
             else:
                 client = Client(stack.enter_context(private_server()))
-                client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
+                client._connection.patience.waits = False  # noqa: SLF001 - nobody starts it again
             stack.enter_context(client)
             yield Connection(client, _ask(client))
 
     def _credentials(self) -> Credentials | None:
-        for name in ("tls_cert", "tls_key", "tls_proxy"):
+        for name in ("tls_cert", "tls_key"):
             if getattr(self, name) is not None and self.tls_ca is None:
                 raise Problem(f"{flag_of(name)}: needs --tls-ca FILE too, or --tls-ca default")
         named = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -108,7 +105,7 @@ class ServerCommand(Command):
         if self.tls_ca is None:
             return token
         ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
-        return Tls(ca, self.tls_cert, self.tls_key, token, self.tls_proxy)
+        return Tls(ca, self.tls_cert, self.tls_key, token)
 
 
 class ResultCommand(ServerCommand, Strict):
@@ -136,9 +133,7 @@ def _as_flags(message: str) -> str:
     return (
         message.removeprefix("credentials: ")
         .replace("Tls(token=...), or --tls-ca with a command", "--tls-ca")
-        .replace("Tls(proxy=...)", "--tls-proxy")
-        .replace("Tls(certificate=...) needs key=", "--tls-cert needs --tls-key")
-        .replace("Tls(key=...) needs certificate=", "--tls-key needs --tls-cert")
+        .replace("Tls(certificate=..., key=...)", "--tls-cert and --tls-key")
         .replace("; give the Token alone", "; leave out --tls-ca")
     )
 

@@ -56,44 +56,43 @@ def test_a_client_with_a_certificate(mtls: ServerProcess, authority: Authority):
 
 
 class TestFailedHandshakes:
-    """Each says that it may be TLS, soon, and what to do."""
+    """Each says soon that it may be TLS."""
 
-    def refused(self, server: ServerProcess, credentials: Tls | None) -> str:
+    def refused(self, server: ServerProcess, credentials: Tls | None) -> None:
         with (
             Client(server.address, credentials=credentials) as client,
-            pytest.raises(Unavailable, match=r"TLS\?") as caught,
+            pytest.raises(Unavailable, match=r"TLS\?.*Tls\(\.\.\.\) or --tls-ca"),
         ):
             client.server_info(timeout=30)
-        return caught.value.message
 
     def test_no_tls_at_all(self, tls: ServerProcess):
-        assert "use Tls(...) or --tls-ca" in self.refused(tls, None)
+        self.refused(tls, None)
 
     def test_another_authority(self, tls: ServerProcess, stranger: Authority):
-        assert "name its CA with Tls(ca=...)" in self.refused(tls, Tls(stranger.ca))
+        self.refused(tls, Tls(stranger.ca))
 
     def test_a_server_without_tls(self, server: ServerProcess, authority: Authority):
-        assert "speaks none" in self.refused(server, Tls(authority.ca))
+        self.refused(server, Tls(authority.ca))
 
     def test_no_certificate(self, mtls: ServerProcess, authority: Authority):
-        assert "a client's certificate" in self.refused(mtls, Tls(authority.ca))
+        self.refused(mtls, Tls(authority.ca))
 
     def test_a_strangers_certificate(
         self, mtls: ServerProcess, authority: Authority, stranger: Authority
     ):
         own = stranger.client("spiffe://example.org/search")
-        assert "one that it trusts" in self.refused(mtls, Tls(authority.ca, *own))
+        self.refused(mtls, Tls(authority.ca, *own))
 
     def test_a_certificate_that_has_ended(self, mtls: ServerProcess, authority: Authority):
         own = authority.client("spiffe://example.org/old", "old", ends_in=timedelta(days=-1))
-        assert "one that it trusts" in self.refused(mtls, Tls(authority.ca, *own))
+        self.refused(mtls, Tls(authority.ca, *own))
 
 
 class TestCommand:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ([], "TLS? a server that wants it"),
+            ([], "TLS? it has to be on both sides"),
             (["--tls-ca", "/no/such.pem"], "the file /no/such.pem can't be read: No such file"),
             (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: needs --tls-ca"),
         ],

@@ -98,7 +98,6 @@ def test_metadata_go_along_with_every_call_and_options_are_kept() -> None:
     ("options", "field"),
     [
         ({"max_retries": -1}, "max_retries"),
-        ({"max_retries": True}, "max_retries"),
         ({"metadata": {"authorization": "Bearer x"}}, "metadata"),
         ({"metadata": {"a": 1}}, "metadata"),
     ],

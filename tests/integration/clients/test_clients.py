@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
@@ -124,7 +123,7 @@ class TestClosed:
 
     def test_a_call_under_way_ends(self, nowhere: str):
         client = Client(nowhere)
-        client._connection.budget.reached = True  # so that it waits
+        client._connection.patience.reached = True  # so that it waits
         closing = threading.Timer(0.5, client.close)
         closing.start()
         with pytest.raises(ClientUnusable, match="closed"):
@@ -135,29 +134,16 @@ class TestClosed:
 class TestTargets:
     @pytest.mark.parametrize("kind", [Client, AsyncClient])
     @pytest.mark.parametrize(
-        ("target", "says"),
+        "target",
         [
-            ("http://judge:8470", "as in judge:8470"),
-            ("https://judge:8470/", "as in judge:8470"),
-            ("judge", "as in judge:8470"),
-            ("[::1]", r"as in \[::1\]:8470"),
-            ("judge:", "HOST:PORT"),
-            ("judge:0", "from 1 to 65535"),
-            ("judge:65536", "from 1 to 65535"),
-            ("judge:" + "9" * 5000, "from 1 to 65535"),
-            ("unix:", "needs a path"),
-            ("unix:/" + "x" * 107, "107"),
+            *("http://judge:8470", "https://judge:8470/", "judge", "[::1]", "judge:", "judge:0"),
+            *("judge:65536", "judge:" + "9" * 5000, "unix:", "unix:/" + "x" * 107),
         ],
     )
-    def test_what_is_none_is_told_how_to_write_it(self, kind: type, target: str, says: str):
-        with pytest.raises(InvalidArgument, match=says) as caught:
+    def test_what_is_none_is_told_how_to_write_it(self, kind: type, target: str):
+        with pytest.raises(InvalidArgument, match=r"write HOST:PORT.*unix:PATH") as caught:
             kind(target)
         assert caught.value.field == "target"
-
-    def test_a_socket_without_a_folder(self, tmp_path: Path):
-        client = Client(f"unix:{tmp_path}/none/judged.sock")
-        with client, pytest.raises(Unavailable, match="there is no folder"):
-            client.server_info()
 
     def test_a_port_that_speaks_http(self):
         class Web(StreamRequestHandler):
@@ -169,7 +155,7 @@ class TestTargets:
             serving.start()
             try:
                 client = Client(f"127.0.0.1:{other.server_address[1]}")
-                with client, pytest.raises(Unavailable, match="name the address of its --listen"):
+                with client, pytest.raises(Unavailable, match="TLS"):
                     client.server_info()
             finally:
                 other.shutdown()

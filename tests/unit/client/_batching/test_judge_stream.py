@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from judged import Asking, DeadlineExceeded, InternalError, QueryGroup, Unavailable
 from judged._batching.judging import JudgeStream
-from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged._transport.call import Attempts, Deadline, Patience
 from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
@@ -21,7 +21,7 @@ def stream(chunks: Iterable[Sequence[QueryGroup]] = CHUNKS, asking: Asking | Non
 
 
 def attempts() -> Attempts:
-    return Attempts(Deadline(60), RetryBudget())
+    return Attempts(Deadline(60), Patience())
 
 
 def answer(chunk_id: int, cost: float = 0.0) -> pb.StreamJudgeResponse:
@@ -50,7 +50,7 @@ class TestTries:
         for chunk_id in (3, 1):
             chunk = judging.take(answer(chunk_id))
             assert chunk.verdicts.groups == CHUNKS[chunk_id]
-        assert list(judging.waits(Unavailable("gone"), attempts()))
+        assert judging.wait_after(Unavailable("gone"), attempts())
         again, chunk_ids = sent(judging.request())
         assert chunk_ids == [0, 2, 4]
         assert again.request_id == start.request_id != ""
@@ -101,14 +101,14 @@ class TestTries:
         sent(judging.request())
         judging.take(started())
         judging.take(answer(0))
-        assert list(judging.waits(Unavailable("gone"), attempts())) == []
+        assert judging.wait_after(Unavailable("gone"), attempts()) == 0
         assert judging.done
 
     def test_what_would_fail_again_is_raised(self):
         judging = stream()
         sent(judging.request())
         with pytest.raises(DeadlineExceeded):
-            next(judging.waits(DeadlineExceeded("too late"), attempts()))
+            judging.wait_after(DeadlineExceeded("too late"), attempts())
 
 
 class TestWhatGoesWrongInside:
@@ -125,7 +125,7 @@ class TestWhatGoesWrongInside:
         with pytest.raises(ValueError, match="no more"):
             judging.ended()
         with pytest.raises(ValueError, match="no more"):
-            next(judging.waits(Unavailable("gone"), attempts()))
+            judging.wait_after(Unavailable("gone"), attempts())
 
     @pytest.mark.parametrize(
         ("chunk", "field"),

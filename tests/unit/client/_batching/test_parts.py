@@ -8,7 +8,7 @@ import pytest
 from judged import InternalError, InvalidArgument, TextItem, Unavailable
 from judged._batching import parts
 from judged._batching.parts import PartStream, text_parts
-from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged._transport.call import Attempts, Deadline, Patience
 from judged.v1 import statistics_service_pb2 as pb
 
 
@@ -25,7 +25,7 @@ def test_each_try_sends_all_parts_of_items_that_are_read_once(monkeypatch, read)
     broken = asked.request()
     for _ in range(read):
         next(broken)
-    assert list(asked.waits(Unavailable("gone"), Attempts(Deadline(60), RetryBudget())))
+    assert asked.wait_after(Unavailable("gone"), Attempts(Deadline(60), Patience()))
     sent = cast("list[pb.StreamTextMetricsRequest]", list(asked.request()))
     again = [item.hypothesis for message in sent for item in message.part.items]
     assert again == [str(n) for n in range(9)]
@@ -41,7 +41,7 @@ def test_what_can_not_be_written_is_raised_where_one_waits(monkeypatch):
     asked = stream([*[TextItem("a", ["abc"])] * 3, TextItem("a", ["\ud800"])])
     assert len(list(asked.request())) == 2
     asked.take(pb.StreamTextMetricsResponse())
-    attempts = Attempts(Deadline(60), RetryBudget())
-    for wait in (asked.ended, lambda: list(asked.waits(Unavailable("gone"), attempts))):
+    attempts = Attempts(Deadline(60), Patience())
+    for wait in (asked.ended, lambda: asked.wait_after(Unavailable("gone"), attempts)):
         with pytest.raises(InvalidArgument, match=r"items\[3\]\.references\[0\]"):
             wait()

@@ -16,7 +16,7 @@ from judged import (
 )
 from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring
-from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged._transport.call import Attempts, Deadline, Patience
 from judged.v1 import judge_service_pb2 as pb
 
 from tests.fakes.score_service import score_of
@@ -28,7 +28,7 @@ def of(items: list[AnswerItem], rubrics=("a",), asking: Asking | None = None, **
 
 def fail(scoring: Scoring, error: JudgedError) -> None:
     """End a message for good."""
-    assert list(scoring.waits(error, Attempts(Deadline(60), RetryBudget()))) == []
+    assert scoring.wait_after(error, Attempts(Deadline(60), Patience())) == 0
 
 
 def scoring(n: int = 3, rubrics=("a", "b"), **options) -> Scoring:

@@ -12,8 +12,10 @@ from judged._transport.primitives import (
     async_in_order,
     async_on_thread,
     async_sleep,
+    async_slot,
     in_order,
     send,
+    slot,
 )
 
 
@@ -104,3 +106,17 @@ async def test_what_work_on_a_thread_raises_is_raised_here():
         await async_on_thread(lambda: dict[str, int]()["x"])
     with pytest.raises(RuntimeError, match="StopIteration"):
         await async_on_thread(lambda: next(iter(())))
+
+
+async def test_who_waits_for_a_slot_waits_as_long_as_its_time_lasts():
+    loops, threads = asyncio.Semaphore(1), threading.Semaphore(1)
+    async with async_slot(loops, 1):
+        with pytest.raises(TimeoutError):
+            async with async_slot(loops, 0.01):
+                pass
+    async with async_slot(loops, 1):
+        pass
+    with slot(threads, 1), pytest.raises(TimeoutError), slot(threads, 0.01):
+        pass
+    with slot(threads, 1):
+        pass

@@ -73,17 +73,10 @@ class TestPrivateServer:
             pass
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("http://judge:8470", r"--target http://judge:8470: write HOST:PORT .* as in judge:8470$"),
-        ("grpc://judge:8470", "without grpc://"),
-        ("judge", "--target judge: has no port; write HOST:PORT, as in judge:8470"),
-    ],
-)
-def test_addresses_that_mean_another_server_say_how_to_write_them(target, message):
+@pytest.mark.parametrize("target", ["http://judge:8470", "grpc://judge:8470", "judge"])
+def test_addresses_that_mean_another_server_say_how_to_write_them(target):
     with (
-        pytest.raises(Problem, match=message),
+        pytest.raises(Problem, match=f"--target {target}: write HOST:PORT"),
         local_server.ServerCommand(target=target).connect(),
     ):
         pass
