@@ -11,7 +11,7 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.judging import Batch, JudgeStream, Progress, ToJudge, fill_expected, fold
+from judged._batching.judging import PASSING, Batch, Progress, ToJudge, fill_expected, fold
 from judged._batching.parts import (
     EvaluateStream,
     Metadata,
@@ -24,6 +24,8 @@ from judged._batching.parts import (
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
 from judged._convert import (
+    Purse,
+    missing_for,
     read_calibration,
     read_compare,
     read_frontier,
@@ -34,7 +36,7 @@ from judged._convert import (
     write_judge,
 )
 from judged._transport.async_calls import async_call, async_run_stream
-from judged._transport.call import CallOptions, Stream, rename_paths
+from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Stream, derived_id, rename_paths
 from judged._transport.connection import (
     COMPUTING_S,
     INFO_S,
@@ -166,7 +168,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
                 batch.take(chunk, answer)
         return batch.verdicts()
 
-    def judge_stream(
+    async def judge_stream(
         self,
         chunks: Iterable[Sequence[QueryGroup]],
         judge: Judge | str | None = None,
@@ -176,16 +178,37 @@ class AsyncClient(BaseClient[AsyncConnection]):
         request_id: str = "",
         timeout: float | None = None,
     ) -> AsyncGenerator[JudgedChunk, None]:
-        """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
+        """Yield the verdicts of each chunk, in order, as soon as they are there.
 
-        A stream that breaks is sent again with what has no answer, while `timeout` lasts, under one
-        `request_id` (a UUID of version 4, drawn where none is given): models answer nothing twice.
+        Each is judged as by `judge`, a few at once; ids count them from 0. One that fails for good
+        has an `error`.
         """
-        stream = JudgeStream(
-            chunks, judge, asking, include_details=include_details, request_id=request_id
-        )
-        deadline = self._deadline(timeout, STREAM_S)
-        return async_run_stream(self._connection, "StreamJudge", stream, deadline)
+        purse, deadline = Purse(asking), self._deadline(timeout, STREAM_S)
+
+        async def judged(numbered: tuple[int, Sequence[QueryGroup]]) -> JudgedChunk:
+            number, groups = numbered
+            try:
+                found = await self.judge(
+                    groups,
+                    judge,
+                    include_details=include_details,
+                    asking=purse.rest(),
+                    request_id=request_id and derived_id(request_id, "chunk", number),
+                    timeout=deadline.left(),
+                )
+            except PASSING as error:
+                purse.lost(error)
+                return JudgedChunk(number, None, missing_for(error))
+            except errors.InvalidArgument as error:
+                raise error.below(f"chunks[{number}]") from None
+            purse.took(found.usage)
+            return JudgedChunk(number, found, None)
+
+        ahead = 1 if purse.limited else CHUNKS_IN_FLIGHT
+        numbered = ((None, each) for each in enumerate(chunks))
+        async with aclosing(async_in_order(judged, numbered, ahead)) as answers:
+            async for _, chunk in answers:
+                yield chunk
 
     async def evaluate(
         self,

@@ -12,7 +12,7 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.judging import Batch, JudgeStream, Progress, ToJudge, fill_expected, fold
+from judged._batching.judging import PASSING, Batch, Progress, ToJudge, fill_expected, fold
 from judged._batching.parts import (
     EvaluateStream,
     Metadata,
@@ -25,6 +25,8 @@ from judged._batching.parts import (
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
 from judged._convert import (
+    Purse,
+    missing_for,
     read_calibration,
     read_compare,
     read_frontier,
@@ -34,7 +36,7 @@ from judged._convert import (
     write_comparisons,
     write_judge,
 )
-from judged._transport.call import CallOptions, Stream, rename_paths
+from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Stream, derived_id, rename_paths
 from judged._transport.calls import call, run_stream
 from judged._transport.connection import (
     COMPUTING_S,
@@ -177,16 +179,37 @@ class Client(BaseClient[Connection]):
         request_id: str = "",
         timeout: float | None = None,
     ) -> Generator[JudgedChunk, None]:
-        """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
+        """Yield the verdicts of each chunk, in order, as soon as they are there.
 
-        A stream that breaks is sent again with what has no answer, while `timeout` lasts, under one
-        `request_id` (a UUID of version 4, drawn where none is given): models answer nothing twice.
+        Each is judged as by `judge`, a few at once; ids count them from 0. One that fails for good
+        has an `error`.
         """
-        stream = JudgeStream(
-            chunks, judge, asking, include_details=include_details, request_id=request_id
-        )
-        deadline = self._deadline(timeout, STREAM_S)
-        return run_stream(self._connection, "StreamJudge", stream, deadline)
+        purse, deadline = Purse(asking), self._deadline(timeout, STREAM_S)
+
+        def judged(numbered: tuple[int, Sequence[QueryGroup]]) -> JudgedChunk:
+            number, groups = numbered
+            try:
+                found = self.judge(
+                    groups,
+                    judge,
+                    include_details=include_details,
+                    asking=purse.rest(),
+                    request_id=request_id and derived_id(request_id, "chunk", number),
+                    timeout=deadline.left(),
+                )
+            except PASSING as error:
+                purse.lost(error)
+                return JudgedChunk(number, None, missing_for(error))
+            except errors.InvalidArgument as error:
+                raise error.below(f"chunks[{number}]") from None
+            purse.took(found.usage)
+            return JudgedChunk(number, found, None)
+
+        ahead = 1 if purse.limited else CHUNKS_IN_FLIGHT
+        numbered = ((None, each) for each in enumerate(chunks))
+        with closing(in_order(judged, numbered, ahead)) as answers:
+            for _, chunk in answers:
+                yield chunk
 
     def evaluate(
         self,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, count, groupby
+from itertools import accumulate, count, groupby
 from operator import add, attrgetter, gt, itemgetter
 from typing import TypeVar
 
@@ -17,21 +15,19 @@ from judged._convert import (
     Purse,
     checked_group,
     missing_for,
-    read_error,
     read_verdicts,
     usage_of,
     write_group,
     write_judge,
 )
 from judged._inputs import need_each, need_text
-from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Stream, derived_id, rename_paths
+from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id, rename_paths
 from judged._views import Listed
 from judged.errors import InvalidArgument, WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import (
     Context,
-    JudgedChunk,
     QueryGroup,
     Span,
     Verdict,
@@ -402,103 +398,3 @@ def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> erro
         return f"groups[{piece.index}]{result}"
 
     return rename_paths(error, _PATH, rename)
-
-
-class JudgeStream(Stream[JudgedChunk]):
-    """The chunks of one `judge_stream`: what to send on each try, and what was answered."""
-
-    def __init__(
-        self,
-        chunks: Iterable[Sequence[QueryGroup]],
-        judge: Judge | str | None,
-        asking: Asking | None,
-        *,
-        include_details: bool,
-        request_id: str,
-    ) -> None:
-        super().__init__()
-        self._start = pb.StreamJudgeStart(
-            judge=write_judge(judge),
-            include_details=include_details,
-            request_id=request_id or str(uuid.uuid4()),
-        )
-        self._purse = Purse(asking)
-        self._unread = iter(chunks)
-        self._n_read = 0
-        self._all_read = False
-        self._unanswered: dict[int, Sequence[QueryGroup]] = {}
-        self._identity: JudgeIdentity | None = None
-        self._lock = threading.Lock()
-        """Held while the caller's iterable is read: a stream that broke may still be reading."""
-
-    def request(self) -> Iterator[pb.StreamJudgeRequest]:
-        """Return what the next try sends: the start, chunks without an answer, then new ones."""
-        self._identity = None
-        n_sent = self._n_read  # read without the lock: whoever holds it may wait for an answer
-        again = [chunk_id for chunk_id in list(self._unanswered) if chunk_id < n_sent]
-        start = self._purse.onto(self._start)
-        return self.written(self._messages(start, chain(again, count(n_sent))))
-
-    def _messages(
-        self, start: pb.StreamJudgeStart, chunk_ids: Iterable[int]
-    ) -> Iterator[pb.StreamJudgeRequest]:
-        yield pb.StreamJudgeRequest(start=start)
-        for chunk_id in chunk_ids:
-            if not self._has(chunk_id):
-                return
-            groups = self._unanswered.get(chunk_id)
-            if groups is None:  # an earlier stream read it, and its answer is there
-                continue
-            path = f"chunks[{chunk_id}].groups"
-            messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(groups)]
-            yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
-
-    def _has(self, chunk_id: int) -> bool:
-        """Say whether there is such a chunk; read it if nobody has."""
-        if chunk_id < self._n_read:
-            return True
-        with self._lock:
-            if chunk_id < self._n_read or self._all_read:
-                return chunk_id < self._n_read
-            self._all_read = True  # also where the iterable fails
-            for chunk in self._unread:
-                path = f"chunks[{chunk_id}].groups"
-                self._unanswered[chunk_id] = need_each(chunk, path, (QueryGroup,), "QueryGroup")
-                self._n_read += 1
-                self._all_read = False
-                break
-            return not self._all_read
-
-    def take(self, reply: pb.StreamJudgeResponse) -> JudgedChunk | None:
-        """Return the chunk that a reply answers; None for the one that the stream begins with."""
-        if self._identity is None:
-            self._identity = read_fields(JudgeIdentity, reply.started.judge)
-            return None
-        self.progressed = True
-        self._purse.spent += reply.chunk.usage.cost
-        groups = self._unanswered.pop(reply.chunk.chunk_id, ())
-        chunk, failed = reply.chunk, reply.chunk.WhichOneof("result") == "error"
-        judge, usage = self._identity, usage_of(chunk)
-        return JudgedChunk(
-            chunk.chunk_id,
-            None if failed else read_verdicts(chunk.verdicts, judge, usage, groups),
-            read_error(chunk.error) if failed else None,
-            chunk.progress.contexts_received,
-            chunk.progress.contexts_done,
-        )
-
-    def ended(self) -> None:
-        """Note that the server ended the stream. Raises InternalError where answers are missing."""
-        super().ended()
-        if not self._all_answered:
-            missing = len(self._unanswered)
-            raise errors.InternalError(f"the stream ended with {missing} chunks unanswered")
-
-    def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
-        """Return the wait before the next try; none when everything is answered."""
-        self.done = self._all_answered and self._failure is None
-        return 0.0 if self.done else super().wait_after(error, attempts)
-
-    @property
-    def _all_answered(self) -> bool:
-        return self._all_read and not self._unanswered

@@ -141,7 +141,13 @@ def send(method: Callable[..., Result], request: object, **options: object) -> R
 def in_order(
     work: Callable[[Item], Result], items: Iterable[tuple[Key, Item]], ahead: int
 ) -> Generator[tuple[Key, Result], None, None]:
-    """Yield each key with the result of the work on its item; as `async_in_order`, on threads."""
+    """Yield each key with the result of the work on its item; as `async_in_order`, on threads.
+
+    On a thread of such work they are worked on one by one, so that it can be stopped.
+    """
+    if isinstance(threading.current_thread(), _Worker):
+        yield from ((key, work(item)) for key, item in items)
+        return
     under_way: deque[tuple[Key, _Worker]] = deque()
     unsent = iter(items)
     try:

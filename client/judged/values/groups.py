@@ -456,8 +456,6 @@ class JudgedChunk(View):
     chunk_id: int
     verdicts: Verdicts | None
     error: VerdictError | None
-    contexts_received: int
-    contexts_done: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)

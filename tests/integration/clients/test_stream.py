@@ -86,9 +86,8 @@ def test_garbage_in_the_middle_of_a_stream_is_invalid_argument(server_address: s
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_the_client_streams_more_chunks_than_the_window(client: Client):
+def test_the_client_has_chunks_answered_in_order(client: Client):
     chunks = [[QueryGroup("q", ["a"], ["a", str(i)])] for i in range(200)]
     answers = list(client.judge_stream(chunks, "exact"))
-    assert sorted(answer.chunk_id for answer in answers) == list(range(200))
+    assert [answer.chunk_id for answer in answers] == list(range(200))
     assert all(list(answer.verdicts.relevant) == [True, False] for answer in answers)
-    assert answers[-1].contexts_done == 400
