@@ -12,12 +12,8 @@ from judged.report.markdown import to_junit, to_markdown
 __all__ = ["NoResultDocument", "Report", "make_report", "to_html", "to_junit", "to_markdown"]
 
 
-def to_html(report: Report, room: int | None = None) -> str:
-    """Return one HTML page; `room` bounds the bytes of its packed queries.
-
-    By default that is 450 bytes a query, and room for 1,000 queries at least. Raises
-    FailedPrecondition where jinja2 is not installed.
-    """
+def to_html(report: Report) -> str:
+    """Return one HTML page. Raises FailedPrecondition where jinja2 is not installed."""
     try:
         from judged.report import html  # noqa: PLC0415 - jinja2 is in the extra `cli`
     except ModuleNotFoundError as error:
@@ -28,4 +24,4 @@ def to_html(report: Report, room: int | None = None) -> str:
             "'judged[cli]'",
             code="FAILED_PRECONDITION",
         ) from None
-    return html.to_html(report, room)
+    return html.to_html(report)

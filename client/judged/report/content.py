@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from judged._files import FileError, Record
-from judged._views import View
+from judged._views import View, of_all, plural
 from judged.errors import InvalidArgument
 from judged.values import (
     Interval,
@@ -131,20 +131,6 @@ def part_of(record: Record, name: str) -> Record:
     return record.inner({} if value is None else value, name)
 
 
-_THRESHOLD = re.compile(r"\|min_score:([0-9.eE+-]+)")
-_HIT_METRICS = ("hit_rate", "mrr", "recall", "precision", "ndcg", "ap", "f1")
-"""Metrics that are 0 only where no relevant document is retrieved, within their cutoff."""
-TOOK = {
-    "cost": "cost",
-    "calls": "calls answered",
-    "attempts": "attempts",
-    "input_tokens": "input tokens",
-    "output_tokens": "output tokens",
-    "cached": "replies from the cache",
-    "shared": "replies shared with other callers",
-    "latency_s": "seconds of all calls together",
-}
-"""What is shown of the usage of language models, in words."""
 TEST = "paired sign-flip test, corrected by Holm"
 """The test of differences that `verdict_of` goes by."""
 
@@ -170,16 +156,14 @@ class ReportedQuery(QueryResult):
 
 @dataclass(frozen=True)
 class Run:
-    """One result document. `signature` says who judged and how, `usage` what that took by name."""
+    """One result document. `signature` says who judged and how."""
 
     name: str
     metrics: Sequence[MetricResult]
     queries: Sequence[ReportedQuery]
     slices: Sequence[MetricSlice]
-    counts: MetricCounts | None
+    counts: MetricCounts
     signature: str
-    threshold: float | None
-    usage: Mapping[str, float | None]
     warnings: Sequence[str]
 
     @cached_property
@@ -191,11 +175,6 @@ class Run:
     def primary(self) -> str:
         """The metric that queries are sorted by: the first; "" where there is none."""
         return self.metrics[0].name if self.metrics else ""
-
-    @property
-    def n_queries(self) -> int:
-        """How many queries the run was about."""
-        return len(self.queries) if self.counts is None else self.counts.queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,23 +241,20 @@ def read_run(document: object, name: str = "") -> Run:
     root = Record(document, "document", None, "")
     table = read_table(root)
     signature = root.optional_text("signature")
-    threshold = part_of(root, "judge").optional_number("min_score")
-    if threshold is None and signature and (found := _THRESHOLD.search(signature)):
-        threshold = float(found[1])
-    values, usage = read_values(root), root.record("usage")
+    values = read_values(root)
     if root.get("queries") is None:
-        queries = [ReportedQuery(q, values=of, first_hit=_no_hit(of)) for q, of in values.items()]
+        queries = [ReportedQuery(query_id, values=of) for query_id, of in values.items()]
     else:
         queries = [_query(query, values) for query in root.records("queries")]
+    known = root.get("counts") is not None
+    counts = table.counts if known else MetricCounts(len(queries), len(queries))
     return Run(
         name=name or root.optional_text("name") or "result",
         metrics=table.metrics,
         queries=queries,
         slices=table.slices,
-        counts=None if root.get("counts") is None else table.counts,
+        counts=counts,
         signature=signature or "none: matched by document id, or measured by qrels",
-        threshold=threshold,
-        usage={} if usage is None else {each: usage.optional_number(each) for each in TOOK},
         warnings=[str(warning) for warning in root.items("warnings")],
     )
 
@@ -310,14 +286,6 @@ def _first_hit(results: Sequence[RetrievedResult]) -> int | None:
     return 0 if known else None
 
 
-def _no_hit(values: Mapping[str, float]) -> int | None:
-    """Return 0 where the values of a query show that nothing relevant was retrieved, else None."""
-    telling = [
-        value for name, value in values.items() if re.split(r"[@(]", name)[0] in _HIT_METRICS
-    ]
-    return 0 if telling and not any(telling) else None
-
-
 LOW_RANK = 3
 """A first relevant result below this rank is low."""
 
@@ -333,25 +301,13 @@ class Kind(IntFlag):
 
 
 KINDS = {
-    Kind.NOTHING_RELEVANT: ("nothing relevant retrieved", "No result of the query is relevant."),
-    Kind.LOW: (
-        "relevant, but low",
-        f"The first relevant result is below rank {LOW_RANK}.",
-    ),
-    Kind.JUDGE_MISSING: (
-        "judge missing",
-        "A verdict on the query failed, or the judge abstained.",
-    ),
-    Kind.JUDGES_DISAGREE: (
-        "judges disagree",
-        "Votes on a result of the query are on both sides.",
-    ),
-    Kind.RETRIEVER_FAILED: (
-        "retriever failed",
-        "The retriever raised an error, so the query has no value.",
-    ),
+    Kind.NOTHING_RELEVANT: "nothing relevant retrieved",
+    Kind.LOW: f"first relevant result below rank {LOW_RANK}",
+    Kind.JUDGE_MISSING: "judge missing",
+    Kind.JUDGES_DISAGREE: "judges disagree",
+    Kind.RETRIEVER_FAILED: "retriever failed",
 }
-"""Each kind in words, and a sentence on what is counted there."""
+"""Each kind in words."""
 
 
 def kinds_of(query: ReportedQuery) -> Kind:
@@ -391,64 +347,14 @@ def worst_first(run: Run, baseline: Run | None = None) -> Sequence[ReportedQuery
     return sorted(run.queries, key=badness)
 
 
-_STATUS_WORDS = {
-    "error": "failed",
-    "abstained": "abstained",
-    "not_assessable": "not assessable",
-}
-_LEFT_OUT = {
-    "skipped_no_gold": "because nothing is to be found",
-    "skipped_missing": "because the run lacks them",
-    "skipped_unjudged": "because nothing of them was judged",
-    "skipped_unsettled": "because missing verdicts could change their values",
-}
-
-
 def about(run: Run) -> str:
-    """Return how much went into the numbers."""
-    counts, queries = run.counts, _plural(run.n_queries, "query", "queries")
-    if counts is None:
-        return f"{run.n_queries:,} of {queries}"
-    return f"{counts.evaluated:,} of {queries}, {_plural(counts.retrieved, 'result', 'results')}"
-
-
-def coverage_lines(run: Run) -> Iterator[str]:
-    """Yield what the reader of the means should know about verdicts and queries left out."""
+    """Return how much went into the numbers; the run's warnings say what is missing."""
     counts = run.counts
-    if counts is None:
-        return
-    if (verdicts := counts.verdicts) is not None and (total := verdicts.total):
-        there = f"{verdicts.ok:,} of {_plural(total, 'verdict', 'verdicts')}"
-        line = f"Coverage {share(verdicts.ok / total)}: {there}"
-        missing = [
-            f"{getattr(verdicts, name):,} {word}"
-            for name, word in _STATUS_WORDS.items()
-            if getattr(verdicts, name)
-        ]
-        if missing:
-            line += f"; missing: {', '.join(missing)}"
-        yield f"{line}. {verdicts.relevant:,} are relevant."
-    for name, why in _LEFT_OUT.items():
-        if count := getattr(counts, name):
-            yield f"{_plural(count, 'query', 'queries')} left out of the means {why}."
-    if count := counts.duplicates:
-        yield f"{_plural(count, 'repeated result', 'repeated results')} dropped."
-
-
-def took(run: Run) -> list[tuple[str, str]]:
-    """Return what the run took, by name."""
-    said = []
-    for name, value in run.usage.items():
-        if name == "cost":
-            known = "unknown: a price is not configured" if value is None else f"{value:.6g}"
-            said.append((TOOK[name], known))
-        elif name != "latency_s" and value is not None:
-            said.append((TOOK[name], f"{value:,.0f}"))
-        elif value:  # 0 where the document leaves times out
-            said.append((TOOK[name], f"{value:,.3f}"))
-            if calls := run.usage["calls"]:
-                said.append(("seconds a call, mean", f"{value / calls:.3f}"))
-    return said
+    queries = of_all(counts.evaluated, counts.queries, "query", "queries")
+    said = f"{queries}, {plural(counts.retrieved, 'result')}"
+    if (verdicts := counts.verdicts) is None:
+        return said
+    return f"{said}, {of_all(verdicts.ok, verdicts.total, 'verdict')}"
 
 
 def number(value: float | None) -> str:
@@ -471,11 +377,6 @@ def signed_ends(interval: Interval | None) -> str:
     return ends(interval, "+.4f")
 
 
-def decimal(value: float | None) -> str:
-    """Return a number with two decimals, or a dash."""
-    return "-" if value is None else f"{value:.2f}"
-
-
 def p_value(value: float) -> str:
     """Return a p-value; what four decimals can't show is below the smallest they can."""
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
@@ -485,10 +386,6 @@ def share(value: float) -> str:
     """Return a share with four digits, which rounds to 1 only what is 1."""
     text = f"{value:.4g}"
     return text if text != "1" or value == 1 else f"{value:.9g}"
-
-
-def _plural(n: int, one: str, many: str) -> str:
-    return f"{n:,} {one if n == 1 else many}"
 
 
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
@@ -511,8 +408,3 @@ def markdown(text: str, longest: int = 120) -> str:
         line = f"{line[: longest - 1]}…"
     # An address alone, or a name after @, would become a link or call a person.
     return _MARKDOWN.sub(r"\\\1", line).replace("@", "@\u200b").replace("://", ":\u200b//")
-
-
-def cut(text: str, longest: int) -> str:
-    """Return a text, or its beginning with an ellipsis where it is longer."""
-    return text if len(text) <= longest else f"{text[:longest]}…"

@@ -1,8 +1,8 @@
 """A report as one HTML page: style, script and data in the file, nothing fetched from anywhere.
 
-Its script reads the queries from a table of strings, and columns. Texts are by far the largest
-part, so a report has room for so many bytes, and the worst queries fill it first; of the others the
-page has values, ids and kinds.
+Its script reads the queries from columns. Texts are by far the largest part, so a report has room
+for so many characters, and the worst queries fill it first; of the others the page has values, ids
+and kinds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
 from typing import Any
@@ -28,41 +28,28 @@ from judged.report.content import (
     ReportedQuery,
     Run,
     about,
-    coverage_lines,
-    cut,
-    decimal,
     ends,
     kinds_of,
     number,
     p_value,
     signed,
     signed_ends,
-    took,
     verdict_of,
     visible,
     worst_first,
 )
 from judged.values import Estimate, MetricResult, RunComparison
 
-_SCORE_BINS = 20
-_SHOWN_RANKS = 10
-_MOST_SLICES = 30
 _STYLES = {"better": "good", "worse": "bad"}
 
 
-def to_html(report: Report, room: int | None = None) -> str:
-    """Return the page. `room` bounds the bytes of its packed queries; by default 450 a query."""
+def to_html(report: Report) -> str:
+    """Return the page."""
     run, baseline = report.run, report.baseline
     counts = Counter(kind for query in run.queries for kind in kinds_of(query))
     kinds = [
-        {
-            "bit": int(kind),
-            "title": title,
-            "explanation": explanation,
-            "count": counts[kind],
-            "order": "The worst come first." if counts[kind] > 1 else "",
-        }
-        for kind, (title, explanation) in KINDS.items()
+        {"bit": int(kind), "title": title, "count": counts[kind]}
+        for kind, title in KINDS.items()
         if counts[kind]
     ]
     style, script = _asset("report.css"), _asset("report.js")
@@ -72,16 +59,13 @@ def to_html(report: Report, room: int | None = None) -> str:
         runs=[run] if baseline is None else [run, baseline],
         baseline=baseline,
         about=about(run),
-        coverage=coverage_lines(run),
-        took=took(run),
         intervals=any(metric.interval is not None for metric in run.metrics),
         bounds=any(metric.lower_bound is not None for metric in run.metrics),
         confidence=_confidence(run.metrics),
         differences={made.metric: made for made in report.differences},
         test=TEST,
         kinds=kinds,
-        kinds_json=Markup(json.dumps([{"bit": k["bit"], "title": k["title"]} for k in kinds])),  # noqa: S704 - words of ours
-        classified=any(query.first_hit is not None for query in run.queries),
+        kinds_json=Markup(json.dumps(kinds)),  # noqa: S704 - words of ours
         order=_order(report),
         means=_means(run, baseline),
         moved=[
@@ -89,10 +73,7 @@ def to_html(report: Report, room: int | None = None) -> str:
             for made in report.differences
         ],
         reach=1.1 * max([0.01, *(abs(end) for made in report.differences for end in _ends(made))]),
-        slices=_slices(run),
-        scores=_scores(run),
-        ranks=_ranks(run),
-        packed=pack(report, room),
+        packed=pack(report),
         style=Markup(style),  # noqa: S704 - files of ours
         script=Markup(script),  # noqa: S704
         style_hash=_hash(style),
@@ -140,34 +121,6 @@ def _means(run: Run, baseline: Run | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _slices(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of slices by key, of many the first."""
-    by_key: dict[str, list[dict[str, Any]]] = {}
-    for part in run.slices:
-        metric = next((m for m in part.metrics if m.name == run.primary), None)
-        rows = by_key.setdefault(part.key, [])
-        if metric is not None and len(rows) < _MOST_SLICES:
-            rows.append(_row(part.value or "(none)", _mean(metric)))
-    return by_key
-
-
-def _scores(run: Run) -> list[tuple[str, int]]:
-    """Return how many results have a score in each bin; nothing where none has one."""
-    scores = [r.score for query in run.queries for r in query.retrieved if r.score is not None]
-    bins = Counter(min(_SCORE_BINS - 1, int(s * _SCORE_BINS + 1e-9)) for s in scores)
-    return [(f"{n / _SCORE_BINS:.2f}", bins[n]) for n in range(_SCORE_BINS if scores else 0)]
-
-
-def _ranks(run: Run) -> list[tuple[str, int]]:
-    """Return how many queries have their first hit at each rank; nothing where none is known."""
-    known = Counter(query.first_hit for query in run.queries if query.first_hit is not None)
-    if not known:
-        return []
-    below = sum(n for rank, n in known.items() if rank > _SHOWN_RANKS)
-    shown = [(str(rank), known[rank]) for rank in range(1, _SHOWN_RANKS + 1)]
-    return [*shown, (f">{_SHOWN_RANKS}", below), ("none", known[0])]
-
-
 @cache
 def template(name: str) -> jinja2.Template:
     """Return a template of the folder `page`."""
@@ -178,7 +131,7 @@ def template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (visible, number, signed, ends, signed_ends, p_value, decimal, verdict_of)
+    filters = (visible, number, signed, ends, signed_ends, p_value, verdict_of)
     environment.filters |= {each.__name__: each for each in filters}
     return environment.get_template(name)
 
@@ -192,16 +145,11 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-BYTES_A_QUERY = 450
-"""1,000 queries make a page of 500 kB, 10,000 one of 5 MB."""
-SMALLEST_PAGE = 1000
-"""Fewer queries have as much room as this many."""
+MOST_TEXT = 1_500_000
+"""The characters that all texts of a page have at most."""
 LONGEST_TEXT = 4000
 LONGEST_QUERY = 300
 MOST_RESULTS = 20
-_LEVEL = 6
-"""9 takes five times as long and saves 2 %."""
-_STATUSES = ("OK", "ERROR", "ABSTAINED", "NOT_ASSESSABLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,57 +161,31 @@ class Packed:
     queries: int
 
 
-@dataclass(slots=True)
-class _Strings:
-    """Every text once, in the order in which they came; columns have its number."""
-
-    texts: list[str] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, text: str) -> int:
-        number = self.numbers.setdefault(text, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(visible(text))
-        return number
-
-
-def pack(report: Report, room: int | None = None) -> Packed:
-    """Return the queries of a report, the worst first, in at most `room` bytes where texts fit."""
+def pack(report: Report) -> Packed:
+    """Return the queries of a report, the worst first, with their texts as long as these fit."""
     ordered = worst_first(report.run, report.baseline)
-    if room is None:
-        room = BYTES_A_QUERY * max(SMALLEST_PAGE, len(ordered))
-    strings = _Strings()
     metrics = [metric.name for metric in report.run.metrics]
     runs = [run for run in (report.baseline, report.run) if run is not None]
-    content: dict[str, Any] = {
+    details: list[object] = []
+    room = MOST_TEXT
+    for query in ordered:
+        detail = [_detail(run.by_id.get(query.query_id)) for run in runs]
+        room -= len(json.dumps(detail, ensure_ascii=False))
+        if room < 0:
+            break
+        details.append(detail)
+    content = {
         "metrics": [visible(name) for name in metrics],
         "runs": [visible(run.name) for run in runs],
-        "ids": [strings.number(query.query_id) for query in ordered],
-        "queries": [strings.number(cut(query.query, LONGEST_QUERY)) for query in ordered],
+        "ids": [visible(query.query_id) for query in ordered],
+        "queries": [_shown(query.query, LONGEST_QUERY) for query in ordered],
         "values": _values(report.run, ordered, metrics),
         "before": None if report.baseline is None else _values(report.baseline, ordered, metrics),
         "first": [query.first_hit for query in ordered],
         "kinds": [int(kinds_of(query)) for query in ordered],
+        "details": details,
     }
-    details: list[object] = []
-    # What the columns take, and then each query as if the stream ended with it: an upper bound.
-    packer = zlib.compressobj(_LEVEL)
-    columns = json.dumps([content, strings.texts], ensure_ascii=False)
-    taken = len(packer.compress(columns.encode()) + packer.flush(zlib.Z_SYNC_FLUSH))
-    for query in ordered:
-        known = len(strings.texts)
-        detail = [_detail(run.by_id.get(query.query_id), strings) for run in runs]
-        more = json.dumps([detail, strings.texts[known:]], ensure_ascii=False).encode()
-        taken += len(packer.compress(more) + packer.flush(zlib.Z_SYNC_FLUSH))
-        if taken * 4 / 3 > room:
-            del strings.texts[known:]
-            break
-        details.append(detail)
-    content["details"] = details
-    content["strings"] = strings.texts
-    packed = zlib.compress(
-        json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(), _LEVEL
-    )
+    packed = zlib.compress(json.dumps(content, ensure_ascii=False).encode())
     return Packed(base64.b64encode(packed).decode(), len(details), len(ordered))
 
 
@@ -276,32 +198,36 @@ def _values(
     return [[_short(each.get(name)) for each in values] for name in metrics]
 
 
-def _detail(query: ReportedQuery | None, strings: _Strings) -> list[object] | None:
+def _detail(query: ReportedQuery | None) -> dict[str, object] | None:
     """Return what the page shows of a query when it is opened; None where nothing is known."""
     if query is None or not (query.expected or query.retrieved or query.failure):
         return None
-    return [
-        [strings.number(cut(text, LONGEST_TEXT)) for text in query.expected],
-        [
-            [
-                strings.number(result.document_id),
-                None if result.text is None else strings.number(cut(result.text, LONGEST_TEXT)),
-                None if result.relevant is None else int(result.relevant),
-                _short(result.score),
-                _STATUSES.index(result.status) if result.status in _STATUSES else 0,
-                _short(result.agreement),
-                strings.number(cut(result.error, LONGEST_QUERY)) if result.error else -1,
-                list(result.matches),
-                int(result.duplicate),
-            ]
+    return {
+        "expected": [_shown(text) for text in query.expected],
+        "failure": _shown(query.failure),
+        "total": len(query.retrieved),
+        "results": [
+            {
+                "id": _shown(result.document_id),
+                "text": _shown(result.text),
+                "relevant": result.relevant,
+                "score": _short(result.score),
+                "status": result.status,
+                "agreement": _short(result.agreement),
+                "error": _shown(result.error, LONGEST_QUERY),
+                "matches": result.matches,
+                "duplicate": result.duplicate,
+            }
             for result in query.retrieved[:MOST_RESULTS]
         ],
-        len(query.retrieved),
-        strings.number(query.failure) if query.failure else -1,
-        sorted(
-            [strings.number(key), strings.number(value)] for key, value in query.metadata.items()
-        ),
-    ]
+    }
+
+
+def _shown(text: str | None, longest: int = LONGEST_TEXT) -> str | None:
+    """Return a text, or its beginning with an ellipsis where it is longer."""
+    if text is None:
+        return None
+    return visible(text if len(text) <= longest else f"{text[:longest]}…")
 
 
 def _short(value: float | None) -> float | None:

@@ -80,7 +80,7 @@ def test_a_search_and_a_kind_narrow_the_table(opened):
 
 
 def test_of_3000_rows_only_those_in_sight_are_drawn(opened):
-    page = opened(to_html(make_report(result_document(3000)), room=0))
+    page = opened(to_html(make_report(result_document(3000))))
     assert page.locator("#body tr").count() < 60
     page.evaluate("document.getElementById('scroll').scrollTop = 1e9")
     page.wait_for_selector("#body tr[aria-rowindex='3001']")

@@ -1,4 +1,4 @@
-"""`judged ci`: a pull request's result held against main's, as a comment, annotations, a status.
+"""`judged ci`: a pull request's result held against main's, as a comment and a status.
 
 On main `--save` keeps the result as the baseline, on a branch of the repository. On a pull request
 the result is compared with it by paired tests; the status is 1 where a metric is worse.
@@ -9,16 +9,11 @@ history of the code alone. A file on it is a result document; the commit says of
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from judged import IntervalOptions, MetricOptions
 from judged._files import parse_json, read_bytes
@@ -26,18 +21,15 @@ from judged._views import row_of
 from judged.cli.documents import ComparingCommand, parse_report
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.output import Output, Problem, say
-from judged.report import Report, make_report, to_html
-from judged.report.content import verdict_of, visible
-from judged.report.markdown import BaselineAge, headline, lost, to_comment, worse
+from judged.report import make_report, to_html
+from judged.report.content import verdict_of
+from judged.report.markdown import BaselineAge, headline, to_comment, worse
 from judged.values import RunComparison
 from judged.values.choices import ends_of
 
 _TIMEOUT_S = 120.0
 _OF = re.compile(r"Baseline-Of: ([0-9a-f]{7,64})\nMade: (.+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-MOST = 10
-"""GitHub shows ten annotations of a step."""
-_ID = re.compile(rb'"(?:query_id|id)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
 class CiCommand(ComparingCommand):
@@ -45,7 +37,7 @@ class CiCommand(ComparingCommand):
 
     Examples:
     judged ci result.json --save
-    judged ci result.json --dataset dataset.json --comment comment.md --report report.html
+    judged ci result.json --comment comment.md --report report.html
     """
 
     result: str = arg("RESULT.json", "Document of judged evaluate --json.")
@@ -54,11 +46,8 @@ class CiCommand(ComparingCommand):
     baseline: str | None = opt(
         "FILE", "Compare with this document instead of the one kept with --save.", reads=True
     )
-    dataset: str | None = opt("FILE", "Data set whose lines are annotated.", reads=True)
     comment: str | None = opt("FILE", "Write the comment, as Markdown.", writes=True)
     report: str | None = opt("FILE.html", "Write the report of both results.", writes=True)
-    code_quality: str | None = opt("FILE", "Write GitLab's code quality report.", writes=True)
-    github: bool = flag("Print annotations as GitHub Actions reads them.")
     alpha: float = opt(
         "A",
         "How often a pull request that changes nothing may be called different, by all metrics "
@@ -67,9 +56,7 @@ class CiCommand(ComparingCommand):
         low=0.0001,
         high=0.5,
     )
-    max_age: float = opt("DAYS", "Age from which a baseline is stale.", 30.0, low=0)
     remote: str = opt("NAME", "Git remote.", "origin")
-    main: str = opt("NAME", "The branch to compare with.", "main")
     branch: str = opt("NAME", "Branch that baselines are kept on.", "judged-baseline")
 
     def run(self, out: Output) -> Document | None:
@@ -80,8 +67,6 @@ class CiCommand(ComparingCommand):
             of = save_baseline(self.name, content, self.remote, self.branch)[:10]
             say(f"kept {self.result} as the baseline {self.name!r} of commit {of} on {self.branch}")
             return None
-        if self.code_quality is not None and self.dataset is None:
-            raise Problem("--code-quality: needs --dataset FILE, whose lines it is about")
         before, age = self._before()
         compared: Sequence[RunComparison] = ()
         source = self.baseline or f"the baseline {self.name!r}"
@@ -91,8 +76,6 @@ class CiCommand(ComparingCommand):
             compared = self.compared(out, ["main", "pull request"], reports, options).comparisons
             for one in compared:
                 out.warn(*(f"{one.metric}: {warning}" for warning in one.warnings))
-        if age is not None and age.stale:
-            out.warn(f"{age}, older than --max-age {self.max_age:g}; run judged ci --save on main")
         made = make_report(
             parse_json(content, self.result, None),
             None if before is None else parse_json(before, source, None),
@@ -103,8 +86,6 @@ class CiCommand(ComparingCommand):
         out.write("--comment", self.comment, [to_comment(made, age)])
         if self.report is not None and out.write("--report", self.report, [to_html(made)]):
             say(f"wrote {self.report}")
-        if self.dataset is not None:
-            self._annotate(out, made, self.dataset)
         out.show(headline(made), *([] if age is None else [str(age)]))
         out.worse = bool(worse(made))
         return {
@@ -118,7 +99,6 @@ class CiCommand(ComparingCommand):
                     "difference": one.difference.value,
                     **ends_of(one.difference.interval),
                     "p": one.permutation.p_holm,
-                    "effect": one.effect_size,
                     "it_is": verdict_of(one),
                 }
                 for one in made.differences
@@ -128,7 +108,7 @@ class CiCommand(ComparingCommand):
 
     def _before(self) -> tuple[bytes | None, BaselineAge | None]:
         """Return the document to compare with, and how old it is. Raises Problem."""
-        commit, behind = None, None
+        commit = None
         if self.baseline is not None:
             content = read_bytes(self.baseline)
             made = datetime.fromtimestamp(Path(self.baseline).stat().st_mtime, UTC)
@@ -136,78 +116,8 @@ class CiCommand(ComparingCommand):
             return None, None
         else:
             content, commit, made = kept
-            with suppress(Problem):  # a shallow clone, or a commit that is no longer there
-                main = f"{commit}..refs/remotes/{self.remote}/{self.main}"
-                behind = int(_git("rev-list", "--count", main))
         days = (datetime.now(UTC) - made).total_seconds() / 86400
-        return content, BaselineAge(commit, days, behind, days > self.max_age, self.baseline)
-
-    def _annotate(self, out: Output, made: Report, dataset: str) -> None:
-        """Tell forges of queries that got worse, at their lines of the data set."""
-        annotations = [
-            (query_id, f"{metric} of query {query_id} fell from {was:.4f} to {now:.4f}")
-            for query_id, metric, was, now in lost(made)
-        ]
-        lines = lines_of_queries(read_bytes(dataset))
-        whole, root = Path(dataset).resolve(), Path(_said("rev-parse", "--show-toplevel"))
-        path = whole.relative_to(root).as_posix() if whole.is_relative_to(root) else dataset
-        if self.github:
-            for line in for_github(path, lines, annotations):
-                sys.stderr.write(f"{visible(line)}\n")
-        found = json.dumps(for_gitlab(path, lines, annotations), indent=1)
-        out.write("--code-quality", self.code_quality, [found])
-
-
-Annotations = Sequence[tuple[str, str]]
-"""Ids of queries, and what is to be said of each at its line."""
-
-
-def lines_of_queries(content: bytes) -> dict[str, int]:
-    """Return the line, from 1, on which each id stands in a data set; the first where it repeats.
-
-    It reads JSON as text, so that lines are known, whichever way the file is laid out.
-    """
-    found: dict[str, int] = {}
-    line, read = 1, 0
-    for match in _ID.finditer(content):
-        line += content.count(b"\n", read, match.start())
-        read = match.start()
-        with suppress(ValueError):
-            found.setdefault(str(json.loads(match[1])), line)
-    return found
-
-
-def for_github(path: str, lines: Mapping[str, int], annotations: Annotations) -> list[str]:
-    """Return workflow commands that annotate the file."""
-    return [
-        f"::warning file={_property(path)},line={lines.get(query_id, 1)},"
-        f"title={_property('judged: ' + query_id)}::{_message(said)}"
-        for query_id, said in annotations[:MOST]
-    ]
-
-
-def for_gitlab(
-    path: str, lines: Mapping[str, int], annotations: Annotations
-) -> list[dict[str, Any]]:
-    """Return a code quality report, which GitLab shows beside the changed lines."""
-    return [
-        {
-            "description": said,
-            "check_name": "judged",
-            "fingerprint": hashlib.sha256(f"{path}\0{query_id}\0{said}".encode()).hexdigest(),
-            "severity": "minor",
-            "location": {"path": path, "lines": {"begin": lines.get(query_id, 1)}},
-        }
-        for query_id, said in annotations
-    ]
-
-
-def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
+        return content, BaselineAge(commit, days, self.baseline)
 
 
 def file_name(name: str) -> str:

@@ -525,7 +525,7 @@ class ReportCommand(ComparingCommand):
                     "path": path,
                     "name": run.name,
                     "metrics": [metric.name for metric in run.metrics],
-                    "queries": run.n_queries,
+                    "queries": run.counts.queries,
                 }
                 for path, run in zip(paths, shown, strict=True)
             ],

@@ -6,7 +6,7 @@
   const SPARE = 8;
   const EXAMPLES = 5;
   const KINDS = JSON.parse(document.getElementById("kinds").textContent);
-  const STATUSES = ["", "failed", "abstained", "not assessable"];
+  const STATUSES = { ERROR: "failed", ABSTAINED: "abstained", NOT_ASSESSABLE: "not assessable" };
   const byId = (id) => document.getElementById(id);
 
   async function unpack() {
@@ -32,7 +32,6 @@
     byId("unread").hidden = false;
     return;
   }
-  const text = (number) => (number === null || number < 0 ? "" : data.strings[number]);
   const n = data.ids.length;
   const number = (value) => (value === null ? "-" : value.toFixed(4));
   const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(4);
@@ -66,32 +65,32 @@
 
   function judgement(relevant, status, duplicate) {
     if (duplicate) return ["repeated", "missing"];
-    if (relevant === 1) return ["relevant", "good"];
-    if (status) return [`no verdict: ${STATUSES[status]}`, "missing"];
+    if (relevant) return ["relevant", "good"];
+    if (STATUSES[status]) return [`no verdict: ${STATUSES[status]}`, "missing"];
     return relevant === null ? ["not judged", "missing"] : ["not relevant", "bad"];
   }
 
   function resultItem(result, rank, shared, longest) {
-    const [id, body, relevant, score, status, agreement, error, matches, duplicate] = result;
+    const { id, text, relevant, score, status, agreement, error, matches, duplicate } = result;
     const [said, style] = judgement(relevant, status, duplicate);
     const remarks = [];
     if (score !== null) remarks.push(`score ${score}`);
     if (matches.length) remarks.push(`matches expected ${matches.map((match) => match + 1).join(", ")}`);
     if (agreement !== null && agreement < 1) remarks.push(`agreement ${agreement}`);
-    if (error >= 0) remarks.push(text(error));
+    if (error) remarks.push(error);
     return el(
       "li", { class: style },
       el("p", { class: "about" }, el("span", { class: "rank" }, `${rank}`), " ",
-        el("bdi", {}, text(id)), " ", el("span", { class: `badge ${style}` }, said)),
+        el("bdi", {}, id), " ", el("span", { class: `badge ${style}` }, said)),
       remarks.length ? el("p", { class: "remarks", dir: "auto" }, remarks.join("; ")) : null,
-      body === null ? el("p", { class: "note" }, "no text in the document") : marked(text(body), shared, longest),
+      text === null ? el("p", { class: "note" }, "no text in the document") : marked(text, shared, longest),
     );
   }
 
   // Of many results those that tell something: the first two, the first hit, the first trouble.
   function telling(results) {
     const first = (wanted) => results.findIndex(wanted);
-    const picked = [0, 1, first((result) => result[2] === 1), first((result) => result[4] > 0), first((result) => result[5] !== null && result[5] < 1)];
+    const picked = [0, 1, first((result) => result.relevant), first((result) => STATUSES[result.status]), first((result) => result.agreement !== null && result.agreement < 1)];
     return [...new Set(picked)].filter((rank) => rank >= 0 && rank < results.length).sort((a, b) => a - b);
   }
 
@@ -101,8 +100,8 @@
       column.append(el("p", { class: "note" }, "The document has no texts of this query."));
       return column;
     }
-    const [, results, total, failure] = detail;
-    if (failure >= 0) column.append(el("p", { class: "text", dir: "auto" }, text(failure)));
+    const { results, total, failure } = detail;
+    if (failure) column.append(el("p", { class: "text", dir: "auto" }, failure));
     if (!total) column.append(el("p", { class: "note" }, "Nothing was retrieved."));
     const shown = all ? [...results.keys()] : telling(results);
     if (shown.length) column.append(el("ol", { class: "results" }, shown.map((rank) => resultItem(results[rank], rank + 1, expected, longest))));
@@ -115,8 +114,8 @@
     if (details === undefined) return el("p", { class: "note" }, "The texts of this query were left out to keep the file small.");
     const known = details.filter((detail) => detail !== null);
     if (!known.length) return el("p", { class: "note" }, "The document has no texts of this query.");
-    const expected = known[known.length - 1][0].map(text);
-    const retrieved = known.flatMap((detail) => detail[1]).map((result) => text(result[1]));
+    const expected = known[known.length - 1].expected;
+    const retrieved = known.flatMap((detail) => detail.results).map((result) => result.text || "");
     const [ours, theirs] = [words(expected), words(retrieved)];
     const first = el("div", {}, el("p", { class: "label" }, "Expected"));
     if (expected.length) first.append(el("ol", { class: "results" }, expected.map((one) => el("li", {}, marked(one, theirs, longest)))));
@@ -140,11 +139,11 @@
   const titles = (row) => KINDS.filter((kind) => data.kinds[row] & kind.bit).map((kind) => kind.title).join(", ");
 
   function query(row) {
-    return text(data.queries[row]) ? el("p", { class: "query", dir: "auto" }, text(data.queries[row])) : null;
+    return data.queries[row] ? el("p", { class: "query", dir: "auto" }, data.queries[row]) : null;
   }
 
   function example(row, open) {
-    const summary = el("summary", {}, el("bdi", { class: "id" }, brief(text(data.ids[row]), 80)), " ", el("bdi", {}, brief(text(data.queries[row]), 160)));
+    const summary = el("summary", {}, el("bdi", { class: "id" }, brief(data.ids[row], 80)), " ", el("bdi", {}, brief(data.queries[row], 160)));
     const made = el("details", {}, summary);
     const fill = () => {
       if (made.childElementCount === 1) made.append(el("p", { class: "note" }, valuesLine(row)), texts(row, 400, false));
@@ -196,8 +195,8 @@
     });
   }
   const columns = [
-    { title: "query id", key: (row) => text(data.ids[row]), cell: null },
-    { title: "query", wide: true, key: (row) => text(data.queries[row]), cell: (row) => text(data.queries[row]) },
+    { title: "query id", key: (row) => data.ids[row], cell: null },
+    { title: "query", wide: true, key: (row) => data.queries[row], cell: (row) => data.queries[row] },
     ...metricColumns,
     { title: "first hit", key: (row) => data.first[row] || (data.first[row] === 0 ? 1e9 : 2e9), cell: (row) => (data.first[row] === null ? "-" : data.first[row] || "none") },
     { title: "what is wrong", wide: true, key: (row) => data.kinds[row], cell: titles },
@@ -205,7 +204,7 @@
   // A column of numbers takes 108 pixels, that of the ids 130, those of texts 200 at least.
   const wide = columns.filter((column) => column.wide).length;
   byId("grid").style.minWidth = `${130 + 108 * (columns.length - 1 - wide) + 200 * wide}px`;
-  const haystack = data.ids.map((id, row) => `${text(id)}\n${text(data.queries[row])}`.toLowerCase());
+  const haystack = data.ids.map((id, row) => `${id}\n${data.queries[row]}`.toLowerCase());
   let order = Array.from({ length: n }, (_, row) => row);
   let sorted = { column: null, down: false };
   let active = 0;
@@ -276,9 +275,9 @@
     const cells = columns.map((column, number) => {
       if (number === 0) {
         return el("th", { scope: "row" }, el("button", {
-          type: "button", "data-index": index, tabindex: index === active ? "0" : "-1", title: text(data.ids[row]),
+          type: "button", "data-index": index, tabindex: index === active ? "0" : "-1", title: data.ids[row],
           on: { click: () => open(index) },
-        }, el("bdi", {}, text(data.ids[row]) || "(empty)")));
+        }, el("bdi", {}, data.ids[row] || "(empty)")));
       }
       const shown = String(column.cell(row));
       return el("td", { class: column.wide ? "wide" : "number", dir: column.wide ? "auto" : null }, brief(shown, 160));
@@ -301,7 +300,7 @@
     active = index;
     const row = order[index];
     detail.replaceChildren(...[
-      el("h3", { tabindex: "-1" }, el("bdi", {}, text(data.ids[row])), el("span", { class: "kinds" }, ` ${titles(row)}`)),
+      el("h3", { tabindex: "-1" }, el("bdi", {}, data.ids[row]), el("span", { class: "kinds" }, ` ${titles(row)}`)),
       query(row),
       el("p", { class: "note" }, valuesLine(row)),
       texts(row, Infinity, true),

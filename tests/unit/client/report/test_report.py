@@ -42,19 +42,6 @@ class TestKinds:
         query = with_results(*results)
         assert (query.first_hit, kinds_of(query)) == (first_hit, kinds)
 
-    def test_without_results_the_metrics_tell(self):
-        document = {
-            "metrics": {},
-            "per_query": {
-                "a": {"ndcg@10": 0.0},
-                "b": {"ndcg@10": 0.5},
-                "c": {"judged@10": 0.0},
-                "d": {"hit_rate@5": 0.0},
-            },
-        }
-        kinds = [kinds_of(query) for query in read_run(document).queries]
-        assert kinds == [Kind.NOTHING_RELEVANT, Kind(0), Kind(0), Kind.NOTHING_RELEVANT]
-
 
 class TestMarkdown:
     def test_markup_stays_text(self):
