@@ -7,22 +7,20 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from judged import IntervalMethod, IntervalOptions, MetricTable
 from judged._inputs import read_number
-from judged._views import of_all, plural, word
+from judged._views import plural
 from judged.cli.documents import AnySignature, Report, read_report
 from judged.cli.frame import Command, Strict, flag, many, opt
 from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
 from judged.report.content import share
 from judged.values import (
-    AnswerScore,
     MetricResult,
     NegativeReport,
     ScoreCounts,
-    Status,
     VerdictCounts,
 )
 from judged.values.choices import is_metric, may_be
@@ -277,29 +275,6 @@ def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> O
     """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
     over = (found if worst is None else worst) - gate.threshold
     return _held(gate, found, said, over, f", {over:g} more than {gate} allows", worst)
-
-
-def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
-    """Hold the scores of items against what each of them must reach, by item id.
-
-    A score that is missing counts as 0; what is not assessable has none.
-    """
-    held = [
-        (score, min_scores[score.item_id])
-        for score in scores
-        if score.item_id in min_scores and score.status is not Status.NOT_ASSESSABLE
-    ]
-    below = [(s, least) for s, least in held if (s.score or 0.0) + _ROUNDING < least]
-    gate = Gate("--min-score", "", 1.0, "of lines")
-    if not held:
-        return not_assessed(gate, "no score of a line with 'min_score'")
-    short, reach = "", len(held) - len(below)
-    for first, least in below[:1]:
-        found = "missing" if first.score is None else f"{first.score:.4f}"
-        short = f"; {first.rubric} of item {first.item_id!r} is {found}, and must be {least:g}"
-    verb = word(reach, "reaches", "reach")
-    said = f"{of_all(reach, len(held), 'score')} {verb} the 'min_score' of its line"
-    return _held(gate, reach / len(held), said, len(below), short)
 
 
 def hold_coverage(

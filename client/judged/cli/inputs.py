@@ -38,7 +38,7 @@ _LINE = "{query, expected_text, retrieved_text}"
 _CONTEXT_FIELDS = "id query expected_text expected_alternatives retrieved_text system_model"
 _ANSWER_FIELDS = (
     "item_id id query answer other_answer references negative_references contexts sources_used "
-    "confidence min_score system_model"
+    "confidence system_model"
 )
 _CANDIDATE = '{"query_id": "q1", "query": "What is RAG?", "system": "mine", "answer": "A method."}'
 LABEL = "relevant"
@@ -99,7 +99,6 @@ class AnswerLine:
     item: AnswerItem
     negatives: Sequence[str]
     label: bool | None
-    min_score: float | None
     system_model: str | None
 
 
@@ -151,8 +150,8 @@ def read_answers(
         line.text("query"), line.text("answer")  # which an AnswerItem may do without
         item = line.read(AnswerItem, item_id=item_id)
         label = None if label_field is None else line.optional_label(label_field)
-        told = line.share("min_score"), line.optional_text(SYSTEM_MODEL)
-        found.lines.append(AnswerLine(line.line or 0, item, against, label, *told))
+        model = line.optional_text(SYSTEM_MODEL)
+        found.lines.append(AnswerLine(line.line or 0, item, against, label, model))
     if label_field is not None:
         check_labelled(found.name, label_field, (line.label for line in found.lines))
     return found

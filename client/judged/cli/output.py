@@ -389,12 +389,10 @@ _FLAGS: Places = {
     r"judge\.calibration.*": "--calibration",
     r"judge\.members(.*)": r"--member or --stage\1",
     r"rubrics\[\d+\]\.min_score": "--min-score",
-    r"rubrics\[\d+\]\.weights.*": "--weights",
     r"asking\.max_cost": "--max-cost",
     r"options\.(?:verdicts\.)?matching": "--matching",
     r"(?:options\.)?interval\.(confidence|resamples|seed)": r"--\1",
-    r"(?:comparison\.)?(permutations|seed|difference|folds)": r"--\1",
-    r"comparison\.max_moved": "--moved",
+    r"(?:comparison\.)?(permutations|seed|folds)": r"--\1",
     r"options\.qrels\.(relevance_level|max_documents)|"
     r"(?:options\.)?(max_error|max_share|precision_floor)": (
         lambda *names: f"--{''.join(filter(None, names)).replace('_', '-')}"

@@ -67,7 +67,6 @@ def test_labels_of_two_annotators_correct_what_the_judge_says(
     run("--from-csv", "table.csv", "--annotator", "ann")
     answer(tmp_path / "table.csv", wrong=30)
     said = run("--from-csv", "table.csv", "--annotator", "bob", "--json", "out.json")
-    assert "50 labels more would narrow share of relevant items from +-0." in said
     found = judged.read("out.json")
     assert (found["counted"], found["annotators"]) == (120, ["ann", "bob"])
     agreed = found["means"]["annotators agree"]["labels_only"]

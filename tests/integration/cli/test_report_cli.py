@@ -41,14 +41,11 @@ def test_the_json_document_says_what_was_shown_and_written(judged: Commands, fol
     options = ("-o", "report.html", "-o", "-", "--json", "-")
     done = judged.fine("report", "main.json", "branch.json", *options)
     said = json.loads(done.stdout)
-    assert [(file["path"], file["queries"]) for file in said["read"]] == [
-        ("main.json", 60),
-        ("branch.json", 60),
-    ]
-    assert "mrr" in said["read"][0]["metrics"]
-    size = (folder / "report.html").stat().st_size
-    assert said["written"] == [{"path": "report.html", "format": "html", "bytes": size}]
-    assert said["warnings"] == []
+    assert said == {
+        "read": ["main.json", "branch.json"],
+        "written": ["report.html"],
+        "warnings": [],
+    }
 
 
 @pytest.mark.parametrize(

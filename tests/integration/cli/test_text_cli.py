@@ -52,11 +52,9 @@ def test_answers_in_scripts_that_a_metric_does_not_read_are_told(tmp_path: Path,
     command = ["texts", "a.jsonl", "-m", "rouge1", "-m", "bleu", "--strict", "--json", "a.json"]
     done = judged(*command)
     assert done.returncode == 1
-    assert (
-        "2 of 3 answers (or the references) are in a script that rouge1 does not read; 1 of them "
-        "has no value" in done.stderr
-    )
-    assert "1 of 3 answers (or the references) is in a script without spaces" in done.stderr
+    of_some = "of 3 answers (or of the references), and"
+    assert f"rouge1 does not read much of 2 {of_some} 1 have no value" in done.stderr
+    assert f"bleu does not read much of 1 {of_some} 0" in done.stderr
     found = judged.read("a.json")
     assert found["metrics"]["rouge1"]["mean"] == 1
     assert found["metrics"]["rouge1"]["n"] == 2
@@ -94,7 +92,7 @@ class TestSimilarity:
         command = ["texts", "a.jsonl", "-m", "semantic_similarity", "--json", "a.json", "--strict"]
         done = judged(*command)
         assert done.returncode == 1
-        assert "does not know; 1 of them has no value; start the server with" in done.stderr
+        assert "semantic_similarity does not read much of 1 of 2 answers" in done.stderr
         found = judged.read("a.json")
         assert found["metrics"]["semantic_similarity"]["n"] == 1
         assert found["per_query"]["thumbs"] == {}
@@ -105,9 +103,8 @@ class TestSimilarity:
     def test_answers_near_a_negative_are_flagged(self, judged: Commands):
         judged.write("a.jsonl", self.lines)
         command = ["texts", "a.jsonl", "-m", "token_f1", "-m", "semantic_similarity"]
-        done = judged(*command, "--interval", "t", "--max-negatives", "0", "--json", "a.json")
-        assert done.returncode == 1, done.stderr
-        assert "1 answer is nearer a negative reference, 1 more than" in done.stderr
+        done = judged(*command, "--interval", "t", "--json", "a.json")
+        assert done.returncode == 0, done.stderr
         assert "1 of 2 answers nearer a negative reference" in done.stdout
         found = judged.read("a.json")
         assert list(found["metrics"]) == ["token_f1", "semantic_similarity"]
@@ -119,10 +116,3 @@ class TestSimilarity:
         assert (near["item_id"], near["negative"]) == ("wrong", 1)
         assert near["similarity"] == pytest.approx(1, abs=1e-5)
         assert near["to_references"] == wrong
-
-    def test_the_gate_needs_the_metric_and_negatives(self, judged: Commands):
-        for flags, message in (
-            (["-m", "bleu"], "needs -m semantic_similarity"),
-            (["-m", "semantic_similarity"], "has no 'negative_references'"),
-        ):
-            assert message in judged.refused("texts", "a.jsonl", *flags, "--max-negatives", "0")

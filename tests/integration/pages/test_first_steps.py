@@ -26,7 +26,7 @@ def test_doctor_finds_a_server_and_shows_no_secret(tmp_path, server_address):
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["problems"] == 0
-    assert {"Python", "server", "judges"} <= {one["check"] for one in found["findings"]}
+    assert {"packages", "server", "judges"} <= {one["check"] for one in found["findings"]}
     assert "JUDGED_PROBE_TOKEN=***" in done.stdout
     assert "hidden" not in done.stdout
 

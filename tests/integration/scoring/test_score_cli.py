@@ -55,12 +55,10 @@ class TestCommandLine:
     def test_a_row_a_rubric(self, judged: Commands, folder: Path):
         done = judged.fine(
             *("score", "answers.jsonl", "--rubric", "faithfulness@1"),
-            *("--rubric", "answer_relevance", "--per-item", "--json", "out.json"),
+            *("--rubric", "answer_relevance", "--json", "out.json"),
             *("--judge-model", "small"),
         )
         rows = [re.split(r"\s{2,}", line) for line in done.stdout.splitlines()]
-        assert ["2", "0.5000 (below)", "0.2000 (below)"] in rows  # by the number of its line
-        assert ["empty", "not assessable", "not assessable"] in rows
         assert ["faithfulness", "0.7500", "1 of 2", "2", "0", "0", "1", "-"] in rows
         assert ["answer_relevance", "0.5500", "1 of 2", "2", "0", "0", "1", "-"] in rows
         assert "3 answers by 2 rubrics\njudge answers|" in done.stdout
@@ -86,18 +84,18 @@ class TestCommandLine:
         assert len(line["detail"]["raw_replies"]) == 1
         assert "1 answer by 1 rubric" in done.stderr
 
-    def test_weights_bar_and_votes(self, judged: Commands, tmp_path: Path):
+    def test_bar_and_votes(self, judged: Commands, tmp_path: Path):
         write(tmp_path, [{"query": "q", "answer": "split", "contexts": ["c"]}])
         done = judged(
             *("score", "answers.jsonl", "--rubric", "answer_quality", "--rubric", "helpfulness"),
-            *("--weights", "accuracy=1", "--min-score", "0.8", "--judge-samples", "3"),
+            *("--min-score", "0.8", "--judge-samples", "3"),
             *("--judge-temperature", "0.5", "--judge-max-tokens", "99", "--output", "scores"),
             *("--strict", "--param", "max_context_tokens=512"),
         )
         assert done.returncode == 1  # a warning, and it is strict
         assert "votes on both sides" in done.stderr
         quality, helpful = lines_of((tmp_path / "scores").read_text())
-        assert quality["score"] == pytest.approx(0.9)
+        assert quality["score"] == pytest.approx(0.85)
         assert (quality["min_score"], quality["passed"], quality["samples"]) == (0.8, True, 3)
         assert helpful["agreement"] == pytest.approx(2 / 3)
         assert (helpful["score"], helpful["passed"]) == (pytest.approx(2 / 3), False)
@@ -127,23 +125,6 @@ class TestCommandLine:
             "passed": not status,
         }
 
-    @pytest.mark.parametrize(("own", "status"), [(0.2, 0), (0.3, 1)])
-    def test_a_line_says_what_its_own_score_must_reach(
-        self, judged: Commands, tmp_path: Path, own: float, status: int
-    ):
-        write(tmp_path, [ANSWERS[0], {**ANSWERS[1], "min_score": own}])
-        done = judged("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-")
-        assert done.returncode == status, done.stderr
-        (gate,) = json.loads(done.stdout)["gates"]
-        assert (gate["gate"], gate["passed"], gate["value"]) == (
-            "min_score",
-            not status,
-            1 - status,
-        )
-        reaches = f"{1 - status} of 1 score {'reach' if status else 'reaches'} the 'min_score' of"
-        assert reaches in gate["message"]
-        assert ("is 0.2000, and must be 0.3" in done.stderr) == status
-
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
@@ -154,7 +135,6 @@ class TestCommandLine:
                 "--min-score faithfulness=1: faithfulness is not measured; add --rubric faith",
             ),
             (["--rubric", "helpfulness", "--min-score", "high"], "--min-score high: is not a"),
-            (["--rubric", "helpfulness", "--weights", "a=1"], "--weights: helpfulness has no dim"),
         ],
     )
     def test_names_the_flag_that_is_wrong(

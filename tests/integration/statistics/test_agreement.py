@@ -66,14 +66,13 @@ def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_agree_prints_numbers_and_the_confusion(judged, tmp_path):
+def test_agree_prints_numbers(judged, tmp_path):
     pairs = [("good", "good"), ("bad", "good"), ("bad", "bad"), ("good", "good")] * 20
     rows = [{"item_id": i, "ratings": {"ann": a, "bob": b}} for i, (a, b) in enumerate(pairs)]
     write(tmp_path / "labels.jsonl", [*rows, {"item_id": "last", "ratings": {"ann": "bad"}}])
     done = judged("agree", "labels.jsonl", "--json", "found.json", "--strict")
     assert done.returncode == 0, done.stderr
     assert "80 of 81 items have two ratings or more; 2 raters, 2 categories" in done.stdout
-    assert "ann \\ bob" in done.stdout
     document = judged.read("found.json")
     assert document["confusion"] == [[20, 20], [0, 40]]
     assert document["agreement"]["cohen_kappa"]["value"] == pytest.approx(0.5)
@@ -95,7 +94,7 @@ def test_calibrate_judges_all_lines_and_needs_labels_of_some(judged, tmp_path):
     write(tmp_path / "labels.jsonl", rows)
     done = judged("calibrate", "labels.jsonl", "--judge", "token_overlap", "--json", "found.json")
     assert done.returncode == 0, done.stderr
-    assert "100 labels of 300 lines: 50 true and 0 false positives" in done.stdout
+    assert "100 labels of 300 lines; token_overlap|" in done.stdout
     document = judged.read("found.json")
     assert document["judge"].startswith("token_overlap|")
     assert "|min_score:0.6|" in document["signature"]
@@ -135,7 +134,7 @@ def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
     )
     done = judged("calibrate", "labels.jsonl", "--judge", "none", "--max-error", "0.1")
     assert done.returncode == 0, done.stderr
-    assert "cascade at an error of 0.1: " in done.stdout
+    assert "at an error of 0.1 a cascade hands on" in done.stdout
     assert judged.refused(
         "calibrate", "labels.jsonl", "--judge", "none", "--max-error", "0.7"
     ).startswith("judged: --max-error: must be above 0 and below 0.5")
@@ -162,16 +161,3 @@ def test_raters_who_write_categories_otherwise_are_told_apart_with_a_warning(
     done = judged("agree", "labels.jsonl", "--strict", "--json", "found.json")
     assert done.returncode == 1
     assert any(told in warning for warning in judged.read("found.json")["warnings"])
-
-
-def test_a_scale_with_a_gap_is_told(judged, tmp_path):
-    pairs = [(1, 1), (2, 1), (4, 5), (5, 5), (4, 4)] * 20
-    rows = [{"item_id": i, "ratings": {"a": a, "b": b}} for i, (a, b) in enumerate(pairs)]
-    write(tmp_path / "labels.jsonl", rows)
-    done = judged("agree", "labels.jsonl", "--level", "ordinal", "--strict")
-    assert done.returncode == 1
-    assert "no rating is 3, " in done.stderr
-    done = judged(
-        *("agree", "labels.jsonl", "--level", "ordinal", "--categories", "1,2,3,4,5", "--strict")
-    )
-    assert done.returncode == 0

@@ -30,7 +30,7 @@ JUDGE = ("--judge", "token_overlap", "--profile", "unicode")
 def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
     judged.fine(
         *("calibrate", str(DATA), *JUDGE, "--label-field", "label"),
-        *("-o", "my.calibration.json", "--diagram", "d.svg", "--json", "c.json"),
+        *("-o", "my.calibration.json", "--json", "c.json"),
         *("--criterion", "balanced_accuracy", "--resamples", "200"),
     )
     found = judged.read("c.json")
@@ -38,7 +38,6 @@ def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
     assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 293, 57)
     assert believed["calibration_error"]["value"] < 0.08
     assert found["quality"]["expected_calibration_error"]["value"] > 0.1
-    assert (tmp_path / "d.svg").read_text().count("<circle") >= 2
     kept = Calibrator.load(tmp_path / "my.calibration.json")
     best = {each["criterion"]: each["min_score"] for each in found["thresholds"]}
     assert kept.min_score == best["balanced_accuracy"]
@@ -97,10 +96,7 @@ def test_fifty_labels_help_where_people_judge_otherwise_and_cost_nothing_where_n
     for seed in range(3):
         write(tmp_path / "own.jsonl", Random(seed).sample(lines[:500], 50))
         name = f"{seed}.calibration.json"
-        made = judged.fine("calibrate", "own.jsonl", *EQUIVALENCE, "-o", name)
-        first = made.stdout.splitlines()[0]
-        assert first.startswith("answer_equivalence agrees with people on 0.")
-        assert " of 50 labels of " in first
+        judged.fine("calibrate", "own.jsonl", *EQUIVALENCE, "-o", name)
         means.append(accuracy("--calibration", name))
     gained = sum(means) / len(means) - bare
     assert gained >= (0.08 if strict else -0.005)

@@ -103,7 +103,7 @@ class TestCommand:
     def test_compares_trec_runs(self, judged, folder):
         done = judged(
             *("compare", "bm25.run", "dense.run", "hybrid.run", "--qrels", "qrels.txt"),
-            *("-m", "ndcg@10", "--moved", "2", "--difference", "0.05", "--json", "out.json"),
+            *("-m", "ndcg@10", "--json", "out.json"),
         )
         assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
         assert "warning: dense, interval: 30 queries are few" in done.stderr
@@ -111,7 +111,6 @@ class TestCommand:
         row = dict(zip(head, first, strict=True))
         assert (row["metric"], row["run"], row["n"]) == ("ndcg@10", "dense", "30")
         assert row["the run is"] == "better"
-        assert 0 < float(row["power to see 0.05"]) < 1
         written = judged.read("out.json")
         assert written["baseline"] == "bm25"
         assert [made["run"] for made in written["comparisons"]] == ["dense", "hybrid"]

@@ -58,16 +58,12 @@ from judged.cli.tables import (
     estimate_warnings,
     estimates_table,
     fields_but,
-    frontier_diagram,
-    more_labels,
-    reliability_diagram,
     report_estimate,
     usage_document,
     vote_warnings,
 )
 from judged.evaluation.labels import INCLUSION
 from judged.evaluation.result import reason_warnings, reasons_of, verdict_warnings
-from judged.report.content import ends, number
 from judged.values import (
     AnswerScore,
     Calibration,
@@ -131,9 +127,6 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
         "FILE",
         "Keep the calibration in this file, for --calibration; my.calibration.json for instance.",
         writes=True,
-    )
-    diagram: str | None = opt(
-        "FILE.svg", "Draw the reliability diagram into this file.", writes=True
     )
 
     @property
@@ -210,14 +203,11 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
         signature = None if judge is None else judge.signature
         report_calibration(out, made, len(lines), signature, usage)
         if made.reliability is not None:
-            self._keep(out, made.reliability, signature)
+            self._keep(made.reliability, signature)
         return None
 
-    def _keep(self, out: Output, believed: Reliability, signature: str | None) -> None:
-        """Write the calibration and its diagram. Raises Problem where labels made none to keep."""
-        if self.diagram is not None:
-            drawn = reliability_diagram(believed, signature or "scores of the lines")
-            out.write("--diagram", self.diagram, [drawn])
+    def _keep(self, believed: Reliability, signature: str | None) -> None:
+        """Write the calibration. Raises Problem where labels made none to keep."""
         if self.output is not None:
             if not believed.fitted:
                 why = believed.calibrator.not_fitted or "there are too few labels"
@@ -283,31 +273,17 @@ def report_calibration(
         *(() if believed is None else believed.warnings),
         *estimate_warnings(estimates),
     )
-    shares = {"share of relevant items": found.prevalence}
-    if found.agreement is not None:
-        shares["judge agrees with people"] = found.agreement
-        estimates |= _of_share("judge agrees with people", found.agreement)
+    estimates |= _of_share("judge agrees with people", found.agreement)
     thresholds = [
         {**asdict(each), "criterion": each.criterion.name.lower()} for each in found.thresholds
     ]
     chosen = [(each["criterion"], each["min_score"], each["fitted"]) for each in thresholds]
-    certified = [
-        ("accept from", bounds.accept, bounds.uncertified_accept),
-        ("reject up to", bounds.reject, bounds.uncertified_reject),
-    ]
+    chosen += [("accept from", bounds.accept, None), ("reject up to", bounds.reject, None)]
     out.show(
-        describe_agreement(found, judge),
-        *("", estimates_table("estimate", estimates), ""),
-        f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}: {quality.true_positives} true "
-        f"and {quality.false_positives} false positives, {quality.true_negatives} true and "
-        f"{quality.false_negatives} false negatives{f'; {judge}' if judge else ''}",
+        estimates_table("estimate", estimates),
         *("", Table(["best threshold for", "min_score", "fitted"], chosen), ""),
-        Table(["cascade", "certified", "uncertified"], certified),
-        f"cascade at an error of {bounds.max_error:g}: {bounds.escalated:.1%} go on to a better "
-        f"judge; the labels count as {bounds.labels_counted:.1f}, {bounds.design_effect:.2f} of "
-        "them as one",
-        *more_labels(shares),
-        *([] if believed is None else ["", _describe_fit(believed)]),
+        f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}{f'; {judge}' if judge else ''}",
+        f"at an error of {bounds.max_error:g} a cascade hands on {bounds.escalated:.1%}",
     )
     out.write_json(
         {
@@ -326,39 +302,9 @@ def report_calibration(
     )
 
 
-def describe_agreement(found: Calibration, judge: str | None) -> str:
-    """Return how often the judge agrees with people, by how many labels, as a sentence."""
-    quality, believed = found.quality, found.reliability
-    name = "the judge" if judge is None else judge.partition("|")[0]
-    by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
-    said = f"{name} agrees with people on {_share(quality.accuracy)} of "
-    said += f"{plural(quality.n, 'label')}{by}"
-    if believed is None or not believed.fitted or believed.accuracy is None:
-        return said
-    calibrated = _share(believed.accuracy)
-    return f"{said}; calibrated, on {calibrated}, by labels that did not make the calibration"
-
-
-def _share(estimate: Estimate | None) -> str:
-    known = estimate or Estimate()
-    between = "" if known.interval is None else f" ({ends(known.interval)})"
-    return f"{number(known.value)}{between}"
-
-
-def _of_share(what: str, share: CorrectedEstimate) -> dict[str, Estimate | None]:
-    names = ("naive", "corrected", "labels_only")
+def _of_share(what: str, share: CorrectedEstimate | None) -> dict[str, Estimate | None]:
+    names = ("naive", "corrected", "labels_only") if share is not None else ()
     return {f"{what} {name}": getattr(share, name) for name in names}
-
-
-def _describe_fit(believed: Reliability) -> str:
-    made = believed.calibrator
-    threshold = "" if made.min_score is None else f", threshold {made.min_score:.4f}"
-    how = "fitted, cross-validated" if believed.fitted else "not fitted"
-    return (
-        f"calibration {how}: slope {made.slope:.4f}, intercept {made.intercept:.4f}{threshold}; "
-        f"{plural(believed.n_labels, 'label')} of "
-        f"{plural(believed.n_clusters, 'query', 'queries')}"
-    )
 
 
 _ANEW = Asking(CacheMode.REFRESH)
@@ -415,7 +361,6 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         "Keep the proposed cascade in this file, for --cascade; my.cascade.json for instance.",
         writes=True,
     )
-    diagram: str | None = opt("FILE.svg", "Draw accuracy against cost into this file.", writes=True)
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
 
     def run(self, out: Output) -> Document | None:
@@ -459,8 +404,6 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         out.warn(*found.warnings)
         names = [stage.name for stage in stages]
         self._report(out, found, names, costs, unit)
-        if self.diagram is not None:
-            out.write("--diagram", self.diagram, [frontier_diagram(found, names, unit)])
         if self.output is not None:
             self._keep(found, stages, unit)
         return None

@@ -43,13 +43,13 @@ from judged.cli.judging import (
 from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
 from judged.cli.tables import (
     cascade_table,
+    corrected_table,
     describe_counts,
     describe_verdicts,
     means_table,
     negative_warnings,
     per_query_table,
     report_estimate,
-    show_corrected,
     slice_warnings,
     slices_table,
     taken,
@@ -344,8 +344,7 @@ class EvaluateCommand(
         if found.negatives is not None:
             document["negatives"] = found.negatives.to_dict()
         if corrected is not None:
-            out.show("")
-            show_corrected(out, corrected)
+            out.show("", corrected_table(corrected))
             document["corrected"] = corrected
         return document
 

@@ -20,12 +20,12 @@ from judged._views import of_all, plural, row_of, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import IntervalOption
 from judged.cli.inputs import input_records, name_of
-from judged.cli.output import Output, Places, Problem, Table, say
+from judged.cli.output import Output, Places, Problem, say
 from judged.cli.server import ResultCommand
 from judged.cli.tables import (
+    corrected_table,
     estimate_warnings,
     estimates_table,
-    show_corrected,
 )
 from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv
 from judged.labelling.items import RANDOM_SHARE
@@ -54,8 +54,6 @@ class AgreeCommand(ResultCommand, IntervalOption):
         """Measure, and report."""
         name, items = name_of(self.labels), read_ratings(self.labels)
         named = choose_categories(name, items, self.level, self.categories)
-        if self.level is RatingLevel.ORDINAL and self.categories is None:
-            out.warn(*_gaps(named))
         raters = dict.fromkeys(rater for item in items for rater in item)
         ratings = {rater: [item.get(rater) for item in items] for rater in raters}
         table = RatingTable.of(named, ratings, self.level)
@@ -73,11 +71,6 @@ class AgreeCommand(ResultCommand, IntervalOption):
             f"{two_ratings} {word(found.n_items, 'has', 'have')} two ratings or more; "
             f"{len(found.raters)} raters, {len(found.categories)} categories",
         )
-        if found.confusion:
-            first, second = found.raters
-            rows = zip(found.categories, found.confusion_rows(), strict=True)
-            heads = [f"{first} \\ {second}", *found.categories]
-            out.show("", Table(heads, [(category, *row) for category, row in rows]))
         return {
             **row_of(found, "raters categories n_items"),
             "level": self.level.name.lower(),
@@ -114,8 +107,8 @@ def choose_categories(
 ) -> list[str]:
     """Return the categories in order: those given, else those of the file. Raises Problem.
 
-    Whole numbers have an order of their own; at the interval level those between are categories
-    too. Other categories must be given where their order matters.
+    Whole numbers have an order of their own, in which those between are categories too. Other
+    categories must be given where their order matters.
     """
     found = sorted({rating for item in items for rating in item.values()})
     if given is not None:
@@ -128,7 +121,7 @@ def choose_categories(
     whole = [category for category in found if re.fullmatch("0|-?[1-9][0-9]*", category)]
     if whole == found:
         numbers = sorted(map(int, whole))
-        if level is RatingLevel.INTERVAL and numbers[-1] - numbers[0] < _LARGEST_SCALE:
+        if level is not RatingLevel.NOMINAL and numbers[-1] - numbers[0] < _LARGEST_SCALE:
             numbers = list(range(numbers[0], numbers[-1] + 1))
         return list(map(str, numbers))
     if level is not RatingLevel.NOMINAL:
@@ -137,17 +130,6 @@ def choose_categories(
             f"--categories {','.join(found)}"
         )
     return found
-
-
-def _gaps(scale: Sequence[str]) -> list[str]:
-    """Return what to know of a scale of whole numbers of which nobody gave some."""
-    whole = range(int(scale[0]), int(scale[-1]) + 1)
-    unused = next((n for n in whole if str(n) not in scale), None)
-    if unused is None:
-        return []
-    named = f"--categories {','.join(map(str, whole[:_LARGEST_SCALE]))}"
-    told = f"no rating is {unused}, so that the categories beside it count as one step apart"
-    return [f"{told}; if it could have been given, pass {named}"]
 
 
 class LabelCommand(ResultCommand):
@@ -218,7 +200,7 @@ class LabelCommand(ResultCommand):
         with self.connect() as server:
             found = summarize(server.client, judged, labels, self.confidence)
         out.warn(*found.warnings, *shared_warnings("corrected mean", found.means))
-        show_corrected(out, found.means)
+        out.show(corrected_table(found.means))
         return {
             "labels": len(labels.labels),
             "items": items,

@@ -22,7 +22,7 @@ from judged import (
     TrecRankings,
 )
 from judged._files import parse_json, read_bytes
-from judged._views import of_all, plural, row_of, word
+from judged._views import of_all, plural, row_of
 from judged.cli.documents import (
     ComparingCommand,
     MeasuredRun,
@@ -37,7 +37,6 @@ from judged.cli.gates import (
     IntervalOption,
     MetricsOptions,
     MinCoverage,
-    hold_count,
     hold_drop,
     read_gate,
 )
@@ -172,12 +171,6 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         "embeddings; may be repeated.",
         required=True,
     )
-    max_negatives: int | None = opt(
-        "N",
-        "Gate: exit with 1 when more than N answers are nearer a negative reference than any "
-        "reference, by semantic_similarity.",
-        low=0,
-    )
 
     def run(self, out: Output) -> Document:
         """Measure, and report."""
@@ -214,7 +207,8 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
                 why = "a text is longer than the model's window"
                 out.warn(f"{some} compared by the beginning alone: {why}")
             if similarity.with_negatives:
-                some = of_all(_near(similarity), similarity.with_negatives, "answer")
+                near_one = len({one.item for one in similarity.negatives})
+                some = of_all(near_one, similarity.with_negatives, "answer")
                 told.append(f"{some} nearer a negative reference than any reference")
                 near = [
                     {"item_id": read.items[one.item].item_id, **fields_but(one, "item")}
@@ -227,8 +221,6 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
             MetricCounts(queries=n, evaluated=n),
         )
         out.warn(*interval_warnings(table, made))
-        if self.max_negatives is not None:
-            out.gates.append(_hold_near(self.max_negatives, similarity, read.name))
         return {**show_means(self, out, table, gates, told), **document}
 
 
@@ -236,50 +228,20 @@ def _unread_warnings(
     measured: TextMetricTable, similarity: AnswerSimilarity | None, n: int
 ) -> Iterator[str]:
     """Yield of how many answers each metric does not read a good part."""
-    for metric in measured:
-        what = f"without spaces, which {metric.name} does not part into words"
-        if metric.name.startswith("rouge"):
-            what = f"that {metric.name} does not read"
-        what = f"{word(metric.unread, 'is', 'are')} in a script {what}"
-        yield from _unread(metric.unread, n, what, metric.without_value)
+    found = [(one.name, one.unread, one.without_value) for one in measured]
     if similarity is not None:
-        what = f"{word(similarity.unread, 'has', 'have')} many words that the model of {METRIC} "
-        step = "; start the server with a model of their language (judged-server models add)"
-        without = similarity.without_value
-        yield from _unread(similarity.unread, n, f"{what}does not know", without, step)
+        found.append((METRIC, similarity.unread, similarity.without_value))
+    for name, unread, without_value in found:
+        if unread:
+            some = f"{of_all(unread, n, 'answer')} (or of the references)"
+            yield (
+                f"{name} does not read much of {some}, and {without_value} have no value; take a "
+                "metric, or a model, for their language"
+            )
 
 
-def _unread(unread: int, n: int, what: str, without_value: int, step: str = "") -> Iterator[str]:
-    if unread:
-        missing = f"; {without_value} of them {word(without_value, 'has', 'have')} no value"
-        some = f"{of_all(unread, n, 'answer')} (or the references)"
-        yield f"{some} {what}{missing if without_value else ''}{step}"
-
-
-def _near(found: AnswerSimilarity) -> int:
-    """Return how many answers are nearer a negative reference than any reference."""
-    return len({one.item for one in found.negatives})
-
-
-def _hold_near(most: int, found: AnswerSimilarity | None, name: str) -> Outcome:
-    """Hold the number of answers near a negative reference against its gate. Raises Problem."""
-    gate = Gate("--max-negatives", "", most)
-    if found is None:
-        raise Problem(f"{gate}: needs -m {METRIC}, by which answers are compared with negatives")
-    if not found.with_negatives:
-        raise Problem(f"{gate}: {name} has no 'negative_references'; add some, or drop it")
-    near = _near(found)
-    said = f"{plural(near, 'answer is', 'answers are')} nearer a negative reference"
-    return hold_count(gate, near, said)
-
-
-_DEFAULT_MOVED = 10
-_FORMS = {
-    ".html": ("html", to_html),
-    ".htm": ("html", to_html),
-    ".md": ("markdown", to_markdown),
-    ".xml": ("junit", to_junit),
-}
+_MOVED = 10
+_FORMS = {".html": to_html, ".md": to_markdown, ".xml": to_junit}
 """What outputs are written as, by the ends of their names."""
 
 
@@ -288,14 +250,13 @@ class CompareCommand(ComparingCommand):
 
     Examples:
     judged compare bm25.run embedding.run --qrels qrels.txt -m ndcg@10
-    judged compare main.json branch.json --moved 10
-    judged compare branch.json --baseline main.json --max-drop helpfulness=0.05
+    judged compare main.json branch.json --max-drop helpfulness=0.05
     """
 
     runs: Sequence[str] = arg(
         "RUN...",
         "TREC runs (with --qrels) or JSON documents of evaluate, metrics, texts or score; the "
-        "first is the baseline of the others, unless --baseline names one.",
+        "first is the baseline of the others.",
     )
     qrels: str | None = opt("FILE", "Judgements: topic 0 document grade.", reads=True)
     metric: Sequence[str] = many(
@@ -303,33 +264,27 @@ class CompareCommand(ComparingCommand):
         "Metric as in ndcg@10; may be repeated. Of documents all by default.",
     )
     complete: bool = flag("Topics that a run lacks count as 0 (trec_eval -c).")
-    baseline: str | None = opt("FILE", "The run that the others are held against.", reads=True)
     max_drop: Sequence[str] = many(
         "METRIC=X",
         "Gate: exit with 1 when a run is more than X below the baseline on the queries that they "
         "share; may be repeated.",
     )
-    moved: int = opt("N", "Show the N queries that moved most.", 0, low=0, high=1000)
-    difference: float | None = opt("X", "Tell the power to see a true difference of X.")
     confidence: float | None = opt("C", "Confidence of intervals; 0.95 by default.")
     permutations: int | None = opt("N", "Random sign flips; 100000 by default.")
     seed: int | None = opt("N", "Seed of all that is drawn; 0.")
 
     def run(self, out: Output) -> Document:
         """Measure what is not measured, compare, report."""
-        runs = list(self.runs)
-        if self.baseline is not None:
-            runs = [self.baseline, *(run for run in runs if run != self.baseline)]
-        if len(runs) < 2:
-            raise Problem("name two runs or more, the baseline first, or as --baseline FILE")
+        if len(self.runs) < 2:
+            raise Problem("name two runs or more, the baseline first")
         if self.qrels is not None and not self.metric:
             raise Problem("name at least one --metric, as in ndcg@10")
-        asked = self.options(CompareOptions, max_moved=max(self.moved, _DEFAULT_MOVED))
+        asked = self.options(CompareOptions, max_moved=_MOVED)
         interval = None  # the server's default
         if self.confidence is not None or self.seed is not None:
             interval = self.options(IntervalOptions)
         with self.connect(of_metrics(self.metric)) as server:
-            measured = self._measured(out, server.client, runs)
+            measured = self._measured(out, server.client, self.runs)
             signatures = {name: one.signature for name, one in measured[0].means.items()}
             metrics = list(signatures)
             drops = [read_gate(text, "--max-drop", metrics, signatures) for text in self.max_drop]
@@ -350,25 +305,12 @@ class CompareCommand(ComparingCommand):
         out.warn(*dict.fromkeys(_warnings(found)))
         tests = plural(len(found.comparisons), "sign-flip test")
         out.show(
-            comparison_table(found.comparisons, self.difference),
+            comparison_table(found.comparisons),
             "",
             f"the baseline is {baseline.name}; p is that of {tests}"
             f"{', corrected by Holm' if len(found.comparisons) > 1 else ''}; {found.signature}",
             "detectable: the smallest true difference that so many queries show in 4 of 5 cases",
         )
-        for made in found.comparisons if self.moved else ():
-            rows = [
-                (
-                    each.query_id,
-                    f"{each.baseline:.4f}",
-                    f"{each.run:.4f}",
-                    signed(each.run - each.baseline),
-                )
-                for each in made.moved[: self.moved]
-            ]
-            if rows:
-                moved = Table(["query", made.baseline, made.run, "difference"], rows)
-                out.show("", f"moved most by {made.metric}:", moved)
         return {
             "baseline": baseline.name,
             "runs": {
@@ -434,15 +376,11 @@ def _warnings(found: ComparedRuns) -> Iterator[str]:
             yield f"{made.run}, interval: {warning}"
 
 
-def comparison_table(comparisons: Sequence[RunComparison], difference: float | None) -> Table:
-    """Return a row for each metric of each run beside the baseline.
-
-    With the power to see a true difference, and how many queries would be enough, if one is given.
-    """
+def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
+    """Return a row for each metric of each run beside the baseline."""
     heads = [
         *("metric", "run", "n", "baseline", "mean", "difference", "interval", "p"),
         *("won/lost/tied", "detectable", "the run is"),
-        *([] if difference is None else [f"power to see {difference:g}", "queries needed"]),
     ]
     rows = [
         [
@@ -457,7 +395,6 @@ def comparison_table(comparisons: Sequence[RunComparison], difference: float | N
             f"{made.wins}/{made.losses}/{made.ties}",
             made.power.detectable_difference,
             verdict_of(made),
-            *([] if difference is None else [made.power.power, made.power.queries_needed]),
         ]
         for made in comparisons
     ]
@@ -511,23 +448,8 @@ class ReportCommand(ComparingCommand):
             raise Problem(f"{paths[-1]}: {error.message}") from None
         written = []
         for to, end in zip(self.output, ends, strict=True):
-            form, write = _FORMS[end]
-            text = write(made)
-            if out.write("--output", to, [text]):
-                n = len(text.encode())
-                written.append({"path": to, "format": form, "bytes": n})
+            if out.write("--output", to, [_FORMS[end](made)]):
+                written.append(to)
                 if to != STDOUT:
-                    say(f"wrote {to}, {n:,} bytes")
-        shown = [run for run in (made.baseline, made.run) if run is not None]
-        return {
-            "read": [
-                {
-                    "path": path,
-                    "name": run.name,
-                    "metrics": [metric.name for metric in run.metrics],
-                    "queries": run.counts.queries,
-                }
-                for path, run in zip(paths, shown, strict=True)
-            ],
-            "written": written,
-        }
+                    say(f"wrote {to}")
+        return {"read": paths, "written": written}

@@ -19,7 +19,6 @@ from judged.cli.gates import (
     Drawn,
     MinCoverage,
     hold_coverage,
-    hold_items,
     hold_mean,
     read_gate,
     split_min_scores,
@@ -33,10 +32,8 @@ from judged.cli.judging import (
     ModelOptions,
     TraceOptions,
     kept_trace,
-    read_amount,
     read_calibration,
     read_judge,
-    read_pairs,
     read_trace,
     refuse_uncached,
     replayed,
@@ -123,21 +120,11 @@ def places_of_rubrics(names: Sequence[str]) -> Places:
 
 
 def read_rubrics(
-    names: Sequence[str],
-    info: ServerInfo,
-    threshold: float | None,
-    given: Mapping[str, str],
-    weights: str | None = None,
+    names: Sequence[str], info: ServerInfo, threshold: float | None, given: Mapping[str, str]
 ) -> list[Rubric]:
     """Return the rubrics that the flags ask for. Raises Problem."""
     parameters = read_judge(info, ANSWERS, None, None, given).parameters
-    typed = [] if weights is None else [part.strip() for part in weights.split(",")]
-    pairs = read_pairs("--weights", typed).items()
-    weighed = {name: read_amount("--weights", name, text) for name, text in pairs}
-    has = {rubric.rubric: rubric.dimensions.keys() for rubric in info.rubrics}
-    # Without one that has them all the server says which dimensions there are.
-    fit = [n for n in names if weighed.keys() <= has.get(id_of(n), weighed.keys())] or names
-    return [Rubric(n, threshold, parameters, weighed if n in fit else {}) for n in names]
+    return [Rubric(name, threshold, parameters) for name in names]
 
 
 def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[Rubric]:
@@ -191,17 +178,11 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         "A number: score from which an answer passes. RUBRIC=X, a gate: exit with 1 when the mean "
         "of the rubric is below X, scores that are missing counted as 0; may be repeated.",
     )
-    weights: str | None = opt(
-        "NAME=W,...",
-        "Weights of a rubric's dimensions, as in accuracy=2,completeness=1; a dimension left out "
-        "counts for nothing.",
-    )
     calibration: Sequence[str] = many(
         "[RUBRIC=]FILE|NAME",
         "Give each score a probability, by a file of `judged calibrate --rubric -o` or by the name "
         "of a calibration that the server has; repeat it for each rubric.",
     )
-    per_item: bool = flag("Show the scores of every answer, not only the means.")
     details: bool = flag("Give reasoning, claims, replies and usage with each score.")
     judge: str | None = opt("none", "Ask no model: take what --trace has.")
     output: str | None = opt(
@@ -233,7 +214,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         items, total = file.items, len(file.lines) * len(self.rubric)
         with self.asking("scoring", total, file.places()) as (server, how):
             client, info = server.client, server.info
-            rubrics = read_rubrics(self.rubric, info, threshold, given, self.weights)
+            rubrics = read_rubrics(self.rubric, info, threshold, given)
             rubrics = with_calibrations(rubrics, self.calibration)
             how["include_replies"] = self.details
             if self.replays:
@@ -253,11 +234,6 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     tell_kept(kept)
             refuse_uncached(found)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
-        min_scores = {
-            line.item.item_id: line.min_score for line in file.lines if line.min_score is not None
-        }
-        if min_scores:
-            out.gates.append(hold_items(found, min_scores))
         return self._report(out, found)
 
     def _report(self, out: Output, found: ScoredAnswers) -> Document:
@@ -273,8 +249,6 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
             for text in made_from:
                 say(text)
         else:
-            if self.per_item:
-                out.show(items_table(found), "")
             out.show(rubrics_table(found), "", *made_from)
         return {
             "scores": lines,
@@ -310,20 +284,6 @@ def rubrics_table(found: ScoredAnswers) -> Table:
         passed = f"{summary.passed} of {counts.ok}"
         rows.append((name, summary.mean, passed, *numbers, agreement_of(found, name)))
     return Table(heads, rows)
-
-
-def items_table(found: ScoredAnswers) -> Table:
-    """Return a row for each answer: its score by each rubric, or why it has none."""
-    n = len(found.rubrics)
-    rows = [found.scores[start : start + n] for start in range(0, len(found), n)]
-    heads = ["item", *(summary.rubric for summary in found.rubrics)]
-    return Table(heads, [[row[0].item_id, *map(_cell, row)] for row in rows])
-
-
-def _cell(score: AnswerScore) -> str:
-    if score.score is None:
-        return score.status.name.lower().replace("_", " ")
-    return f"{score.score:.4f}" if score.passed else f"{score.score:.4f} (below)"
 
 
 def agreement_of(found: ScoredAnswers, rubric: str) -> float | None:
@@ -457,8 +417,6 @@ def _position(bias: PositionBias) -> str:
     if bias.preference_for_first is None:
         return "no pair has an outcome in both orders"
     return (
-        f"of {plural(bias.pairs, 'pair')} in both orders {bias.same} "
-        f"{word(bias.same, 'has', 'have')} the same outcome; the first place won both times in "
-        f"{bias.first}, the second in {bias.second}; mean preference for the first place "
-        f"{bias.preference_for_first:.3f} (0.5 without bias)"
+        f"of {plural(bias.pairs, 'pair')} in both orders {bias.same} have the same outcome; mean "
+        f"preference for the first place {bias.preference_for_first:.3f} (0.5 without bias)"
     )

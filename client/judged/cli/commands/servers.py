@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata, resources
 
 from judged import MetricOptions
@@ -14,7 +14,7 @@ from judged._views import row_of
 from judged.cli.frame import PREFIX, Document, opt
 from judged.cli.output import Output, Problem, Table, of_metrics, say
 from judged.cli.server import ServerCommand
-from judged.cli.tables import fields_but, means_table
+from judged.cli.tables import means_table
 from judged.evaluation import Dataset, Evaluator, Results
 from judged.report import make_report, to_html
 from judged.report.content import signed, verdict_of
@@ -28,10 +28,6 @@ from judged.values import (
 
 _PACKAGES = ("judged", "grpcio", "protobuf")
 _SECRET = ("TOKEN", "KEY", "SECRET", "PROXY")
-_NOT_RECORDED = (
-    "the server writes no usage down: it does where it has language models, and tenants or a "
-    "budget of the day"
-)
 
 
 class JudgesCommand(ServerCommand):
@@ -50,57 +46,31 @@ class JudgesCommand(ServerCommand):
         for judge in info.judges:  # the first profile of a judge is its default
             parameters = " ".join(f"{p.name}={_value(p.default_value)}" for p in judge.parameters)
             rows.append([_name_of(judge), f"{judge.default_min_score:g}", parameters or "-"])
-        chat_models = [
-            f"{each.name} (unavailable: {each.unavailable})" if each.unavailable else each.name
-            for each in info.chat_models
-        ]
         rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
         out.show(
             Table(["judge", "min_score", "parameters"], rows, names=3, left=3),
-            "",
-            "Signatures with these defaults:",
-            *(f"  {judge.signature}" for judge in info.judges if judge.signature),
-            *(
-                f"Unavailable: {_name_of(judge)}: {judge.unavailable}"
-                for judge in info.judges
-                if judge.unavailable
-            ),
+            *(f"Unavailable: {name}: {why}" for name, why in _unavailable(info)),
             "",
             f"default judge  {info.default_judge}",
             f"models         {', '.join(model.name for model in info.models) or 'none'}",
-            f"chat models    {', '.join(chat_models) or 'none'}",
+            f"chat models    {', '.join(model.name for model in info.chat_models) or 'none'}",
             f"rubrics        {', '.join(rubrics) or 'none'}",
             f"metrics        {', '.join(metric.name for metric in info.metrics)}",
             f"server         {info.version}",
         )
-        return {
-            **row_of(info, "version default_judge models rubrics"),
-            "judges": [
-                {
-                    **asdict(judge),
-                    "parameters": [
-                        {"default": p.default_value, **fields_but(p, "default_value")}
-                        for p in judge.parameters
-                    ],
-                    "unavailable": judge.unavailable or None,
-                }
-                for judge in info.judges
-            ],
-            "chat_models": [
-                {**asdict(model), "unavailable": model.unavailable or None}
-                for model in info.chat_models
-            ],
-            "metrics": [
-                row_of(metric, "name description reference")
-                | {"matching": [mode.name.lower() for mode in metric.matching_modes]}
-                for metric in info.metrics
-            ],
-        }
+        return row_of(info, "version default_judge judges models rubrics chat_models metrics")
 
 
 def _name_of(judge: JudgeInfo) -> str:
     """Return kind and profile, as `--judge` and `--profile` take them."""
     return f"{judge.kind} {judge.profile}".rstrip()
+
+
+def _unavailable(info: ServerInfo) -> Iterator[tuple[str, str]]:
+    """Yield the judges and models that can't be asked, and why."""
+    judges = [(_name_of(judge), judge.unavailable) for judge in info.judges]
+    models = [(f"model {model.name}", model.unavailable) for model in info.chat_models]
+    yield from ((name, why) for name, why in [*judges, *models] if why)
 
 
 def _value(value: Scalar | None) -> str:
@@ -132,18 +102,14 @@ class UsageCommand(ServerCommand):
         with self.connect() as server:
             usage = server.client.usage(self.days)
         if not usage.is_recorded:
-            say(_NOT_RECORDED)
+            say("the server writes no usage down: that needs tenants, or a budget of the day")
         elif not usage.rows:
             say(f"no language model was asked in the last {self.days} days")
         if usage.rows:
             out.show(Table.of(usage.rows, _USED, left=4))
         if usage.budgets:
             out.show(*([""] if usage.rows else []), Table.of(usage.budgets, _BUDGETS))
-        return {
-            "tenant": usage.tenant or None,
-            "rows": [{**asdict(row), "judge": row.judge or None} for row in usage.rows],
-            **row_of(usage, "is_recorded budgets"),
-        }
+        return row_of(usage, "tenant rows is_recorded budgets")
 
 
 _USED = {
@@ -186,7 +152,7 @@ class DoctorCommand(ServerCommand):
 
     def run(self, out: Output) -> Document:
         """Check packages, variables and the server."""
-        findings = [*_packages(), *_variables(), *self._server()]
+        findings = [*_here(), *self._server()]
         columns = {"check": "check", "": "status", "found": "found"}
         out.show(Table.of(findings, columns, names=3, left=3))
         problems = [one for one in findings if one.status == "problem"]
@@ -210,36 +176,22 @@ class DoctorCommand(ServerCommand):
                 f"the server is {info.version}, the client {own}; install the same on both sides"
             )
             yield Finding("versions", "note", found)
-        yield from _offers(info)
+        there = dict.fromkeys(judge.kind for judge in info.judges if not judge.unavailable)
+        yield Finding("judges", "ok", ", ".join(there))
+        for name, why in _unavailable(info):
+            yield Finding(name, "problem" if name.startswith("model ") else "note", why)
 
 
-def _packages() -> Iterator[Finding]:
-    yield Finding("Python", "ok", f"{platform.python_version()} on {platform.machine()}")
+def _here() -> Iterator[Finding]:
+    """Yield what runs, and what the environment sets; a secret is named, not shown."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
-    yield Finding("packages", "ok", versions)
-
-
-def _variables() -> Iterator[Finding]:
-    """Yield what the environment sets; what may be a secret is named, not shown."""
+    yield Finding("packages", "ok", f"Python {platform.python_version()}, {versions}")
     told = [
         f"{name}={'***' if any(part in name for part in _SECRET) else value}"
         for name, value in sorted(os.environ.items())
         if name.startswith(f"{PREFIX}_")
     ]
     yield Finding("environment", "ok", " ".join(told) or f"no {PREFIX}_* variable is set")
-
-
-def _offers(info: ServerInfo) -> Iterator[Finding]:
-    there = [judge.kind for judge in info.judges if not judge.unavailable]
-    yield Finding("judges", "ok", ", ".join(dict.fromkeys(there)))
-    for judge in info.judges:
-        if judge.unavailable:
-            yield Finding(f"judge {_name_of(judge)}", "note", judge.unavailable)
-    for model in info.chat_models:
-        if model.unavailable:
-            yield Finding(f"model {model.name}", "problem", model.unavailable)
-        else:
-            yield Finding(f"model {model.name}", "ok", "configured; it was not asked")
 
 
 _METRICS = ["ndcg@5", "recall@5", "mrr"]
@@ -270,7 +222,6 @@ class DemoCommand(ServerCommand):
         out.show(
             f"{len(dataset.queries)} questions, {len(dataset.documents)} passages. Two retrievers:",
             "one looks at the first three words of a question, the other at all of them.",
-            "The judge token_overlap decides which passages say what the expected answer says.",
         )
         with self.connect(of_metrics(_METRICS)) as server:
             evaluator = Evaluator(server.client)
@@ -292,21 +243,13 @@ class DemoCommand(ServerCommand):
             names=(second, first),
         )
         for name, result in found.items():
-            out.show(
-                "", f"retriever {name!r}, means with their intervals:", means_table(result.table)
-            )
+            out.show("", f"retriever {name!r}:", means_table(result.table))
         out.show("", f"{second!r} beside {first!r}, by paired tests:")
         for one in report.differences:
-            p = one.permutation.p_holm
-            said = f"{signed(one.difference.value)}, p {p:.4f}: {verdict_of(one)}"
-            out.show(f"  {one.metric:9} {said}")
+            out.show(f"  {one.metric:9} {signed(one.difference.value)}: {verdict_of(one)}")
         out.write("--output", self.output, [to_html(report)])
         out.show(
-            "  So few questions can't show a difference of this size; intervals and p say so.",
             "",
             f"The report is in {self.output}: open it in a browser.",
-            "With data of your own:",
-            "  judged evaluate dataset.json --results results.jsonl -m ndcg@10 --json result.json",
-            "  judged report result.json -o report.html",
         )
         return {"runs": {name: result.to_dict() for name, result in found.items()}}

@@ -46,11 +46,12 @@ def rated(tmp_path, *values):
     return read_ratings(write(tmp_path, *lines))
 
 
-def test_numbers_are_in_their_order_and_filled_in_at_the_interval_level(tmp_path):
+def test_numbers_are_in_their_order_and_filled_in_where_it_matters(tmp_path):
     numbers = rated(tmp_path, 10, 2, -1)
-    assert choose_categories("f", numbers, RatingLevel.ORDINAL, None) == ["-1", "2", "10"]
     expected = [str(n) for n in range(-1, 11)]
-    assert choose_categories("f", numbers, RatingLevel.INTERVAL, None) == expected
+    for level in (RatingLevel.ORDINAL, RatingLevel.INTERVAL):
+        assert choose_categories("f", numbers, level, None) == expected
+    assert choose_categories("f", numbers, RatingLevel.NOMINAL, None) == ["-1", "2", "10"]
 
 
 def test_words_need_an_order_where_it_matters(tmp_path):

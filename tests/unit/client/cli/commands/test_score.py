@@ -3,58 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from judged import Rubric
-from judged.cli.commands.score import outcomes, read_rubrics, read_thresholds
-from judged.cli.output import Problem
-from judged.values import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
-
-PARAMETERS = (
-    ParameterInfo("samples", 0, "a whole number", ""),
-    ParameterInfo("temperature", 0.0, "a number", ""),
-)
-DIMENSIONS = {"accuracy": 1.0, "coherence": 1.0}
-
-
-class Info:
-    """What a server says, as far as it is read here."""
-
-    default_judge = "token_overlap"
-    judges = (JudgeInfo("answers", "", "", 0.0, PARAMETERS, "", ""),)
-    rubrics = (
-        RubricInfo("faithfulness", "1", "", 0.7, ""),
-        RubricInfo("quality", "1", "", 0.7, "", "dimensions", (), DIMENSIONS),
-        RubricInfo("other", "1", "", 0.7, "", "dimensions", (), {"accuracy": 1.0}),
-        RubricInfo("recall", "1", "", 0.7, "", "claims", ("query", "reference", "contexts")),
-        RubricInfo("match", "1", "", 0.5, "", "verdict", ("query", "expected", "retrieved")),
-    )
-
-
-def rubrics(*names: str, weights: str | None = None, threshold: float | None = None, given=None):
-    return read_rubrics(names, Info(), threshold, given or {}, weights)
-
-
-class TestRubrics:
-    def test_a_version_travels(self):
-        found = rubrics("quality@1", "faithfulness", weights="accuracy=1")
-        assert found == [Rubric("quality@1", weights={"accuracy": 1.0}), Rubric("faithfulness")]
-
-    def test_weights_are_for_the_rubrics_that_have_all_of_them(self):
-        found = rubrics("faithfulness", "quality", "other", weights="accuracy=2, coherence=.5")
-        assert [r.weights for r in found] == [{}, {"accuracy": 2.0, "coherence": 0.5}, {}]
-        assert rubrics("other", "quality", weights="accuracy=1")[0].weights == {"accuracy": 1.0}
-
-    @pytest.mark.parametrize(
-        ("names", "weights", "message"),
-        [
-            (["quality"], "accuracy", "write it as name=value"),
-            (["quality"], "accuracy=1e999", "accuracy must be a number"),
-            (["quality"], "accuracy=1,accuracy=2", "accuracy: is given twice"),
-            (["quality"], "", "write it as name=value"),
-        ],
-    )
-    def test_weights_that_fit_nowhere(self, names, weights, message):
-        with pytest.raises(Problem, match=message):
-            rubrics(*names, weights=weights)
+from judged.cli.commands.score import outcomes, read_thresholds
+from judged.values import RubricSummary, ScoreCounts
 
 
 class TestBars:
