@@ -61,6 +61,10 @@ MEANT: dict[str, str] = {
     "judge.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",
     r"score .*--member small|commands/help \d+: judged score": "No panel scores answers.",
+    r"--(per-item|weights|moved|difference|github|diagram) |branch.json --baseline main.json --max|"
+    r"compare (out.json out|new.json --b)|docs/calibration 04|commands/labels 11": "Options of "
+    "commands are gone, and what later ones read of them.",
+    r"judged rank .*stdout line 7|judged usage --json|ends in none of \.html": "Told with less.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 
