@@ -601,12 +601,8 @@ def _kept(settings: Settings, kind: Kind) -> KeptRows | None:
 
 
 def _otlp_export(settings: Settings) -> OtlpExport | None:
-    """Return what sends spans and logs, where the settings ask for it. Raises SettingsError."""
+    """Return what sends spans, where the settings ask for it. Raises SettingsError."""
     if settings.otlp_endpoint is None:
-        if settings.otlp_verdicts or settings.otlp_reasoning:
-            raise SettingsError(
-                "otlp_verdicts and otlp_reasoning go with otlp_endpoint, which says where to"
-            )
         return None
     try:
         from judged_server.monitoring.opentelemetry import OtlpExport  # noqa: PLC0415
@@ -614,12 +610,6 @@ def _otlp_export(settings: Settings) -> OtlpExport | None:
         raise SettingsError(
             f"otlp_endpoint: {error.name} is not installed; run: pip install 'judged[server,otel]'"
         ) from None
-    export = OtlpExport(
-        settings.otlp_endpoint,
-        version("judged"),
-        sample_ratio=settings.otlp_sample_ratio,
-        results=settings.otlp_verdicts,
-        reasoning=settings.otlp_reasoning,
-    )
-    telemetry.tracer = telemetry.sink = export
+    endpoint, ratio = settings.otlp_endpoint, settings.otlp_sample_ratio
+    telemetry.tracer = export = OtlpExport(endpoint, version("judged"), sample_ratio=ratio)
     return export

@@ -132,14 +132,9 @@ class Settings(BaseSettings, Limits):
     metrics_listen: str | None = None
     """HOST:PORT of this machine for /metrics, /healthz and /readyz, by HTTP"""
     otlp_endpoint: str | None = None
-    """base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans and log
-    lines"""
+    """base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans"""
     otlp_sample_ratio: float = Field(1.0, ge=0, le=1)
     """share of calls whose spans are sent; callers may decide first"""
-    otlp_verdicts: bool = False
-    """send an event gen_ai.evaluation.result for each verdict and score"""
-    otlp_reasoning: bool = False
-    """let these events have the judge's reasoning, which may quote texts"""
     http_listen: str | None = None
     """HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, beside gRPC"""
     audit_log: Path | None = None

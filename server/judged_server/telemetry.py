@@ -20,10 +20,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 import orjson
-from judged.values.judges import JudgeIdentity, Usage
-from judged.values.scores import AnswerScore
-
-from judged_server.domain import QueryGroup, Verdicts
+from judged.values.judges import Usage
 
 FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
@@ -88,18 +85,8 @@ def _dump(line: Fields) -> bytes:
         return json.dumps(line, default=repr, skipkeys=True).encode()
 
 
-class LogSink(Protocol):
-    """Takes every line of the log, as standard error does."""
-
-    def log(self, line: Fields) -> None:
-        """Take a line; raises nothing, and is quick."""
-        ...
-
-
 _LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
 _lines = Lines()
-sink: LogSink | None = None
-"""Has every line beside standard error, from when a server sets it."""
 _lowest = logging.INFO
 """The lowest level that is logged."""
 
@@ -140,8 +127,6 @@ class Logger:
         }
         if isinstance(error := line.pop("exc_info", None), BaseException):
             line["exception"] = "".join(traceback.format_exception(error)).rstrip()
-        if sink is not None:
-            sink.log(line)
         (_lines.now if _LEVELS[level] >= logging.WARNING else _lines.later)(line)
 
 
@@ -221,9 +206,6 @@ request id and its tenant."""
 class Tracer(Protocol):
     """Hears what calls did. It must be quick, and raise nothing."""
 
-    wants_results: bool
-    """Whether verdicts and scores are to be told."""
-
     def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> EndCall:
         """Begin a call; the rest of its task, and all that this starts, belongs to it."""
         ...
@@ -234,16 +216,6 @@ class Tracer(Protocol):
 
     def question(self, call: ModelCall) -> None:
         """Tell of a question that has just ended."""
-        ...
-
-    def verdicts(
-        self, judge: JudgeIdentity, groups: Sequence[QueryGroup], verdicts: Verdicts
-    ) -> None:
-        """Tell every verdict of some groups. Takes some 20 µs for each; may run on any thread."""
-        ...
-
-    def score(self, score: AnswerScore) -> None:
-        """Tell one score of an answer."""
         ...
 
 

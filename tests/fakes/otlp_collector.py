@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
@@ -23,12 +21,7 @@ class Collector:
 
     address: str
     spans: list[Span] = field(default_factory=list)
-    logs: list[LogRecord] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
-
-    def events(self) -> list[LogRecord]:
-        """Return the results of evaluations that have come."""
-        return [record for record in self.logs if record.event_name == "gen_ai.evaluation.result"]
 
 
 def attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
@@ -55,11 +48,6 @@ def running_collector() -> Iterator[Collector]:
                 for of_resource in traces.resource_spans:
                     for of_scope in of_resource.scope_spans:
                         collector.spans.extend(of_scope.spans)
-            elif self.path == "/v1/logs":
-                logs = ExportLogsServiceRequest.FromString(body)
-                for of_resource_logs in logs.resource_logs:
-                    for of_scope_logs in of_resource_logs.scope_logs:
-                        collector.logs.extend(of_scope_logs.log_records)
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()

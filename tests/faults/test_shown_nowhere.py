@@ -83,7 +83,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         with running_server(
             *("--tenants", str(tenants), "--llm-config", str(config), "--llm-cache", "off"),
             *("--audit-log", str(audit), "--metrics-listen", "127.0.0.1:0"),
-            *("--otlp-endpoint", collector.address, "--otlp-verdicts", "--log-level", "debug"),
+            *("--otlp-endpoint", collector.address, "--log-level", "debug"),
             env={"THE_KEY": KEY},
         ) as server:
             yield World(server, token, providers, collector, audit)
@@ -146,7 +146,6 @@ def test_nothing_that_a_server_shows_has_a_key_a_token_or_a_text(world: World):
     world.server.process.terminate()
     assert world.server.process.wait(40) == 0
     assert world.collector.spans
-    assert world.collector.events()
     refuse_canaries("a trace", b"".join(world.collector.bodies).decode(errors="replace"))
     assert world.token not in world.server.log_text() + world.audit.read_text()
     # Standard error, the audit log and the metrics are searched where the server ends.

@@ -1,8 +1,7 @@
-"""Sends spans, log lines and verdict events to a collector, by OTLP over HTTP.
+"""Sends spans to a collector, by OTLP over HTTP.
 
 The names are those of OpenTelemetry's semantic conventions, for RPC and for generative AI; what
-these have not is under `judged.`. No text of a caller is ever in them, but for the reasoning of a
-verdict where the operator asks for it.
+these have not is under `judged.`. No text of a caller is ever in them.
 
 `api.interceptor` tells of calls: OpenTelemetry's own instrumentation of grpc.aio, or any other that
 patches libraries, is no part of a request's way.
@@ -13,22 +12,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from judged.values import choices
-from judged.values.judges import JudgeIdentity
-from judged.values.scores import AnswerScore
 from opentelemetry import context, trace
-from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -37,17 +29,13 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from judged_server.domain import QueryGroup, Verdicts
 from judged_server.settings import SettingsError
 from judged_server.telemetry import EndCall, ModelCall, StageRun
 
 _BATCHES: dict[str, Any] = {"max_queue_size": 1 << 15, "max_export_batch_size": 2048}
-"""Spans, and records of logs, that wait to be sent; beyond them the oldest are lost."""
+"""Spans that wait to be sent; beyond them the oldest are lost."""
 FLUSH_S = 5.0
 """How long the end of the server may wait for what was not sent yet."""
-
-RESPONSE_ID = "gen_ai.response.id"
-"""The metadata of a query that names the completion under evaluation."""
 
 _PROPAGATED = frozenset({"traceparent", "tracestate"})
 _SERVER_FAULTS = frozenset(
@@ -56,32 +44,16 @@ _SERVER_FAULTS = frozenset(
 """Statuses for which the conventions blame the server; the others are its answer."""
 _PROVIDERS = {"gemini": "gcp.gemini"}
 """Names of providers in the conventions, where they are not those of our dialects."""
-_SEVERITIES = {
-    "debug": SeverityNumber.DEBUG,
-    "info": SeverityNumber.INFO,
-    "warning": SeverityNumber.WARN,
-    "error": SeverityNumber.ERROR,
-    "critical": SeverityNumber.FATAL,
-}
 _NS = 1e9
 
 
 class OtlpExport:
     """Collects what a server tells, and sends it from threads of its own.
 
-    Implements the Tracer and LogSink of `telemetry`. A slow collector, or none, costs records,
-    never calls.
+    Implements the Tracer of `telemetry`. A slow collector, or none, costs spans, never calls.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        version: str,
-        *,
-        sample_ratio: float = 1.0,
-        results: bool = False,
-        reasoning: bool = False,
-    ) -> None:
+    def __init__(self, endpoint: str, version: str, *, sample_ratio: float = 1.0) -> None:
         """Send to an OTLP/HTTP receiver, http://127.0.0.1:4318 say. Raises SettingsError."""
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -89,22 +61,15 @@ class OtlpExport:
                 f"otlp_endpoint: {endpoint!r} is no URL; give the base of an OTLP/HTTP receiver, "
                 "http://127.0.0.1:4318 say"
             )
-        base = endpoint.rstrip("/")
         resource = Resource.create({"service.name": "judged", "service.version": version})
-        self.wants_results = results
-        self._reasoning = reasoning
         self._spans = TracerProvider(
             resource=resource,
             sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
             shutdown_on_exit=False,
         )
-        spans = OTLPSpanExporter(f"{base}/v1/traces", session=_session())
+        spans = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", session=_session())
         self._spans.add_span_processor(BatchSpanProcessor(spans, **_BATCHES))
-        self._logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        logs = OTLPLogExporter(f"{base}/v1/logs", session=_session())
-        self._logs.add_log_record_processor(BatchLogRecordProcessor(logs, **_BATCHES))
         self._tracer = self._spans.get_tracer("judged_server", version)
-        self._logger = self._logs.get_logger("judged_server", version)
         self._propagator = TraceContextTextMapPropagator()
 
     def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> EndCall:
@@ -168,100 +133,12 @@ class OtlpExport:
             span.set_status(Status(StatusCode.ERROR))
         span.end(ended_ns)
 
-    def verdicts(
-        self, judge: JudgeIdentity, groups: Sequence[QueryGroup], verdicts: Verdicts
-    ) -> None:
-        """Tell every verdict of some groups."""
-        columns = verdicts.columns
-        faults = {fault.index: fault.reason for fault in columns.faults}
-        rationales: dict[int, str] = {}
-        if self._reasoning:
-            rationales = {each.index: each.rationale for each in columns.details}
-        common = _of_judge(judge.kind, judge)
-        for number, group in enumerate(groups):
-            ids: dict[str, AttributeValue] = {"judged.query_id": group.query_id}
-            if RESPONSE_ID in group.metadata:
-                ids[RESPONSE_ID] = group.metadata[RESPONSE_ID]
-            first = verdicts.offsets[number]
-            for index in range(first, verdicts.offsets[number + 1]):
-                status = choices.Status.OK
-                if columns.statuses is not None:
-                    status = choices.Status(int(columns.statuses[index]))
-                told = {**common, **ids, "judged.context": index - first}
-                label = "relevant" if verdicts.relevant[index] else "not_relevant"
-                score = float(columns.scores[index])
-                reason = faults.get(index, "")
-                self._result(told, status, score, label, reason, rationales.get(index, ""))
-
-    def score(self, score: AnswerScore) -> None:
-        """Tell one score of an answer."""
-        told = {} if score.judge is None else _of_judge(score.rubric, score.judge)
-        if score.item_id:
-            told[RESPONSE_ID] = score.item_id
-        label = "" if score.passed is None else "pass" if score.passed else "fail"
-        reason = "" if score.error is None else score.error.reason
-        reasoning = score.reasoning if self._reasoning else ""
-        self._result(told, score.status, score.score or 0.0, label, reason, reasoning)
-
-    def _result(
-        self,
-        told: dict[str, AttributeValue],
-        status: choices.Status,
-        score: float,
-        label: str,
-        reason: str,
-        reasoning: str,
-    ) -> None:
-        told["judged.status"] = status.name
-        if status is choices.Status.OK:
-            told["gen_ai.evaluation.score.value"] = score
-            if label:
-                told["gen_ai.evaluation.score.label"] = label
-        else:
-            told["error.type"] = reason or status.name
-        if reasoning:
-            told["gen_ai.evaluation.explanation"] = reasoning
-        self._logger.emit(
-            LogRecord(
-                timestamp=time.time_ns(),
-                event_name="gen_ai.evaluation.result",
-                severity_number=SeverityNumber.INFO,
-                attributes=told,
-            )
-        )
-
-    def log(self, line: Mapping[str, object]) -> None:
-        """Send a line of the log on, but for those on the sending itself."""
-        part = line.get("part")
-        if isinstance(part, str) and part.startswith("opentelemetry"):
-            return
-        level = str(line.get("level", "info"))
-        self._logger.emit(
-            LogRecord(
-                timestamp=time.time_ns(),
-                severity_text=level,
-                severity_number=_SEVERITIES.get(level, SeverityNumber.INFO),
-                body=str(line.get("event", "")),
-                attributes={
-                    f"judged.{key}": value if isinstance(value, bool | int | float) else str(value)
-                    for key, value in line.items()
-                    if key not in {"event", "level", "timestamp"}
-                },
-            )
-        )
-
     def close(self) -> None:
         """Send what waits, and end; takes up to FLUSH_S, and so is not for the event loop."""
-        # On threads that nobody waits for any longer: the SDK's own limit is 30 s for each.
-        ends = [
-            threading.Thread(target=provider.shutdown, daemon=True)
-            for provider in (self._spans, self._logs)
-        ]
-        for end in ends:
-            end.start()
-        deadline = time.monotonic() + FLUSH_S
-        for end in ends:
-            end.join(max(0.0, deadline - time.monotonic()))
+        # On a thread that nobody waits for any longer: the SDK's own limit is 30 s.
+        end = threading.Thread(target=self._spans.shutdown, daemon=True)
+        end.start()
+        end.join(FLUSH_S)
 
 
 def _end_call(span: Span, code: str, reason: str, request_id: str, tenant: str) -> None:
@@ -274,17 +151,6 @@ def _end_call(span: Span, code: str, reason: str, request_id: str, tenant: str) 
     if code in _SERVER_FAULTS:
         span.set_status(Status(StatusCode.ERROR))
     span.end()
-
-
-def _of_judge(name: str, judge: JudgeIdentity) -> dict[str, AttributeValue]:
-    """Return what the events of a judge have in common; its version is the end of its signature."""
-    return {
-        "gen_ai.evaluation.name": name,
-        "judged.judge": judge.kind,
-        "judged.version": judge.signature.rpartition("|")[2],
-        "judged.signature": judge.signature,
-        "judged.fingerprint": judge.fingerprint,
-    }
 
 
 def _session() -> requests.Session:

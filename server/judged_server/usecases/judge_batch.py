@@ -12,15 +12,15 @@ from judged.values.choices import CacheMode
 from judged.values.judges import CostEstimate
 from judged.values.scores import AnswerItem
 
-from judged_server import errors, telemetry
+from judged_server import errors
 from judged_server.domain import QueryGroup, Verdicts, to_amount
-from judged_server.judges.base import ANONYMOUS, Caller, Judge, size_of
+from judged_server.judges.base import ANONYMOUS, Caller, Judge
 from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import estimate_calls
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
-from judged_server.scheduling.concurrency import IN_PYTHON, run_by_size
+from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.scheduling.fairness import checkpoint
 
 
@@ -45,12 +45,7 @@ async def judge_batch(
         raise RuntimeError(
             f"{judge.identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
         )
-    verdicts = Verdicts.decide(columns, offsets, judge.identity.min_score)
-    tracer = telemetry.tracer
-    if tracer is not None and tracer.wants_results:
-        size = size_of(groups)
-        await run_by_size(size, tracer.verdicts, judge.identity, groups, verdicts)
-    return verdicts
+    return Verdicts.decide(columns, offsets, judge.identity.min_score)
 
 
 def fill_expected(judge: Judge, groups: Sequence[QueryGroup]) -> Sequence[QueryGroup]:

@@ -27,7 +27,7 @@ from judged.values.choices import Status
 from judged.values.scores import AnswerItem, AnswerScore, RubricSummary, ScoreCounts
 from judged.values.scores import Rubric as RubricSpec
 
-from judged_server import errors, telemetry
+from judged_server import errors
 from judged_server.domain import ScoreSummary, VerdictFault, need
 from judged_server.judges.base import Caller, find_calibrator
 from judged_server.judges.catalog import Offer, settle
@@ -183,8 +183,6 @@ class Scoring:
                 others = (items[place].item_id for place in places[1:])
                 for each in (found, *(replace(found, item_id=i, usage=took) for i in others)):
                     summing[number].add(each)
-                    if telemetry.tracer is not None and telemetry.tracer.wants_results:
-                        telemetry.tracer.score(each)
                     yield each
         refuse_if_nothing_asked(
             caller.cost_tracker, set().union(*(each.reasons for each in summing))
