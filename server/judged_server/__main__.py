@@ -172,7 +172,7 @@ def run(argv: list[str]) -> int:
             status = command(arguments, settings)
             sys.stdout.flush()
             return status
-        serve(settings, lambda: load(flags, arguments.config))
+        serve(settings)
     except (SettingsError, AddressError, errors.JudgedError) as error:
         print(f"judged-server: {error}", file=sys.stderr)
         return 2
@@ -187,8 +187,8 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
-    """Serve until a signal comes; `reread` returns the settings as they are by then."""
+def serve(settings: Settings) -> None:
+    """Serve until a signal comes."""
     # Before NumPy is: its small products would wake a second thread for nothing, and the large
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -202,7 +202,7 @@ def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
         telemetry.Logger("settings").warning("misspelt variable", reason=warning)
 
     async def whole_life() -> None:
-        await App(settings, reread).run()
+        await App(settings).run()
 
     uvloop.run(whole_life())
 

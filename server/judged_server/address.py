@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import os
 import shutil
@@ -68,25 +67,12 @@ class Address:
             return self.host == "localhost"
 
     def refuse_taken(self, setting: str = "listen") -> None:
-        """Raise AddressError when nobody can listen here, or another process does.
+        """Raise AddressError when another process listens on this Unix socket.
 
-        gRPC does not tell why it can't listen. And it unlinks a socket file that it finds, whether
-        or not somebody listens on it, and would silently take over from a running server.
+        gRPC unlinks a socket file that it finds, whether or not somebody listens on it, and would
+        silently take over from a running server.
         """
-        if self.path is None:
-            self._refuse_taken_port(setting)
-            return
-        if not self.path.parent.is_dir():
-            raise AddressError(
-                f"{setting}: there is no folder {self.path.parent} for the socket; make it, or "
-                "pick another path"
-            )
-        if not os.access(self.path.parent, os.W_OK):
-            raise AddressError(
-                f"{setting}: the folder {self.path.parent} can't be written to, for the socket; "
-                "let the server's user write to it, or pick another path"
-            )
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
@@ -98,53 +84,18 @@ class Address:
             f"{setting}: another server listens on unix:{self.path}; stop it or pick a path"
         )
 
-    def _refuse_taken_port(self, setting: str) -> None:
-        try:
-            self._bind_once()
-        except OSError as error:
-            step = "name an address of this machine with"
-            if error.errno == errno.EADDRINUSE:
-                step = "stop what listens there, or set"
-            raise AddressError(
-                f"{setting}: can't listen on {self}: {error.strerror}; {step} "
-                f"--{setting.replace('_', '-')}"
-            ) from None
 
-    def _bind_once(self) -> None:
-        """Raise OSError when none of the addresses that a name may have can be bound."""
-        failed: OSError | None = None
-        for family, kind, _, _, where in socket.getaddrinfo(
-            self.host, self.port, type=socket.SOCK_STREAM
-        ):
-            try:
-                with socket.socket(family, kind) as probe:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(where)
-                    return
-            except OSError as error:
-                failed = error
-        if failed is not None:
-            raise failed
-
-
-def share_socket(path: Path, mode: str, group: str, owner: str = "") -> None:
-    """Give a Unix socket its mode, in octal, its group and its owner, "" for that of the process.
+def share_socket(path: Path, mode: str, group: str) -> None:
+    """Give a Unix socket its mode, in octal, and its group, "" for that of the process.
 
     Raises AddressError.
     """
     try:
         if group:
             shutil.chown(path, group=group)
-        # The owner last: whoever is not root has no more to say then.
         path.chmod(int(mode, 8))
-        if owner:
-            shutil.chown(path, user=owner)
-    except LookupError as error:
+    except (LookupError, OSError) as error:
         raise AddressError(
-            f"{path}: socket_owner or socket_group: {error}; see getent passwd and getent group"
-        ) from None
-    except OSError as error:
-        raise AddressError(
-            f"{path}: its owner, group or mode can't be set: {error.strerror}; the server's user "
-            "must be in the group, and only root can give a socket to another owner"
+            f"{path}: socket_group or socket_mode: {error}; name a group that the server's user is "
+            "in"
         ) from None

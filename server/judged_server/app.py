@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -24,7 +23,6 @@ from judged_server.api.authentication import (
     Authenticator,
     CertificateFiles,
     Certificates,
-    FailedCalls,
 )
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
@@ -37,7 +35,6 @@ from judged_server.api.listeners import (
 )
 from judged_server.api.requests import Admission, Receiver
 from judged_server.api.servicer import Servicer
-from judged_server.audit import AuditLog
 from judged_server.domain import to_amount
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
@@ -62,7 +59,7 @@ from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
 from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows, Kind
 from judged_server.store.ledger import LEASE_S, Ledger
-from judged_server.telemetry import Logger, set_level
+from judged_server.telemetry import Logger
 from judged_server.tenants import FileDirectory
 from judged_server.usecases.judge_batch import Estimator
 from judged_server.usecases.offering import Offerings
@@ -83,10 +80,6 @@ SWITCH_S = 0.001
 Small calls beside four callers of 3.5 MB of it took 175 ms by Python's 5 ms, and 57 by this."""
 _CUT_SHORT_S = 2.0
 """The longest that a drain takes once a second signal has come."""
-RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute", "log_level"}
-"""Settings that SIGHUP takes over. The others are parts of what was built at the start."""
-_READ_AT_START = ("calibrations_dir", "llm_config", "rubrics_dir")
-"""Settings whose files SIGHUP does not read again."""
 _LOOK_EVERY_S = 1.0
 
 _log = Logger("server")
@@ -95,10 +88,9 @@ _log = Logger("server")
 class App:
     """One server process, from start to drain."""
 
-    def __init__(self, settings: Settings, reread: Callable[[], Settings] | None = None) -> None:
-        """Take the settings, and what returns them anew for SIGHUP. Raises as the parts do."""
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings. Raises as the parts do."""
         self._settings = settings
-        self._reread = reread or (lambda: settings)
         self._embedders = StoredEmbedders(
             ModelStore(settings.models_dir),
             settings.model or DEFAULT_MODEL,
@@ -119,10 +111,8 @@ class App:
         self._reply_cache = _reply_cache(settings)
         self._memory = MemoryWatch(memory_limit())
         self._admission = Admission(settings.max_pending_bytes, self._memory)
-        self._audit_log = None if settings.audit_log is None else AuditLog(settings.audit_log)
         receiver = Receiver(self._admission, settings.max_message_bytes)
-        self._interceptor = CallInterceptor(settings, receiver, self._audit_log)
-        self._grace_s = settings.grace_s
+        self._interceptor = CallInterceptor(settings, receiver)
         self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
         self._health = Health(tuple(service.full_name for service in CONTRACT))
@@ -147,11 +137,6 @@ class App:
         self._directory = None
         if settings.tenants is not None:
             self._directory = FileDirectory(settings.tenants, offerings.check)
-        self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
-        self._looking = asyncio.Lock()
-        self._reloading: Future[None] | None = None
-        self._bad_settings = 0
-        """How often SIGHUP found settings that could not be used."""
         self._idempotent_calls = IdempotentCalls(
             settings.request_id_memory_bytes, settings.request_id_grace_s
         )
@@ -163,7 +148,7 @@ class App:
             settings,
             self._idempotent_calls,
         )
-        self._services = Services(servicer, self._health, self._interceptor, settings.reflection)
+        self._services = Services(servicer, self._health, self._interceptor)
         self._listeners = {name: self._listener(each) for name, each in addresses.items()}
         self._ports = self._made_ports()
         self._export = _otlp_export(settings)
@@ -175,16 +160,13 @@ class App:
         has_tls = self._certificates is not None
         for name, listener in self._listeners.items():
             refuse_open_address(settings, name, listener.address, tls=has_tls)
-        listeners = [self._listeners["listen"], *self._sockets()]
-        for each in listeners:
-            each.address.refuse_taken("listen" if each is listeners[0] else "sockets")
+        self.address.refuse_taken()
         await self._load_model()
         with batch_scheduling():
             options = connection_options(settings.max_message_bytes, settings.max_connection_age_s)
-            await self._services.open(listeners, options)
+            self.address = await self._services.open(self._listeners["listen"], options)
         for port in self._ports.values():
             await port.open()
-        self.address = self._services.addresses[0]
         # What start-up made lives as long as the process; a collection need not walk it each time.
         settle_heap()
         sys.setswitchinterval(SWITCH_S)
@@ -227,9 +209,8 @@ class App:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; a second one cuts the drain short.
 
-        SIGHUP reloads what may change, and begins a new audit log where that was moved away; where
-        standard error is a terminal, which then was closed, it drains too. SIGUSR1 writes the
-        stacks of all threads to standard error.
+        So does SIGHUP where standard error is a terminal, which then was closed; else it does
+        nothing. SIGUSR1 writes the stacks of all threads to standard error.
         """
         loop = asyncio.get_running_loop()
         asked: asyncio.Queue[str] = asyncio.Queue()
@@ -241,16 +222,16 @@ class App:
         # by the loop, which on its end would let the next signal kill the process.
         for number in _STOP_SIGNALS:
             signal.signal(number, ask)
-        hangs_up = ask if sys.stderr.isatty() else self._ask_to_reload
-        signal.signal(signal.SIGHUP, hangs_up)
+        signal.signal(signal.SIGHUP, ask if sys.stderr.isatty() else signal.SIG_IGN)
         # Where a server hangs, the stacks of all its threads say at what.
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
         if self._settings.stop_with_stdin:
             ends = partial(loop.call_soon_threadsafe, asked.put_nowait, "end of standard input")
             threading.Thread(target=_await_end_of_stdin, args=(ends,), daemon=True).start()
         await self.start()
-        _log.info("draining", signal=await asked.get(), grace_s=self._grace_s)
-        drain = asyncio.create_task(self.stop(self._grace_s))
+        grace_s = self._settings.grace_s
+        _log.info("draining", signal=await asked.get(), grace_s=grace_s)
+        drain = asyncio.create_task(self.stop(grace_s))
         again = asyncio.create_task(asked.get())
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
@@ -283,7 +264,6 @@ class App:
         for wait in waits:
             wait.cancel()
         await self._interceptor.cut_short(CUT_SHORT_S)
-        # Watchers of health are left, which never finish by themselves.
         await self._services.close(DRAIN_TIMEOUT_S)
         for port in self._ports.values():
             await port.close()
@@ -297,7 +277,7 @@ class App:
             watch.cancel()
         if self._chat_models is not None:
             await self._chat_models.close()
-        files = self._reply_cache, self._ledger, self._audit_log, self._export
+        files = self._reply_cache, self._ledger, self._export
         for part in (self._embedders, *files):
             if part is not None:
                 await asyncio.to_thread(part.close)
@@ -306,7 +286,7 @@ class App:
         """Remove the port file and the sockets, which say that a server is here."""
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
-        self._services.remove_sockets()
+        self._services.remove_socket()
         for port in self._ports.values():
             port.remove_socket()
 
@@ -316,41 +296,10 @@ class App:
             with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
                 self._loop.call_soon_threadsafe(self._health.report, run)
 
-    def _ask_to_reload(self, _: int, __: object) -> None:
-        """Reload soon: on the event loop, once there is one that serves."""
-        if self._loop is not None:
-            self._reloading = asyncio.run_coroutine_threadsafe(self._reload(), self._loop)
-
-    async def _reload(self) -> None:
-        """Look at the files that are watched, and take over RELOADED_SETTINGS."""
-        if self._audit_log is not None:
-            self._audit_log.reopen()
-        async with self._looking:
-            await self._look_at_files()
-            try:
-                settings = await asyncio.to_thread(self._reread)
-            except SettingsError as error:
-                self._bad_settings += 1
-                _log.error(
-                    "bad settings",
-                    problem=str(error),
-                    next_step="mend them and send SIGHUP again; what they said before holds on",
-                )
-                return
-            self._admission.max_pending_bytes = settings.max_pending_bytes
-            self._failed_calls.per_minute = settings.failed_calls_per_minute
-            self._grace_s = settings.grace_s
-            set_level(settings.log_level)
-        if waiting := sorted(settings.differing(self._settings) - RELOADED_SETTINGS):
-            _log.warning("settings wait for a restart", settings=", ".join(waiting))
-        unread = [name for name in _READ_AT_START if getattr(settings, name) is not None]
-        _log.info("reloaded by SIGHUP", files_not_read_again=", ".join(unread))
-
     async def _look_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
-            async with self._looking:
-                await self._look_at_files()
+            await self._look_at_files()
 
     async def _look_at_files(self) -> None:
         """Take over certificates and tenants that changed; calls of revoked credentials end."""
@@ -372,20 +321,8 @@ class App:
         callers = None
         if self._directory is not None:
             asks = settings.client_ca is not None and own is not None
-            callers = Authenticator(self._directory, self._failed_calls, asks_certificates=asks)
-        mode, group = settings.socket_mode, settings.socket_group
-        return Listener(address, mode, socket_group=group, callers=callers, certificates=own)
-
-    def _sockets(self) -> list[Listener]:
-        """Return the listeners of tenants' own sockets."""
-        found = []
-        if self._directory is not None:
-            for tenant, sockets in self._directory.tenants.sockets.items():
-                callers = Authenticator(self._directory, self._failed_calls, tenant=tenant)
-                for each in sockets:
-                    path = Address.parse(f"unix:{each.path}")
-                    found.append(Listener(path, each.mode, each.owner, each.group, callers))
-        return found
+            callers = Authenticator(self._directory, asks_certificates=asks)
+        return Listener(address, settings.socket_mode, settings.socket_group, callers, own)
 
     async def _renew_leases(self, ledger: Ledger) -> None:
         """Keep what this process has drawn of budgets for as long as it runs."""
@@ -430,16 +367,7 @@ class App:
         from judged_server.monitoring.prometheus import Reading  # noqa: PLC0415
 
         certificates, chat_models, budgets = self._certificates, self._chat_models, self._budgets
-        read_again = {
-            "certificate": certificates,
-            "audit log": self._audit_log,
-            "tenants": self._directory,
-        }
-
-        def failures() -> dict[str, float]:
-            counts = {what: getattr(part, "failures", 0) for what, part in read_again.items()}
-            return {**counts, "settings": self._bad_settings}
-
+        read_again = {"certificate": certificates, "tenants": self._directory}
         found = {
             "ready": Reading(
                 "1 while the server is ready for calls.",
@@ -461,8 +389,8 @@ class App:
                 lambda: {"": sys.getallocatedblocks()},
             ),
             "reload_failures": Reading(
-                "Times that a file which is read again, or the audit log, could not be used.",
-                failures,
+                "Times that a file which is read again could not be used.",
+                lambda: {name: getattr(part, "failures", 0) for name, part in read_again.items()},
                 "what",
                 is_counter=True,
             ),
@@ -527,10 +455,6 @@ def refuse_open_address(settings: Settings, setting: str, address: Address, *, t
             f"{setting}: {reached}, and tokens would cross the network in the open; give "
             "--certificate and --private-key, or listen on 127.0.0.1 or unix:PATH behind a proxy "
             "that has TLS"
-        )
-    if settings.reflection and not asks:
-        raise AddressError(
-            f"reflection: {reached}; leave it out, or ask who calls (--tenants or --client-ca)"
         )
     if settings.insecure or (tls and asks):
         return

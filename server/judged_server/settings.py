@@ -11,7 +11,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -137,15 +136,8 @@ class Settings(BaseSettings, Limits):
     """share of calls whose spans are sent; callers may decide first"""
     http_listen: str | None = None
     """HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, beside gRPC"""
-    audit_log: Path | None = None
-    """file that gets a line a call: who asked which judge, how much; no texts"""
     tenants: Path | None = None
     """TOML file of tenants: callers must then show who they are"""
-    failed_calls_per_minute: int = Field(100, ge=0)
-    """calls without a valid credential that an address may make a minute until they are held
-    off, 0 = any number"""
-    reflection: bool = False
-    """offer gRPC server reflection"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """lowest level that is logged; calls are logged at info"""
     default_judge: str = "token_overlap"
@@ -239,17 +231,11 @@ class Settings(BaseSettings, Limits):
 
     def changed(self) -> dict[str, object]:
         """Return the settings that differ from their defaults; of URLs no user and no password."""
-        changed = self.differing(Settings.model_construct())
-        given = self.model_dump(mode="json", include=changed)
+        given = self.model_dump(mode="json", exclude_defaults=True)
         return {
             name: _USER.sub("//", value) if isinstance(value, str) else value
             for name, value in given.items()
         }
-
-    def differing(self, other: Settings) -> set[str]:
-        """Return the names of the settings whose values differ from another's."""
-        theirs = other.model_dump()
-        return {name for name, value in self.model_dump().items() if value != theirs[name]}
 
     @classmethod
     def settings_customise_sources(
@@ -287,8 +273,7 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
 def _read(path: Path) -> Mapping[str, Any]:
     """Return what a TOML file says. Raises SettingsError."""
     try:
-        raw = path.read_bytes() if path.is_file() else _read_once(path)
-        return tomllib.loads(raw.decode("utf-8-sig"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(
             f"settings file {path} can't be read: {error.strerror}; name a TOML file that the "
@@ -298,12 +283,6 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise SettingsError(f"settings file {path} is not UTF-8; save it as UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"settings file {path} is not TOML: {error}") from None
-
-
-@cache
-def _read_once(path: Path) -> bytes:
-    """Return what a pipe says, as `--config <(...)` gives one; SIGHUP would find it empty."""
-    return path.read_bytes()
 
 
 def _said(kind: str, message: str, name: str) -> str:

@@ -142,14 +142,9 @@ class _Forward(logging.Handler):
 
 
 def configure(level: str) -> None:
-    """Send what libraries log to standard error too, and every line from `level` on."""
-    logging.basicConfig(handlers=[_Forward()], force=True)
-    set_level(level)
-
-
-def set_level(level: str) -> None:
-    """Log from `level` on, from now on; libraries from `warning` on at the lowest."""
+    """Log every line from `level` on, and what libraries log: from `warning` on at the lowest."""
     global _lowest  # noqa: PLW0603 - one a process, as standard error is
+    logging.basicConfig(handlers=[_Forward()], force=True)
     _lowest = _LEVELS[level]
     logging.getLogger().setLevel(max(_lowest, logging.WARNING))
 

@@ -9,9 +9,7 @@ rubrics = ["faithfulness"]
 models = ["careful", "all-minilm-l6-v2"]
 cache = "shared:research"                    # else private
 weight = 3                                   # of its share of what is busy, else 1
-tokens_per_second = 5000                     # of work that it sends
 uris = ["spiffe://example.org/search"]       # of certificates
-sockets = [{ path = "/run/judged/search.sock", owner = "search", group = "search", mode = "0600" }]
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import hmac
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -34,7 +31,6 @@ from judged._files import replace_text
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as table
 
-from judged_server.address import Address, AddressError
 from judged_server.llm.config import STRICT, matching, read, read_toml
 from judged_server.settings import SettingsError
 from judged_server.tenant import Allowed, Tenant
@@ -42,8 +38,6 @@ from judged_server.watched_files import WatchedFiles
 
 PREFIX = "judged_"
 """What every token begins with, so that scanners find one that was published."""
-LOCKED_S = 10.0
-"""How long a command waits for another one that changes the file."""
 
 
 _Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
@@ -80,9 +74,7 @@ class TokenFile:
         """Return the tokens of a tenant that count, the oldest first."""
         return [each for each in self.tokens if each.tenant == tenant and each.live(now)]
 
-    def with_new(
-        self, tenant: str, now: datetime, keeps: timedelta, ends: datetime | None = None
-    ) -> tuple[TokenFile, str]:
+    def with_new(self, tenant: str, now: datetime, keeps: timedelta) -> tuple[TokenFile, str]:
         """Return the file with a new token of a tenant, and the token, which is nowhere else.
 
         Its other tokens end after `keeps`; of several only the newest is kept so long.
@@ -93,7 +85,7 @@ class TokenFile:
         for newest in live[-1:]:
             changed[newest.sha256] = replace(newest, ends=min(until, newest.ends or until))
         tokens = [changed.get(each.sha256, each) for each in self.tokens]
-        tokens.append(StoredToken(tenant, hash_of(token), now, ends))
+        tokens.append(StoredToken(tenant, hash_of(token), now))
         return replace(self, tokens=tuple(tokens)), token
 
     def without(self, tenant: str, id_: str = "") -> TokenFile:
@@ -131,21 +123,18 @@ def read_tokens(path: Path) -> TokenFile:
         ) from None
     try:
         return _FILE.validate_json(raw)
-    except ValidationError as error:
-        says = (
-            "is not as `judged-server tenants` writes it; restore it, or remove it and make new "
-            "tokens"
-        )
-        if any(each["loc"] == ("version",) for each in error.errors()):
-            says = "is of another version; update judged"
-    raise SettingsError(f"tokens {path}: {says}")
+    except ValidationError:
+        raise SettingsError(
+            f"tokens {path}: is not as this release of judged writes it; restore it, or remove it "
+            "and make new tokens"
+        ) from None
 
 
 @contextmanager
 def changing(path: Path) -> Iterator[list[TokenFile]]:
     """Let a block change the file: it finds what the file holds, alone, and leaves what it shall.
 
-    Others who change it wait, for `LOCKED_S` at most. Raises SettingsError.
+    Others who change it wait. Raises SettingsError.
     """
     try:
         with _locked(path.with_name(f".{path.name}.lock")):
@@ -170,18 +159,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         with suppress(PermissionError):  # it is somebody else's, who lets this user write it
             os.fchmod(handle, 0o600)
-        gives_up = time.monotonic() + LOCKED_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > gives_up:
-                    raise SettingsError(
-                        f"tokens: another process has held {path} for {LOCKED_S:g} s; end it, or "
-                        "try again"
-                    ) from None
-                time.sleep(0.05)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
@@ -198,23 +176,12 @@ _SHARED = re.compile(rf"shared:({_NAME})")
 _Names = list[str] | None
 
 
-@table(frozen=True, config=STRICT)
-class TenantSocket:
-    """A Unix socket on which every call is a tenant's."""
-
-    path: str
-    owner: str = ""
-    group: str = ""
-    mode: Annotated[str, matching("0?[0-7]{3}", 'permissions in octal, like "0660"')] = "0600"
-
-
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """What the file says: the tenants by name, whose certificates are whose, and the sockets."""
+    """What the file says: the tenants by name, and whose certificates are whose."""
 
     by_name: Mapping[str, Tenant]
     by_uri: Mapping[str, str]
-    sockets: Mapping[str, tuple[TenantSocket, ...]]
 
 
 @table(frozen=True, config=STRICT)
@@ -228,9 +195,7 @@ class _Table:
     per_day: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
     per_month: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
     weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT)] = 1
-    tokens_per_second: Annotated[float | None, Field(ge=1, le=1e9)] = None
     uris: _Names = None
-    sockets: tuple[TenantSocket, ...] = ()
 
 
 @table(frozen=True, config=STRICT)
@@ -252,8 +217,6 @@ def parse_tenants(content: object, source: str, secret: str) -> Tenants:
     tables: dict[str, _Table] = read(_File, content, source).tenants
     by_name: dict[str, Tenant] = {}
     by_uri: dict[str, str] = {}
-    sockets: dict[str, tuple[TenantSocket, ...]] = {}
-    paths: set[str] = set()
     # The largest is 1 for those who share by it: nobody's turn is longer than without weights.
     largest = max((given.weight for given in tables.values()), default=1)
     for name, given in tables.items():
@@ -271,27 +234,13 @@ def parse_tenants(content: object, source: str, secret: str) -> Tenants:
             given.per_day,
             given.per_month,
             given.weight / largest,
-            given.tokens_per_second,
         )
         for uri in given.uris or ():
             if by_uri.setdefault(uri, name) != name:
                 raise SettingsError(
                     f"{place}: uris has one of {by_uri[uri]} too; it can be of one only"
                 )
-        for at, socket in enumerate(given.sockets):
-            _check_path(socket.path, f"{place}: sockets[{at}]", paths)
-        sockets[name] = given.sockets
-    return Tenants(by_name, by_uri, sockets)
-
-
-def _check_path(given: str, place: str, taken: set[str]) -> None:
-    try:
-        path = str(Address.parse(f"unix:{given}"))
-    except AddressError as error:
-        raise SettingsError(f"{place}: path {str(error).removeprefix('listen: ')}") from None
-    if path in taken:
-        raise SettingsError(f"{place}: path is that of another socket of this file")
-    taken.add(path)
+    return Tenants(by_name, by_uri)
 
 
 def _domain_key(secret: str, tenant: str, cache: str) -> bytes:
@@ -302,7 +251,7 @@ def _domain_key(secret: str, tenant: str, cache: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Identity:
-    """A tenant, and what says so: the hash of a token, a certificate's URI, or else its socket.
+    """A tenant, and what says so: the hash of a token, or a certificate's URI.
 
     There is one for each credential as long as the files are as they are.
     """
@@ -314,7 +263,7 @@ class Identity:
     @property
     def credential(self) -> str:
         """What people call the credential; never a token."""
-        return f"token {self.token[:8]}" if self.token else self.uri or "socket"
+        return f"token {self.token[:8]}" if self.token else self.uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +273,6 @@ class _Snapshot:
     tenants: Tenants
     by_token: dict[str, tuple[StoredToken, Identity]]
     by_uri: dict[str, Identity]
-    by_socket: dict[str, Identity]
 
 
 class FileDirectory(WatchedFiles[_Snapshot]):
@@ -358,18 +306,10 @@ class FileDirectory(WatchedFiles[_Snapshot]):
         """Return who shows a certificate with a URI."""
         return self.now.by_uri.get(uri)
 
-    def by_socket(self, tenant: str) -> Identity | None:
-        """Return who calls on a socket of a tenant."""
-        return self.now.by_socket.get(tenant)
-
     def counts(self, identity: Identity) -> bool:
         """Say whether a credential that was good still is, for the same tenant."""
-        if identity.token:
-            now = self._of_token(identity.token)
-        elif identity.uri:
-            now = self.by_uri(identity.uri)
-        else:
-            now = self.by_socket(identity.tenant.name)
+        token = identity.token
+        now = self._of_token(token) if token else self.by_uri(identity.uri)
         return now is not None and now.tenant.name == identity.tenant.name
 
     def _of_token(self, sha256: str) -> Identity | None:
@@ -401,7 +341,6 @@ def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _
             if each.tenant in named
         },
         {uri: Identity(named[name], uri=uri) for uri, name in tenants.by_uri.items()},
-        {name: Identity(tenant) for name, tenant in named.items()},
     )
 
 

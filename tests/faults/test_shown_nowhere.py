@@ -1,6 +1,6 @@
 """Keys, tokens, texts and replies through a whole server that has every fault of a provider.
 
-What it logs, counts, traces, audits and answers has none of them.
+What it logs, counts, traces and answers has none of them.
 """
 
 from __future__ import annotations
@@ -63,12 +63,11 @@ class World:
     token: str
     providers: Mapping[str, FaultyHttp]
     collector: Collector
-    audit: Path
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    tenants, config, audit = (tmp_path / name for name in ("t.toml", "llm.toml", "audit.jsonl"))
+    tenants, config = tmp_path / "t.toml", tmp_path / "llm.toml"
     tenants.write_text("[tenants.search]\n")
     token = new_token(tenants, "search")
     with faulty_providers() as providers, running_collector() as collector:
@@ -82,11 +81,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         config.write_text("\n".join(lines))
         with running_server(
             *("--tenants", str(tenants), "--llm-config", str(config), "--llm-cache", "off"),
-            *("--audit-log", str(audit), "--metrics-listen", "127.0.0.1:0"),
-            *("--otlp-endpoint", collector.address, "--log-level", "debug"),
+            *("--metrics-listen", "127.0.0.1:0", "--log-level", "debug"),
+            *("--otlp-endpoint", collector.address),
             env={"THE_KEY": KEY},
         ) as server:
-            yield World(server, token, providers, collector, audit)
+            yield World(server, token, providers, collector)
 
 
 def answers_of(world: World, number: int) -> list[str]:
@@ -147,5 +146,5 @@ def test_nothing_that_a_server_shows_has_a_key_a_token_or_a_text(world: World):
     assert world.server.process.wait(40) == 0
     assert world.collector.spans
     refuse_canaries("a trace", b"".join(world.collector.bodies).decode(errors="replace"))
-    assert world.token not in world.server.log_text() + world.audit.read_text()
-    # Standard error, the audit log and the metrics are searched where the server ends.
+    assert world.token not in world.server.log_text()
+    # Standard error and the metrics are searched where the server ends.

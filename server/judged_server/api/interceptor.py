@@ -35,7 +35,6 @@ from judged_server.api.requests import (
     count_fields,
 )
 from judged_server.api.status import WireError, to_wire, wire_error
-from judged_server.audit import AuditLog, CallNotes
 from judged_server.settings import Settings
 from judged_server.telemetry import Logger, taken
 from judged_server.tenant import SENDER, TENANT, Sender
@@ -49,8 +48,8 @@ _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 
 Handler = Callable[[Any, Context], Any]
 
-_LEAVES_NO_LINE = errors.AuthenticationLimit.reason
-"""Strangers who go on and on fill no disk."""
+STRANGERS_LINES = 100
+"""Lines a minute of calls without a valid credential: those who go on and on fill no disk."""
 _STATUS_S = 1.0
 """How long a call waits for its status to be taken."""
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
@@ -67,19 +66,17 @@ _log, _calls = Logger("tenants"), Logger("call")
 class CallInterceptor:
     """Wraps method handlers, and knows the calls in work. One instance serves a whole server."""
 
-    def __init__(
-        self, settings: Settings, receiver: Receiver, audit_log: AuditLog | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, receiver: Receiver) -> None:
         self._settings = settings
         self._receiver = receiver
-        self._audit_log = audit_log
         self._draining = False
+        self._minute = self._strangers = 0
         self._calls: dict[asyncio.Task[Any] | None, Call] = {}
         self._begun = 0
 
     @property
     def in_work(self) -> int:
-        """The calls with a limit that are in work; watchers of health never finish."""
+        """The calls with a limit that are in work: all but checks of health."""
         return sum(call.counted for call in self._calls.values())
 
     def drain(self) -> None:
@@ -231,8 +228,6 @@ class CallInterceptor:
         call = Call(name, context, metadata, request_id, counted, started, task)
         if counted and telemetry.tracer is not None:
             call.span = telemetry.tracer.call(name, metadata)
-        if self._audit_log is not None:
-            call.notes = CallNotes()
         self._calls[task] = call
         self._begun += counted
         return call
@@ -268,6 +263,14 @@ class CallInterceptor:
             # It waits behind replies that nobody reads; gRPC hands it over when it is asked for.
             raise asyncio.CancelledError from None
 
+    def _is_told(self) -> bool:
+        """Say whether one more call without a valid credential leaves a line."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._strangers = minute, 0
+        self._strangers += 1
+        return self._strangers <= STRANGERS_LINES
+
     def _end(self, call: Call) -> None:
         """Forget a call that has ended, and tell those who count, trace and log."""
         took = time.perf_counter() - call.started
@@ -282,7 +285,7 @@ class CallInterceptor:
         telemetry.note("call_seconds", took, method)
         if call.span is not None:
             call.span(call.code, call.reason, call.request_id, tenant)
-        if call.reason == _LEAVES_NO_LINE:
+        if call.reason == errors.Unauthenticated.reason and not self._is_told():
             return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()
         facts: dict[str, object] = {
@@ -291,11 +294,9 @@ class CallInterceptor:
             "request_id": call.request_id,
             **taken(spent),
         }
-        named = {"tenant": tenant} if tenant else {}
-        _calls.info("call", ms=round(took * 1e6) / 1e3, **facts, **named)
-        if self._audit_log is not None and call.notes is not None:
-            credential = "" if call.identity is None else call.identity.credential
-            self._audit_log.call(facts, tenant, credential, call.notes)
+        if call.identity is not None:
+            facts |= {"tenant": tenant, "credential": call.identity.credential}
+        _calls.info("call", ms=round(took * 1e6) / 1e3, **facts)
 
 
 def _failure(call: Call, error: BaseException) -> WireError | None:

@@ -1,21 +1,12 @@
 """The services and the addresses they are served on, health among them.
 
-Anybody may ask, without a credential. So nothing of a request is kept, watchers are counted, and
-nothing waits for one who does not read: gRPC's own servicer holds a lock while it writes, and such
-a watcher kept a server from its drain.
-
-Each address has a gRPC server of its own over the same services, since gRPC does not tell a handler
-by which socket a call came.
+Anybody may ask for health, without a credential; nobody may watch it, who would have to be counted.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -23,18 +14,14 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2 as pb
 from judged.v1 import judge_service_pb2, statistics_service_pb2
 
-from judged_server import errors
 from judged_server.address import Address, AddressError, share_socket
-from judged_server.api.authentication import Authenticator, Certificates, address_of
+from judged_server.api.authentication import Authenticator, Certificates
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.requests import Call
 from judged_server.api.servicer import Servicer
 
-WATCHERS, WATCHERS_OF_AN_ADDRESS = 1024, 256
-"""At once; one takes some 20 kB. All Unix sockets together count as an address."""
 _SERVING = pb.HealthCheckResponse.SERVING
 _NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING
-_BACK_AFTER_S = 30.0
 _UNKNOWN = 'no service of this server has this name; "" is the server itself'
 
 
@@ -45,8 +32,6 @@ class Health:
         self._services = frozenset(("", *services))
         self._status = _NOT_SERVING
         self._is_draining = False
-        self._changed = asyncio.Event()
-        self._watchers: Counter[str] = Counter()
 
     @property
     def is_serving(self) -> bool:
@@ -57,8 +42,6 @@ class Health:
         """Tell everybody from now on whether the server serves; ignored once it drains."""
         if not self._is_draining:
             self._status = _SERVING if serves else _NOT_SERVING
-            self._changed.set()
-            self._changed = asyncio.Event()
 
     def drain(self) -> None:
         """Tell everybody that the server does not serve, and nothing else any more."""
@@ -67,55 +50,9 @@ class Health:
 
     async def Check(self, request: pb.HealthCheckRequest, call: Call) -> pb.HealthCheckResponse:
         """Tell the status now."""
-        await self._refuse_unknown(request, call)
-        return pb.HealthCheckResponse(status=self._status)
-
-    async def List(self, _: pb.HealthListRequest, __: Call) -> pb.HealthListResponse:
-        """Tell the status of all services."""
-        return pb.HealthListResponse(
-            statuses={name: pb.HealthCheckResponse(status=self._status) for name in self._services}
-        )
-
-    async def Watch(
-        self, request: pb.HealthCheckRequest, call: Call
-    ) -> AsyncIterator[pb.HealthCheckResponse]:
-        """Tell the status now and whenever it changes. The interceptor ends what nobody reads.
-
-        For an unknown service it ends at once, without a message: clients that were told
-        SERVICE_UNKNOWN would watch again at once, and for ever.
-        """
-        await self._refuse_unknown(request, call)
-        del request
-        with self._counted(address_of(call.context.peer())):
-            told = None
-            while True:
-                changed = self._changed
-                if told != self._status:
-                    told = self._status
-                    yield pb.HealthCheckResponse(status=told)
-                else:
-                    await changed.wait()
-
-    async def _refuse_unknown(self, request: pb.HealthCheckRequest, call: Call) -> None:
         if request.service not in self._services:
             await call.context.abort(grpc.StatusCode.NOT_FOUND, _UNKNOWN)
-
-    @contextmanager
-    def _counted(self, address: str) -> Iterator[None]:
-        """Count a watcher for the length of a `with`. Raises Overloaded for one too many."""
-        if self._watchers[address] >= WATCHERS_OF_AN_ADDRESS or self._watchers.total() >= WATCHERS:
-            raise errors.Overloaded(
-                f"{WATCHERS_OF_AN_ADDRESS} may watch the health of this server from one address, "
-                f"{WATCHERS} in all; ask by Check",
-                _BACK_AFTER_S,
-            )
-        self._watchers[address] += 1
-        try:
-            yield
-        finally:
-            self._watchers[address] -= 1
-            if not self._watchers[address]:
-                del self._watchers[address]
+        return pb.HealthCheckResponse(status=self._status)
 
 
 JUDGE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"]
@@ -178,7 +115,6 @@ class Listener:
 
     address: Address
     socket_mode: str = "0660"
-    socket_owner: str = ""
     socket_group: str = ""
     callers: Authenticator | None = None
     certificates: Certificates | None = None
@@ -186,17 +122,13 @@ class Listener:
 
 @dataclass(slots=True)
 class Services:
-    """What answers calls, all through one interceptor, on the gRPC servers of some listeners.
-
-    Used on one event loop. `addresses` has those of the listeners with their ports.
-    """
+    """What answers calls, all through one interceptor. Used on one event loop."""
 
     servicer: Servicer
     health: Health
     interceptor: CallInterceptor
-    reflects: bool = False
-    addresses: list[Address] = field(default_factory=list)
-    servers: list[grpc.aio.Server] = field(default_factory=list)
+    server: grpc.aio.Server | None = None
+    address: Address | None = None
 
     def contract(
         self, callers: Authenticator | None
@@ -217,47 +149,27 @@ class Services:
         handlers = self.interceptor.handlers(HEALTH, self.health, limited=False)
         server.add_registered_method_handlers(HEALTH.full_name, dict(handlers))
 
-    def _register_reflection(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:
-        # Imported here: reflection is off by default and its import costs start-up time.
-        from grpc_reflection.v1alpha import reflection, reflection_pb2  # noqa: PLC0415
-
-        (service,) = reflection_pb2.DESCRIPTOR.services_by_name.values()
-        names = (*(each.full_name for each in CONTRACT), HEALTH.full_name, service.full_name)
-        inner: Any = reflection.aio.ReflectionServicer(names)
-
-        class Reflection:
-            def ServerReflectionInfo(self, requests: AsyncIterator[Any], call: Call) -> Any:  # noqa: ANN401
-                return inner.ServerReflectionInfo((r.message async for r in requests), call.context)
-
-        handlers = self.interceptor.handlers(service, Reflection(), callers, limited=False)
-        finder = grpc.method_handlers_generic_handler(service.full_name, dict(handlers))
-        server.add_generic_rpc_handlers((finder,))
-
-    async def open(self, listeners: list[Listener], options: tuple[tuple[str, int], ...]) -> None:
-        """Listen on every address, with gRPC's options; raises AddressError."""
-        for listener in listeners:
-            server = grpc.aio.server(options=options)
-            self.servers.append(server)
-            for service, handlers in self.contract(listener.callers).items():
-                finder = grpc.method_handlers_generic_handler(service, handlers)
-                server.add_generic_rpc_handlers((finder,))
-            self.register_health(server)
-            if self.reflects:
-                self._register_reflection(server, listener.callers)
-            self.addresses.append(_bind(server, listener))
-        for server in self.servers:
-            await server.start()
+    async def open(self, listener: Listener, options: tuple[tuple[str, int], ...]) -> Address:
+        """Listen, with gRPC's options, and return where; raises AddressError."""
+        self.server = server = grpc.aio.server(options=options)
+        for service, handlers in self.contract(listener.callers).items():
+            finder = grpc.method_handlers_generic_handler(service, handlers)
+            server.add_generic_rpc_handlers((finder,))
+        self.register_health(server)
+        self.address = _bind(server, listener)
+        await server.start()
+        return self.address
 
     async def close(self, grace_s: float) -> None:
         """Take no more calls; end those that are left after some seconds."""
-        await asyncio.gather(*(server.stop(grace_s) for server in self.servers))
-        self.remove_sockets()
+        if self.server is not None:
+            await self.server.stop(grace_s)
+        self.remove_socket()
 
-    def remove_sockets(self) -> None:
-        """Remove the files that say that a server is here."""
-        for address in self.addresses:
-            if address.path is not None:
-                address.path.unlink(missing_ok=True)
+    def remove_socket(self) -> None:
+        """Remove the file that says that a server is here."""
+        if self.address is not None and self.address.path is not None:
+            self.address.path.unlink(missing_ok=True)
 
 
 def _bind(server: grpc.aio.Server, listener: Listener) -> Address:
@@ -271,12 +183,13 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> Address:
             port = server.add_secure_port(str(address), listener.certificates.credentials())
     except RuntimeError:
         raise AddressError(
-            f"can't listen on {address}; is another server there, or is the path not writable?"
+            f"listen: can't listen on {address}; is another server there, or the path not to be "
+            "written to?"
         ) from None
     finally:
         if mask is not None:
             os.umask(mask)
     if address.path is None:
         return Address(address.host, port)
-    share_socket(address.path, listener.socket_mode, listener.socket_group, listener.socket_owner)
+    share_socket(address.path, listener.socket_mode, listener.socket_group)
     return address

@@ -52,14 +52,12 @@ from numpy.typing import NDArray
 
 from judged_server import errors, telemetry
 from judged_server.api.convert.judging import read
-from judged_server.audit import CallNotes
 from judged_server.domain import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES, FairThreads
 from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
 from judged_server.tenants import Identity
-from judged_server.usecases.tenant_rates import TenantRates
 
 REQUEST_ID = "x-request-id"
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -132,7 +130,6 @@ class Call:
     started: float
     task: asyncio.Task[Any] | None = None
     span: telemetry.EndCall | None = None
-    notes: CallNotes | None = None
     identity: Identity | None = None
     tenant: Tenant = EVERYBODY
     sender: Sender = ANYBODY
@@ -163,7 +160,7 @@ class Call:
         asked, tracker = read(Asking, asking, field), ANONYMOUS.cost_tracker
         if spends:
             tracker = self.cost_tracker = CostTracker(asked.max_cost)
-        return Caller(self.deadline, wants_details, asked.cache, tracker, self.notes)
+        return Caller(self.deadline, wants_details, asked.cache, tracker)
 
     def stop(self, why: errors.JudgedError) -> None:
         """End it; this is what its caller is told."""
@@ -440,11 +437,8 @@ def size_of(raw: Any, most: int) -> int:  # noqa: ANN401 - bytes, or gRPC's EOF
 class Receiver:
     """Receives the messages of all calls of a server."""
 
-    def __init__(
-        self, admission: Admission, max_message_bytes: int, rates: TenantRates | None = None
-    ) -> None:
+    def __init__(self, admission: Admission, max_message_bytes: int) -> None:
         self._admission = admission
-        self._rates = rates or TenantRates()
         self._most = max_message_bytes
         self._arrivals = Arrivals(admission, max_message_bytes)
         self._threads = FairThreads("receive", 1)
@@ -452,7 +446,7 @@ class Receiver:
     async def first(self, read: Callable[[], Awaitable[Any]], reader: Reader, call: Call) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that has one, which `read` receives; hold its memory.
 
-        Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
+        Raises MalformedMessage, LimitExceeded, and Overloaded.
         """
         self._admission.check_pressure(0)
         raw = await self._arrivals.receive(read, call.sender)
@@ -469,7 +463,7 @@ class Receiver:
     async def each(
         self, messages: AsyncIterator[bytes], reader: Reader, call: Call
     ) -> AsyncIterator[Received]:
-        """Yield the messages of a stream, as they are asked for, no faster than the tenant may.
+        """Yield the messages of a stream, as they are asked for.
 
         One for which there is no room waits, as the stream's caller does.
         """
@@ -486,11 +480,6 @@ class Receiver:
         """
         size = size_of(raw, self._most)
         admit = partial(self._room, call=call, waits=waits)
-        is_paced = call.tenant.tokens_per_second is not None
-        if is_paced and waits:
-            await self._rates.pace(call.tenant, size)
-        elif is_paced:
-            self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
             memory, message = memory_of(size, fields), reader.message(raw)
@@ -504,8 +493,6 @@ class Receiver:
             if message is None:  # it has more fields than others of its size
                 with await admit(memory):
                     message = await self._threads.run(partial(reader.message, raw))
-        if call.notes is not None:
-            call.notes.request_bytes += size
         return Received(message, size, memory)
 
     async def _room(self, memory: int, call: Call, *, waits: bool) -> ExitStack:

@@ -69,7 +69,7 @@ from judged_server.settings import Limits, Settings
 from judged_server.usecases.evaluate import evaluate
 from judged_server.usecases.judge_batch import Estimator, check_groups_fit, judge_batch
 from judged_server.usecases.offering import Offering, Offerings
-from judged_server.usecases.tenant_rates import tenant_usage
+from judged_server.usecases.tenant_usage import tenant_usage
 
 VERSION = version("judged")
 DEFAULT_DAYS, MOST_DAYS = 31, 366

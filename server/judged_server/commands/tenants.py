@@ -18,12 +18,10 @@ from judged._views import aligned, plural
 from judged_server.domain import NANO
 from judged_server.llm.config import read_toml, text_of
 from judged_server.settings import Settings, SettingsError
-from judged_server.tenant import Tenant
 from judged_server.tenants import (
     NAME,
     NAME_RULE,
     StoredToken,
-    Tenants,
     changing,
     parse_tenants,
     read_tenants,
@@ -31,7 +29,9 @@ from judged_server.tenants import (
     tokens_beside,
 )
 
-_MOST_DAYS = 3650.0
+_KEPT = timedelta(hours=24)
+"""How long a token counts on once it has a successor."""
+_MOST_DAYS = 3650
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,22 +43,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     actions = tenants.add_subparsers(dest="action", required=True)
     add = actions.add_parser("add", help="add a tenant to the file, with a token")
-    add.add_argument("--no-token", action="store_true", help="for one with certificates or sockets")
     rotate = actions.add_parser(
         "rotate",
         help="make a tenant's next token; the present one counts on for a while",
-        description="Two tokens of a tenant count at once: the new one, and the one before it "
-        "until --keep-hours are over. Any older one ends now.",
-    )
-    rotate.add_argument(
-        "--keep-hours", type=float, default=24, metavar="H", help="of the one before (default 24)"
+        description="Two tokens of a tenant count at once: the new one, and the one before it for "
+        "24 hours. Any older one ends now.",
     )
     revoke = actions.add_parser("revoke", help="end a tenant's tokens now, or one of them")
     revoke.add_argument("--token", default="", metavar="ID", help="as `tenants list` shows it")
     for parser in (add, rotate):
-        parser.add_argument(
-            "--days", type=float, metavar="D", help="after which the new token ends; default: never"
-        )
         parser.add_argument(
             "--out",
             type=Path,
@@ -70,14 +63,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     usage = actions.add_parser("usage", help="show who asked language models for what, by day")
     usage.add_argument(
         "--days",
-        dest="last_days",
         type=int,
         default=31,
         metavar="N",
         help="the last N days, in UTC (default 31)",
     )
     usage.add_argument("--csv", action="store_true", help="as CSV")
-    actions.add_parser("list", help="show tenants, what they may, and their tokens")
+    actions.add_parser("list", help="show tenants and their tokens")
 
 
 def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -85,8 +77,6 @@ def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
     path = settings.tenants
     if path is None:
         raise SettingsError("tenants: name their file with --tenants FILE or JUDGED_TENANTS")
-    if getattr(arguments, "days", None) is not None and not 0 < arguments.days <= _MOST_DAYS:
-        raise SettingsError(f"--days is a number above 0, {_MOST_DAYS:g} at most")
     if arguments.action == "list":
         _list(path)
     elif arguments.action == "usage":
@@ -94,9 +84,8 @@ def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
     elif arguments.action == "revoke":
         _revoke(path, arguments.name, arguments.token)
     elif arguments.action == "rotate":
-        keeps = timedelta(hours=_within("--keep-hours", arguments.keep_hours, 24 * _MOST_DAYS))
         _need(path, arguments.name)
-        _new_token(path, arguments, keeps)
+        _new_token(path, arguments.name, arguments.out)
     else:
         _add(path, arguments)
     return 0
@@ -122,25 +111,22 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
             parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
             replace_text(path, text, 0o600)
             print(f"{name} is added to {path}, where you say what it may use; as yet everything")
-    if not arguments.no_token:
-        _new_token(path, arguments, timedelta(0))
+    _new_token(path, name, arguments.out)
 
 
-def _new_token(path: Path, arguments: argparse.Namespace, keeps: timedelta) -> None:
-    _refuse_taken(arguments.out)
-    now, name, out = _now(), arguments.name, arguments.out
-    ends = None if arguments.days is None else now + timedelta(days=arguments.days)
+def _new_token(path: Path, name: str, out: Path | None) -> None:
+    _refuse_taken(out)
+    now = _now()
     with changing(tokens_beside(path)) as held:
         before = held[0].of(name, now)
-        held[0], token = held[0].with_new(name, now, keeps, ends)
+        held[0], token = held[0].with_new(name, now, _KEPT)
         if out is not None:  # before the present one is given an end
             _write_token(out, token)
-    when = "" if ends is None else f"; it ends at {_time(ends)}"
     if out is None:
-        print(f"the token of {name}, which is shown this once{when}:")
+        print(f"the token of {name}, which is shown this once:")
         print(token)
     else:
-        print(f"the token of {name} is in {out}{when}")
+        print(f"the token of {name} is in {out}")
     after = {each.id: each for each in held[0].tokens}
     for each in before:
         end = after[each.id].ends or now
@@ -185,18 +171,8 @@ def _list(path: Path) -> None:
             f"tenants: there is no {tokens_beside(path)}; judged-server tenants add makes it"
         ) from None
     tenants = read_tenants(path, file.secret)
-    for name, tenant in tenants.by_name.items():
-        allowed = tenant.allowed
-        rights = [
-            ("judges", allowed.judges),
-            ("rubrics", allowed.rubrics),
-            ("models", allowed.models),
-            *_limits(tenant),
-        ]
-        limits = "; ".join(
-            f"{what}: {', '.join(n) or 'none'}" for what, n in rights if n is not None
-        )
-        print(f"{name}  {limits or 'everything'}{_ways(tenants, name)}")
+    for name in tenants.by_name:
+        print(name)
         for token in file.of(name, _now()):
             print(f"  token {_shown(token)}")
     for name in sorted({each.tenant for each in file.tokens} - tenants.by_name.keys()):
@@ -219,8 +195,9 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
     if not path.exists():
         raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
-    days = int(_within("--days", arguments.last_days, _MOST_DAYS))
-    since = (_now() - timedelta(days=max(0, days - 1))).strftime("%Y-%m-%d")
+    if not 0 < arguments.days <= _MOST_DAYS:
+        raise SettingsError(f"--days is a number from 1 to {_MOST_DAYS}")
+    since = (_now() - timedelta(days=arguments.days - 1)).strftime("%Y-%m-%d")
     ledger = Ledger(path)
     try:
         rows = ledger.read_used(since)
@@ -238,21 +215,6 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     print(*aligned([heads, *cells], range(len(heads))), sep="\n")
 
 
-def _ways(tenants: Tenants, name: str) -> str:
-    uris = [uri for uri, owner in tenants.by_uri.items() if owner == name]
-    ways = [*uris, *(f"unix:{socket.path}" for socket in tenants.sockets[name])]
-    return "".join(f"  {way}" for way in ways)
-
-
-def _limits(tenant: Tenant) -> list[tuple[str, tuple[str, ...] | None]]:
-    given = (
-        ("per_day", tenant.per_day),
-        ("per_month", tenant.per_month),
-        ("tokens_per_second", tenant.tokens_per_second),
-    )
-    return [(name, (f"{limit:g}",)) for name, limit in given if limit is not None]
-
-
 def _shown(token: StoredToken) -> str:
     ends = "" if token.ends is None else f", ends {_time(token.ends)}"
     return f"{token.id}  made {_time(token.created)}{ends}"
@@ -265,12 +227,6 @@ def _need(path: Path, name: str) -> None:
         secret = ""
     if name not in read_tenants(path, secret).by_name:
         raise SettingsError(f"tenants: {path} has no {name[:80]!r}; use tenants add")
-
-
-def _within(flag: str, value: float, most: float) -> float:
-    if not 0 <= value <= most:  # which NaN is not either
-        raise SettingsError(f"{flag} is a number from 0 to {most:g}")
-    return value
 
 
 def _time(at: datetime) -> str:

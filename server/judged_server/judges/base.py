@@ -14,7 +14,6 @@ from judged.values.calibrators import Calibrator
 from judged.values.choices import CacheMode, Status
 from judged.values.judges import JudgeIdentity
 
-from judged_server.audit import CallNotes
 from judged_server.domain import (
     ByteArray,
     CostTracker,
@@ -148,14 +147,13 @@ class Caller:
     `deadline` is when the caller stops waiting, on the event loop's clock; None: never. With
     `wants_details` it also asks how each verdict came about. `cache` is what the verdict cache is
     for. `cost_tracker` has the most that models may cost, and keeps to it: callers made of one by
-    `replace` spend from the same. `notes` are for the audit log, where there is one.
+    `replace` spend from the same.
     """
 
     deadline: float | None = None
     wants_details: bool = False
     cache: CacheMode = CacheMode.USE
     cost_tracker: CostTracker = field(default_factory=CostTracker, compare=False)
-    notes: CallNotes | None = field(default=None, compare=False)
 
 
 ANONYMOUS = Caller()

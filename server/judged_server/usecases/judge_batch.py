@@ -38,8 +38,6 @@ async def judge_batch(
     check_groups_fit(judge, groups, field)
     groups = fill_expected(judge, groups)
     offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-    if caller.notes is not None:
-        caller.notes.add_judged(judge.identity.signature, offsets[-1])
     columns = await judge.judge(groups, caller)
     if len(columns.scores) != offsets[-1]:
         raise RuntimeError(

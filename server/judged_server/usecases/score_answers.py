@@ -196,9 +196,6 @@ class Scoring:
             check_api_keys(scorer.asked.model, caller.cache)
             if caller.cost_tracker.max_cost is not None and not scorer.asked.priced:
                 raise unpriced()
-        for scorer in scorers:
-            if caller.notes is not None:
-                caller.notes.add_judged(scorer.identity.signature, n_items)
         call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache, ANSWERS)
         if caller.deadline is not None:
             # What is left of the time must do for the scores that were not begun, too.

@@ -1,5 +1,5 @@
 """Every call of the server, by every kind of credential: who is let in, and who is not. By gRPC,
-and by HTTP, which has no sockets of tenants and no streams of requests.
+and by HTTP, which has no streams of requests.
 
 The calls come from the descriptors: a new one fails here until it is listed.
 """
@@ -9,13 +9,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2
 from judged._transport.call import to_error
 from judged.v1 import judge_service_pb2, statistics_service_pb2
 from judged_server.tenants import changing, tokens_beside
@@ -28,9 +26,6 @@ from tests.integration.tenant_files import new_token
 TENANT, ANYBODY = "a tenant", "anybody"
 WHO = {
     "/grpc.health.v1.Health/Check": ANYBODY,
-    "/grpc.health.v1.Health/List": ANYBODY,
-    "/grpc.health.v1.Health/Watch": ANYBODY,
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": TENANT,
     "/judged.v1.JudgeService/BatchJudge": TENANT,
     "/judged.v1.JudgeService/ComputeMetrics": TENANT,
     "/judged.v1.JudgeService/EstimateBatch": TENANT,
@@ -52,9 +47,10 @@ WHO = {
 """Who may make each call."""
 METHODS = {
     f"/{service.full_name}/{method.name}": method
-    for file in (judge_service_pb2, statistics_service_pb2, health_pb2, reflection_pb2)
+    for file in (judge_service_pb2, statistics_service_pb2, health_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
+    if method.name not in {"List", "Watch"}  # of health, which are not there
 }
 GARBAGE = b"\xff\xff\xff\xff"
 
@@ -88,20 +84,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     path, authority = folder / "tenants.toml", Authority(folder)
     secure = folder / "secure.toml"
     for file in (path, secure):
-        file.write_text(
-            "".join(
-                f'[tenants.{name}]\nuris = ["spiffe://x/{name}"]\n'
-                f'sockets = [{{ path = "{folder}/{file.stem}-{name}" }}]\n'
-                for name in "ab"
-            )
-        )
+        file.write_text("".join(f'[tenants.{n}]\nuris = ["spiffe://x/{n}"]\n' for n in "ab"))
     tokens = tokens_beside(path)
     revoked = new_token(path, "b")
     with changing(tokens) as held:
         held[0] = held[0].without("b")
     older, a = new_token(path, "a"), new_token(path, "a")
-    b, gone = new_token(path, "b"), new_token(path, "c")
-    expired = new_token(path, "d", timedelta(seconds=-1))
+    expired, _, b = (new_token(path, "b") for _ in range(3))  # two count
+    gone = new_token(path, "c")
     tokens_beside(secure).write_bytes(tokens.read_bytes())
     certificates = {name: authority.client(f"spiffe://x/{name}", name) for name in "abz"}
     tls = [str(file) for file in authority.server()]
@@ -117,11 +107,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         Credential("token of b", "plain", bearer(b), "b"),
         Credential("older token of a", "plain", bearer(older, "bearer "), "a"),
         Credential("token of nobody any more", "plain", bearer(gone), None),
-        Credential("socket of a", "socket a", (), "a"),
-        Credential("socket of b", "socket b", (), "b"),
-        Credential("socket of a, token of a", "socket a", bearer(a), "a"),
-        Credential("socket of a, token of b", "socket a", bearer(b), None),
-        Credential("socket of a, unknown token", "socket a", bearer("x"), None),
         Credential("certificate of a", "certificate a", (), "a"),
         Credential("certificate of b", "certificate b", (), "b"),
         Credential("certificate of a, token of a", "certificate a", bearer(a), "a"),
@@ -131,20 +116,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         Credential("certificate, token of b", "certificate z", bearer(b), "b"),
     ]
     with (
+        running_server("--tenants", str(path), "--http-listen", "127.0.0.1:0") as plain,
         running_server(
-            *("--tenants", str(path), "--reflection", "--http-listen", "127.0.0.1:0"),
-            *("--failed-calls-per-minute", "0"),
-        ) as plain,
-        running_server(
-            *("--tenants", str(secure), "--reflection", "--certificate", tls[0]),
+            *("--tenants", str(secure), "--certificate", tls[0]),
             *("--private-key", tls[1], "--client-ca", str(authority.ca)),
-            *("--http-listen", "127.0.0.1:0", "--failed-calls-per-minute", "0"),
+            *("--http-listen", "127.0.0.1:0"),
         ) as mutual,
     ):
         channels = {
             "plain": grpc.insecure_channel(plain.address),
-            "socket a": grpc.insecure_channel(f"unix:{folder}/tenants-a"),
-            "socket b": grpc.insecure_channel(f"unix:{folder}/tenants-b"),
         }
         http: dict[str, tuple[str, ssl.SSLContext | None]] = {"plain": (http_address(plain), None)}
         for name, (certificate, key) in certificates.items():

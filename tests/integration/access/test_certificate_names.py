@@ -53,7 +53,6 @@ def server(
     with running_server(
         *("--tenants", str(path), "--certificate", str(certificate), "--private-key", str(key)),
         *("--client-ca", str(authority.ca), "--http-listen", "127.0.0.1:0"),
-        *("--failed-calls-per-minute", "0"),
     ) as server:
         yield server
 

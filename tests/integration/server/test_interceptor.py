@@ -87,7 +87,7 @@ def silence() -> Iterator[None]:
     level, handlers = logging.root.level, list(logging.root.handlers)
     telemetry.configure("critical")
     yield
-    telemetry.set_level("info")
+    telemetry.configure("info")
     logging.root.setLevel(level)
     logging.root.handlers[:] = handlers
 

@@ -26,7 +26,6 @@ async def test_a_container_needs_no_home(monkeypatch, tmp_path: Path):
         ({}, False, "has no TLS"),
         ({}, True, "does not ask who calls"),
         ({"tenants": "t.toml", "insecure": "true"}, False, "tokens would cross the network"),
-        ({"reflection": "true", "insecure": "true"}, True, "reflection: "),
     ],
 )
 def test_an_address_of_other_machines_wants_tls_and_callers(

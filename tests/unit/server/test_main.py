@@ -28,7 +28,7 @@ runpy.run_module("judged_server", run_name="__main__")
     ("words", "said"),
     [
         (["--lisen", "127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
-        (["--failed=3"], "--failed is no setting; did you mean --failed-calls-per-minute?"),
+        (["--max-gr=3"], "--max-gr is no setting; did you mean --max-groups?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
         (
             ["models", "list", "--hub", "x"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -55,17 +54,6 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes, message:
     path.write_bytes(content)
     with pytest.raises(SettingsError, match=message):
         load({}, path)
-
-
-def test_a_pipe_is_read_once_and_holds_on():
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, b"max_groups = 7")
-        os.close(writing)
-        for _ in "start", "SIGHUP":
-            assert load({}, Path(f"/dev/fd/{reading}")).max_groups == 7
-    finally:
-        os.close(reading)
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "1_0"])

@@ -11,9 +11,9 @@ from judged_server.tenants import FileDirectory, Identity, changing, tokens_besi
 SOON = timedelta(hours=1)
 
 
-def new_token(path: Path, tenant: str, ends: datetime | None = None) -> str:
+def new_token(path: Path, tenant: str) -> str:
     with changing(tokens_beside(path)) as held:
-        held[0], token = held[0].with_new(tenant, datetime.now(UTC), SOON, ends)
+        held[0], token = held[0].with_new(tenant, datetime.now(UTC), SOON)
     return token
 
 
@@ -38,11 +38,9 @@ def test_who_shows_what(path: Path):
     directory = FileDirectory(path)
     assert (named(directory.by_token(a)), named(directory.by_token(b))) == ("a", "b")
     assert named(directory.by_uri("x:a")) == "a"
-    assert named(directory.by_socket("b")) == "b"
     for stranger in ("", a[:-1], a + "x", "judged_", "\ud800"):
         assert directory.by_token(stranger) is None
     assert directory.by_uri("x:b") is None
-    assert directory.by_socket("c") is None
 
 
 def test_a_token_of_two_tenants_is_refused(path: Path):
@@ -58,15 +56,15 @@ def test_a_token_of_two_tenants_is_refused(path: Path):
 def test_revoked_credentials_end_to_count(path: Path):
     token = new_token(path, "a")
     directory = FileDirectory(path)
-    shown = [directory.by_token(token), directory.by_uri("x:a"), directory.by_socket("a")]
+    shown = [directory.by_token(token), directory.by_uri("x:a")]
     assert all(each is not None and directory.counts(each) for each in shown)
     with changing(tokens_beside(path)) as held:
         held[0] = held[0].without("a")
     assert looked_twice(directory)
-    assert [directory.counts(each) for each in shown if each] == [False, True, True]
+    assert [directory.counts(each) for each in shown if each] == [False, True]
     path.write_text("[tenants.b]\n")
     assert looked_twice(directory)
-    assert [directory.counts(each) for each in shown if each] == [False, False, False]
+    assert [directory.counts(each) for each in shown if each] == [False, False]
 
 
 @pytest.mark.parametrize(

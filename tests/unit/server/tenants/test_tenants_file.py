@@ -17,7 +17,6 @@ GOOD = """
 judges = ["token_overlap", "llm"]
 models = []
 uris = ["spiffe://example.org/search"]
-sockets = [{ path = "/run/judged/search.sock", group = "search", mode = "0660" }]
 
 [tenants.qa]
 cache = "shared:research"
@@ -37,8 +36,6 @@ def test_what_a_file_says():
     assert search.allowed.judges == ("token_overlap", "llm")
     assert (search.allowed.rubrics, search.allowed.models) == (None, ())
     assert tenants.by_uri == {"spiffe://example.org/search": "search"}
-    (socket,) = tenants.sockets["search"]
-    assert (socket.path, socket.group, socket.mode) == ("/run/judged/search.sock", "search", "0660")
 
 
 def test_domains_are_private_unless_shared_by_name():
@@ -80,7 +77,7 @@ _VALUES = st.recursive(
     ),
     max_leaves=4,
 )
-_KEYS = st.sampled_from(["tenants", "judges", "models", "cache", "uris", "sockets", "path", "a"])
+_KEYS = st.sampled_from(["tenants", "judges", "models", "cache", "uris", "a"])
 
 
 _OF_TENANTS = st.dictionaries(_KEYS, _VALUES, max_size=4)

@@ -1,0 +1,52 @@
+"""What a tenant has asked of language models."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from judged.values.server_info import TenantUsage, UsageRow
+
+from judged_server.domain import to_amount
+from judged_server.errors import Overloaded
+from judged_server.llm.budgets import Budgets, Period
+from judged_server.llm.transport.endpoint import Clock
+from judged_server.store.ledger import LedgerFault
+from judged_server.tenant import TENANT
+
+_BACK_AFTER_S = 1.0
+
+
+async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) -> TenantUsage:
+    """Return what the tenant of the call in work used in so many days, today among them.
+
+    Raises Overloaded when the file can't be read now.
+    """
+    today = (clock or Clock()).date()
+    since = (today - timedelta(days=days - 1)).strftime(Period.DAY.value)
+    try:
+        used = await budgets.used_by_tenant(since)
+        left = await budgets.left_of_tenant()
+    except LedgerFault:
+        raise Overloaded(
+            "what was spent can't be read now; try again, and where that goes on tell the operator",
+            _BACK_AFTER_S,
+        ) from None
+    return TenantUsage(
+        TENANT.get().name,
+        used is not None,
+        [
+            UsageRow(
+                row.day,
+                row.judge,
+                row.rubric,
+                row.model,
+                row.questions,
+                row.input_tokens,
+                row.output_tokens,
+                to_amount(row.nano),
+                row.currency,
+            )
+            for row in used or ()
+        ],
+        left,
+    )
