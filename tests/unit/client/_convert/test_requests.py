@@ -124,4 +124,4 @@ def test_what_was_spent_is_not_spent_again():
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
 def test_a_limit_that_is_none_is_left_for_the_server_to_refuse(wrong):
     asking = Asking(max_cost=wrong)
-    assert Purse(asking).rest(2) is asking
+    assert Purse(asking).rest() is asking
