@@ -19,7 +19,6 @@ CLIENT = ROOT / "client/judged"
 GENERATED = {
     "_transport/async_calls.py": "_transport/calls.py",
     "aio.py": "client.py",
-    "evaluation/aio.py": "evaluation/sync.py",
 }
 HEAD = "# Generated from client/judged/{source} by proto/sync.py. Do not edit.\n"
 RULES = (
@@ -30,7 +29,6 @@ RULES = (
     (r"\b__a(?=(enter|exit)__)", "__"),
     (r"\baclosing\b", "closing"),
     (r"\bjudged\.aio\b", "judged.client"),
-    (r"\bjudged\.evaluation\.aio\b", "judged.evaluation.sync"),
     (r"\bgrpc\.aio\.Channel\b", "grpc.Channel"),
     (r"\basynchronous", "synchronous"),
 )

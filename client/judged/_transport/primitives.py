@@ -161,8 +161,3 @@ def in_order(
     finally:
         for _, worker in under_way:
             worker.stop()
-
-
-def on_thread(work: Callable[[], Result]) -> Result:
-    """Return the result of work: here it may take its time."""
-    return work()

@@ -11,12 +11,13 @@ Needs no more than the base install.
 """
 
 from judged._files import FileError
-from judged.evaluation.aio import AsyncEvaluator
 from judged.evaluation.answer_comparison import (
     AnswerSimilarity,
     CandidateAnswer,
     ComparedAnswers,
     NearNegative,
+    answer_similarity,
+    compare_answers,
 )
 from judged.evaluation.answer_evaluation import (
     Answer,
@@ -24,22 +25,17 @@ from judged.evaluation.answer_evaluation import (
     AnswerEvaluation,
     Question,
     System,
+    evaluate_answers,
 )
 from judged.evaluation.asking import CircularJudging, Progress, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
-from judged.evaluation.evaluation_run import RecordedJudge
-from judged.evaluation.labels import LocalJudge
+from judged.evaluation.evaluator import Evaluator
+from judged.evaluation.recorded import RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
-from judged.evaluation.sync import (
-    Evaluator,
-    answer_similarity,
-    compare_answers,
-    evaluate_answers,
-)
 from judged.report.content import QueryResult, RetrievedResult
 
 __all__ = [
@@ -47,7 +43,6 @@ __all__ = [
     "AnswerEvaluation",
     "AnswerSimilarity",
     "AnsweredQuestion",
-    "AsyncEvaluator",
     "BatchRetriever",
     "CandidateAnswer",
     "CircularJudging",
@@ -57,7 +52,6 @@ __all__ = [
     "EvaluationResult",
     "Evaluator",
     "FileError",
-    "LocalJudge",
     "MissingText",
     "NearNegative",
     "Progress",

@@ -17,21 +17,27 @@ from functools import reduce
 from itertools import pairwise, permutations
 from operator import or_
 
+from judged._batching.judging import Progress
 from judged._inputs import Given, need_each, need_id, set_fields
+from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.values import (
     AnswerItem,
     AnswerScore,
+    Asking,
     Flag,
+    IntervalOptions,
+    Judge,
     JudgeIdentity,
+    MetricOptions,
     MetricResult,
     PairedComparison,
     PerQueryValues,
     QueryGroup,
+    Rubric,
     ScoredAnswers,
     SystemRanking,
     TextItem,
-    Verdicts,
 )
 
 RUBRIC = "answer_preference"
@@ -125,6 +131,35 @@ class ComparedAnswers:
     missing: int
 
 
+def compare_answers(
+    answers: Iterable[CandidateAnswer] | AnswerPairs,
+    *,
+    client: Client,
+    rubric: Rubric | str = RUBRIC,
+    interval: IntervalOptions | None = None,
+    asking: Asking | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> ComparedAnswers:
+    """Return the ranking of systems by their answers, each pair compared in both orders.
+
+    An empty answer loses against any other without a call, and equal answers tie without one.
+    Comparisons without an outcome are left out. Which models the systems are made of is not known
+    here: `judged.evaluation.check_circular(info, Judge("answers"), models)` warns where one of them
+    compares its own answers. Raises as `Client.score_answers` and `Client.rank_systems` do, and
+    InvalidArgument where nothing has an outcome.
+    """
+    pairs = answers if isinstance(answers, AnswerPairs) else AnswerPairs(answers)
+    scores: ScoredAnswers | None = None
+    if pairs.items:
+        scores = client.score_answers(
+            pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
+        )
+    comparisons, missing = pairs.compared(scores or ())
+    ranking = client.rank_systems(comparisons, interval, timeout=timeout)
+    return ComparedAnswers(ranking, comparisons, scores, missing)
+
+
 @dataclass(frozen=True, slots=True)
 class NearNegative:
     """An answer that is at least as close to a negative reference as to any reference.
@@ -156,16 +191,21 @@ class AnswerSimilarity:
     unread: int = 0
     without_value: int = 0
 
-    def with_mean(self, of: MetricResult) -> AnswerSimilarity:
-        """Return it with the mean and interval of another result."""
-        mean = of.mean if of.n else None
-        return replace(self, metric=replace(self.metric, mean=mean, n=of.n, interval=of.interval))
 
+def answer_similarity(
+    items: Sequence[TextItem],
+    negatives: Sequence[Sequence[str]] = (),
+    *,
+    client: Client,
+    judge: Judge | str = "semantic",
+    interval: IntervalOptions | None = None,
+    timeout: float | None = None,
+) -> AnswerSimilarity:
+    """Return how close answers are to their references; `negatives` has a list for each item.
 
-def similarity_groups(
-    items: Sequence[TextItem], negatives: Sequence[Sequence[str]]
-) -> list[QueryGroup]:
-    """Return what is compared: an answer with its references, and its negatives behind them."""
+    Raises InvalidArgument for an item without references, for another number of `negatives`, and
+    where a comparison failed; else as `Client.judge` and `Client.compute_metrics` do.
+    """
     given = need_each(items, "items", (TextItem,), "TextItem")
     if negatives and len(negatives) != len(given):
         rule = f"has {len(negatives)} entries for {len(given)} items"
@@ -174,17 +214,11 @@ def similarity_groups(
         if not item.references:
             raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
     against = negatives or [()] * len(given)
-    return [
+    groups = [
         QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
         for place, (item, some) in enumerate(zip(given, against, strict=True))
     ]
-
-
-def similarity_of(items: Sequence[TextItem], verdicts: Verdicts) -> AnswerSimilarity:
-    """Return the similarity of each answer by the verdicts of their groups; no mean yet.
-
-    Raises InvalidArgument where a comparison failed.
-    """
+    verdicts = client.judge(groups, judge, timeout=timeout)
     unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
     for place in verdicts.errors.keys() - unknown:
         rule = f"could not be compared: {verdicts.errors[place].message}"
@@ -193,7 +227,7 @@ def similarity_of(items: Sequence[TextItem], verdicts: Verdicts) -> AnswerSimila
     near: list[NearNegative] = []
     with_negatives = truncated = unread = 0
     for place, (item, (first, last)) in enumerate(
-        zip(items, pairwise(verdicts.offsets), strict=True)
+        zip(given, pairwise(verdicts.offsets), strict=True)
     ):
         scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
         n = len(item.references)
@@ -208,14 +242,19 @@ def similarity_of(items: Sequence[TextItem], verdicts: Verdicts) -> AnswerSimila
             for index, score in enumerate(scores[n:])
             if score >= best
         ]
-    signature = f"{METRIC}|judge:{verdicts.judge.scoring_key[:8]}|v1"
-    metric = MetricResult(METRIC, None, 0, None, None, signature, values)
-    missing = sum(map(math.isnan, values))
-    counts = (with_negatives, truncated, verdicts.judge, unread, missing)
-    return AnswerSimilarity(metric, near, *counts)
-
-
-def known_values(values: Sequence[float]) -> PerQueryValues:
-    """Return the similarities of answers that have one."""
     known = {str(place): value for place, value in enumerate(values) if not math.isnan(value)}
-    return PerQueryValues(list(known), [list(known.values())])
+    [mean] = client.compute_metrics(
+        [METRIC],
+        PerQueryValues(list(known), [list(known.values())]),
+        MetricOptions(per_query=True, interval=interval),
+        timeout=timeout,
+    )
+    signature = f"{METRIC}|judge:{verdicts.judge.scoring_key[:8]}|v1"
+    metric = MetricResult(
+        *(METRIC, mean.mean if mean.n else None, mean.n, None, None, signature, values),
+        interval=mean.interval,
+    )
+    missing = len(values) - len(known)
+    return AnswerSimilarity(
+        *(metric, near, with_negatives, truncated, verdicts.judge, unread, missing)
+    )

@@ -17,17 +17,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from judged._batching.judging import Progress
 from judged._batching.scoring import as_rubrics, summarise
 from judged._files import Record
 from judged._inputs import Given, as_list, need_each, no_utf8, set_fields
 from judged._views import View, named_mean, plain
+from judged.client import Client
 from judged.errors import FailedPrecondition, WrongType
 from judged.evaluation.asking import (
     Asked,
-    Asker,
     Outcome,
     ResumeFile,
     is_async,
@@ -43,7 +43,6 @@ from judged.values import (
     Asking,
     CacheMode,
     Rubric,
-    RubricInfo,
     RubricSummary,
     ScoredAnswers,
     ServerInfo,
@@ -91,19 +90,6 @@ gets the question's sources."""
 
 _PLACEHOLDER = Answer("an answer that is not there yet")
 _QUESTION = "Question(item_id, query, references, contexts)"
-
-
-class ScoreTrace(Protocol):
-    """Where scores are kept beside what they are about; `judged.traces.TraceFile` is one."""
-
-    def keep_scores(
-        self,
-        items: Sequence[AnswerItem],
-        scores: Sequence[AnswerScore],
-        rubrics: Sequence[RubricInfo],
-    ) -> None:
-        """Keep the scores of items; `rubrics` are those of the server that gave them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -200,123 +186,116 @@ class AnswerLog(ResumeFile[Question]):
         self.known[item_id] = Outcome(question, answer, None, seconds)
 
     def append(self, outcome: Outcome[Question]) -> None:
-        """Write an answer down; a failure is not written, so that it is asked again."""
-        answer: Answer | None = outcome.result
-        if answer is not None:
-            question, seconds = outcome.item, round(outcome.seconds, 6)
-            known = {"item_id": question.item_id, "question_sha256": _digest(question)}
-            self.write({**known, **asdict(answer), "seconds": seconds})
+        """Write an answer down."""
+        question, seconds = outcome.item, round(outcome.seconds, 6)
+        known = {"item_id": question.item_id, "question_sha256": _digest(question)}
+        self.write({**known, **asdict(outcome.result), "seconds": seconds})
 
 
-class AnswerRun:
-    """One evaluation of answers: its questions, what came of them, and their scores.
+def evaluate_answers(
+    items: Iterable[Question],
+    system: System,
+    rubrics: Iterable[Rubric | str],
+    *,
+    client: Client,
+    resume: Path | str | None = None,
+    concurrency: int = 4,
+    asking: Asking | None = None,
+    system_models: str | Sequence[str] = (),
+    strict: bool = False,
+    timeout: float = 3600.0,
+    progress: Progress | None = None,
+) -> AnswerEvaluation:
+    """Return what a system answered to questions, and the scores of its answers by rubrics.
 
-    Raises InvalidArgument for what is wrong with what is given.
+    `system` is called with the query, and with `contexts=` when it has such a parameter; it returns
+    text or an Answer, whose contexts, where it brings some, are those it is scored by. It may be a
+    coroutine function, which then runs on an event loop of its own. At most `concurrency` questions
+    are with it at once. An exception of the system is that question's failure.
+
+    `resume` names a file that every answer is written to as it comes: a later run asks only what
+    has no answer there, and within 10 minutes of an interruption pays for no score twice.
+    `timeout` is about the scoring.
+    `progress` is called with (done, in all), where each answer counts as one, and so does each
+    score. `system_models`, and an attribute `system_model` of the system, name the language models
+    that answer: where one of their family is to score, there is a warning, CircularJudging; with
+    `strict`, InvalidArgument at `rubrics`.
+
+    Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
+    belongs to other questions or can't be written, and what `Client.score_answers` raises: before
+    the first question where the server can tell then, as of an unknown rubric or model.
     """
+    if not callable(system):
+        raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
+    if concurrency < 1:
+        raise ValueError("concurrency must be 1 or more")
+    questions: list[Question] = need_each(items, "items", (Question,), _QUESTION)
+    scored_by = as_rubrics(rubrics)
+    info = client.server_info()
+    # What the server would refuse is known before the system is asked: that costs time and money.
+    unanswered = [_item(question, _PLACEHOLDER) for question in questions]
+    client.estimate_scores(unanswered, scored_by, asking=asking)
+    _check_models(info, scored_by, asking, models_of(system, system_models), strict=strict)
+    done = 0
 
-    def __init__(
-        self,
-        items: Iterable[Question],
-        system: System,
-        rubrics: Iterable[Rubric | str],
-        resume: Path | str | None,
-        concurrency: int,
-        progress: Progress | None,
-    ) -> None:
-        if not callable(system):
-            raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
-        if concurrency < 1:
-            raise ValueError("concurrency must be 1 or more")
-        self._questions: list[Question] = need_each(items, "items", (Question,), _QUESTION)
-        self.rubrics = as_rubrics(rubrics)
-        self._system, self._resume, self._concurrency = system, resume, concurrency
-        self._progress, self._done = progress, 0
-        self._asker: Asker[Question] = Asker()
-        self._log = AnswerLog(None, (), "")
-        self._outcomes: dict[str, Outcome[Question]] = {}
-        self._found = ScoredAnswers([], [summarise(each.id, []) for each in self.rubrics], Usage())
+    def count(n: int = 1) -> None:
+        nonlocal done
+        done += n
+        if progress is not None:
+            progress(done, len(questions) * (1 + len(scored_by)))
 
-    @property
-    def unanswered(self) -> list[AnswerItem]:
-        """What the server is asked an estimate of: it then tells what it would refuse."""
-        return [_item(question, _PLACEHOLDER) for question in self._questions]
-
-    def check(
-        self,
-        info: ServerInfo,
-        asking: Asking | None,
-        system_models: str | Sequence[str],
-        *,
-        strict: bool,
-    ) -> None:
-        """Refuse what can't be scored by this server; tell of models that would judge themselves.
-
-        Before the system is asked anything: its answers cost time and money.
-        """
-        asked = list(judging_models(info, self.rubrics))
-        cached = asking is not None and asking.cache is CacheMode.ONLY
-        for model in () if cached else asked:
-            if model.unavailable:
-                raise FailedPrecondition(
-                    f"language model {model.name!r} can't be asked: {model.unavailable}",
-                    code="FAILED_PRECONDITION",
-                    reason="PROVIDER_NOT_CONFIGURED",
-                    metadata={"model": model.name},
-                )
-        tell_circular(models_of(self._system, system_models), asked, "rubrics", strict=strict)
-
-    def ask(self) -> None:
-        """Ask the system; may take long. What an earlier run kept is not asked again."""
-        self._log = AnswerLog(self._resume, self._questions, signature_of(self._system))
-        asked = asked_of(self._system)
-        outcomes = self._log.outcomes(
-            *(self._questions, self._asker),
-            lambda left: self._asker.outcomes(asked, left, self._concurrency),
+    log = AnswerLog(resume, questions, signature_of(system))
+    outcomes: dict[str, Outcome[Question]] = {}
+    for outcome in log.outcomes(questions, asked_of(system), concurrency):
+        outcomes[outcome.item.item_id] = outcome
+        count(1 if outcome.failure is None else 1 + len(scored_by))
+    answered = [
+        _item(question, outcome.result)
+        for question in questions
+        if (outcome := outcomes[question.item_id]).failure is None
+    ]
+    found = ScoredAnswers([], [summarise(each.id, []) for each in scored_by], Usage())
+    if answered:
+        found = client.score_answers(
+            *(answered, scored_by),
+            asking=asking,
+            request_id=log.run,
+            timeout=timeout,
+            progress=lambda *_: count(),
         )
-        for outcome in outcomes:
-            self._outcomes[outcome.item.item_id] = outcome
-            self.count(1 if outcome.failure is None else 1 + len(self.rubrics))
-
-    def stop(self) -> None:
-        """Ask no more."""
-        self._asker.stop()
-
-    @property
-    def answered(self) -> list[AnswerItem]:
-        """What is to be scored."""
-        outcomes = (self._outcomes[question.item_id] for question in self._questions)
-        return [_item(each.item, each.result) for each in outcomes if each.failure is None]
-
-    @property
-    def request_id(self) -> str:
-        """The request_id under which no score is paid twice."""
-        return self._log.run
-
-    def take(self, found: ScoredAnswers, info: ServerInfo, trace: ScoreTrace | None) -> None:
-        """Take the scores, and keep them in a trace."""
-        self._found = found
         if all(score.status is not Status.ERROR for score in found):
-            self._log.begin_run()  # to score them again is to pay again
-        if trace is not None:
-            trace.keep_scores(self.answered, found.scores, info.rubrics)
+            log.begin_run()  # to score them again is to pay again
+    scores: dict[str, dict[str, AnswerScore]] = {}
+    for score in found:
+        scores.setdefault(score.item_id, {})[score.rubric] = score
+    whole = []
+    for question in questions:
+        of = outcomes[question.item_id]
+        told = (of.result, of.told, of.seconds, scores.get(question.item_id, {}), of.resumed)
+        whole.append(AnsweredQuestion(question, *told))
+    return AnswerEvaluation(whole, found.rubrics, found.usage)
 
-    def evaluation(self) -> AnswerEvaluation:
-        """Return the whole."""
-        scores: dict[str, dict[str, AnswerScore]] = {}
-        for score in self._found:
-            scores.setdefault(score.item_id, {})[score.rubric] = score
-        items = []
-        for question in self._questions:
-            of = self._outcomes[question.item_id]
-            told = (of.result, of.told, of.seconds, scores.get(question.item_id, {}), of.resumed)
-            items.append(AnsweredQuestion(question, *told))
-        return AnswerEvaluation(items, self._found.rubrics, self._found.usage)
 
-    def count(self, n: int = 1) -> None:
-        """Count answers and scores, for `progress`."""
-        self._done += n
-        if self._progress is not None:
-            self._progress(self._done, len(self._questions) * (1 + len(self.rubrics)))
+def _check_models(
+    info: ServerInfo,
+    rubrics: Sequence[Rubric],
+    asking: Asking | None,
+    systems: Sequence[str],
+    *,
+    strict: bool,
+) -> None:
+    """Refuse models that can't be asked; tell of those that would judge themselves."""
+    asked = list(judging_models(info, rubrics))
+    cached = asking is not None and asking.cache is CacheMode.ONLY
+    for model in () if cached else asked:
+        if model.unavailable:
+            raise FailedPrecondition(
+                f"language model {model.name!r} can't be asked: {model.unavailable}",
+                code="FAILED_PRECONDITION",
+                reason="PROVIDER_NOT_CONFIGURED",
+                metadata={"model": model.name},
+            )
+    tell_circular(systems, asked, "rubrics", strict=strict)
 
 
 def _item(question: Question, answer: Answer) -> AnswerItem:

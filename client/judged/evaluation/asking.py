@@ -27,7 +27,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -203,80 +203,38 @@ class Asked(Generic[Item]):
         return outcome
 
 
-class Asker(Generic[Item]):
-    """One asking of many items. To leave the iteration early asks no more of them."""
+def ask_each(
+    asked: Asked[Item], items: Sequence[Item], concurrency: int | None
+) -> Generator[Outcome[Item], None, None]:
+    """Yield an outcome for each item as they come, at most `concurrency` asked at once.
 
-    def __init__(self) -> None:
-        self._done: queue.SimpleQueue[Outcome[Item] | None] = queue.SimpleQueue()
-        self._stopped = threading.Event()
-        self._cancel: Callable[[], object] | None = None
+    By default that is one, on this thread, where the function may have to stay; of what is to be
+    awaited, four, on an event loop of its own. To leave the iteration asks no more of them.
+    """
+    if (concurrency or 1) == 1 and not asked.awaited:
+        yield from map(asked.outcome, items)
+        return
+    done: queue.SimpleQueue[Outcome[Item]] = queue.SimpleQueue()
+    waiting, stopped = iter(items), threading.Event()
 
-    def outcomes(
-        self, asked: Asked[Item], items: Sequence[Item], concurrency: int | None
-    ) -> Generator[Outcome[Item], None, None]:
-        """Yield an outcome for each item as they come, at most `concurrency` asked at once.
+    async def work() -> None:
+        for item in waiting:
+            if stopped.is_set():
+                return
+            done.put(await asked.outcome_async(item))
 
-        By default that is one, on this thread, where the function may have to stay; of what is to
-        be awaited, four, on an event loop of its own.
-        """
-        if (concurrency or 1) == 1 and not asked.awaited:
-            for item in items:
-                if self.stopped:
-                    return
-                yield asked.outcome(item)
-            return
-        asking = self._ask_all(asked, items, concurrency or CONCURRENCY)
-        # A daemon: a function that hangs must not keep the interpreter from ending.
-        threading.Thread(
-            target=copy_context().run, args=(asyncio.run, asking), daemon=True, name="judged-asking"
-        ).start()
-        left = len(items)
-        try:
-            while left and (outcome := self._done.get()) is not None:
-                left -= 1
-                yield outcome
-        finally:
-            if left:
-                self.stop()
+    async def ask_all() -> None:
+        await asyncio.gather(*(work() for _ in range(concurrency or CONCURRENCY)))
 
-    def stop(self) -> None:
-        """Ask no more; the iteration ends, also where it waits on another thread."""
-        self._stopped.set()
-        self._done.put(None)
-        if self._cancel is not None:
-            with suppress(RuntimeError):  # its loop is closed: all was answered
-                self._cancel()
-
-    def leftover(self) -> Iterator[Outcome[Item]]:
-        """Yield what came without being taken, as far as it is here already."""
-        with suppress(queue.Empty):
-            while True:
-                if (outcome := self._done.get_nowait()) is not None:
-                    yield outcome
-
-    @property
-    def stopped(self) -> bool:
-        """Whether no more is to be asked."""
-        return self._stopped.is_set()
-
-    async def _ask_all(self, asked: Asked[Item], items: Sequence[Item], workers: int) -> None:
-        waiting = iter(items)
-
-        async def work() -> None:
-            for item in waiting:
-                if self.stopped:
-                    return
-                outcome = await asked.outcome_async(item)
-                if isinstance(outcome.failure, asyncio.CancelledError):
-                    if self.stopped:
-                        raise outcome.failure
-                    outcome.failure = RuntimeError("the function cancelled its own call")
-                self._done.put(outcome)
-
-        working = asyncio.gather(*(work() for _ in range(min(workers, len(items)))))
-        self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, working.cancel)
-        with suppress(asyncio.CancelledError):
-            await working
+    # A daemon: a function that hangs must not keep the interpreter from ending.
+    threading.Thread(
+        target=copy_context().run, args=(asyncio.run, ask_all()), daemon=True, name="judged-asking"
+    ).start()
+    try:
+        for _ in items:
+            yield done.get()
+    finally:
+        stopped.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,29 +347,25 @@ class ResumeFile(Generic[Item]):
         raise NotImplementedError
 
     def outcomes(
-        self,
-        items: Sequence[Item],
-        asker: Asker[Item],
-        ask: Callable[[Sequence[Item]], Generator[Outcome[Item], None, None]],
+        self, items: Sequence[Item], asked: Asked[Item], concurrency: int | None
     ) -> Iterator[Outcome[Item]]:
-        """Yield the outcome of each item: those of earlier runs first; `ask` yields the others.
+        """Yield the outcome of each item: those of earlier runs first, then those of the others.
 
-        These are written down as they come, what came before a break included. Raises what was
-        raised to end the run.
+        These are written down as they come. Raises what was raised to end the run.
         """
+        left = []
         for item in items:
-            if (known := self.known.get(self.id_of(item))) is not None:
+            if (known := self.known.get(self.id_of(item))) is None:
+                left.append(item)
+            else:
                 yield replace(known, item=item, resumed=True)
-        try:
-            with closing(ask([i for i in items if self.id_of(i) not in self.known])) as outcomes:
-                for outcome in outcomes:
+        with closing(ask_each(asked, left, concurrency)) as outcomes:
+            for outcome in outcomes:
+                if outcome.failure is None:
                     self.append(outcome)
-                    if outcome.failure is not None and not isinstance(outcome.failure, Exception):
-                        raise outcome.failure
-                    yield outcome
-        finally:
-            for outcome in asker.leftover():
-                self.append(outcome)
+                elif not isinstance(outcome.failure, Exception):
+                    raise outcome.failure
+                yield outcome
 
     def begin_run(self, **head: object) -> None:
         """Write a line with another run."""

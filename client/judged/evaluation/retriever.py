@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -22,7 +20,7 @@ from judged._batching.judging import Progress
 from judged._inputs import need_list, refuse_set
 from judged._views import plain
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Asked, Asker, Outcome, ResumeFile, is_async
+from judged.evaluation.asking import Asked, Outcome, ResumeFile, ask_each, is_async
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 
@@ -48,13 +46,9 @@ class BatchRetriever(Protocol):
 
 
 RetrieverFunction = (
-    Callable[[str, int], Iterable[Found]]
-    | Callable[[str, int], Awaitable[Iterable[Found]]]
-    | Callable[[Sequence[str], int], Iterable[Iterable[Found]]]
-    | Callable[[Sequence[str], int], Awaitable[Iterable[Iterable[Found]]]]
+    Callable[[str, int], Iterable[Found]] | Callable[[str, int], Awaitable[Iterable[Found]]]
 )
-"""A retriever that is a function of a query and k, or, if its first parameter is called `queries`,
-of all queries at once and k; either may be a coroutine function."""
+"""A retriever that is a function of a query and k; it may be a coroutine function."""
 
 Source = Retriever | BatchRetriever | RetrieverFunction | Mapping[str, Iterable[Found]]
 """A retriever, or the results of one by query id."""
@@ -75,16 +69,7 @@ def function_of(retriever: object) -> tuple[Callable[..., Any], bool]:
             "other libraries"
         )
         raise WrongType.of_field("retriever", rule)
-    try:
-        signature = inspect.signature(method)
-        signature.bind("query", 1)
-    except ValueError:  # some callables of extensions have no signature
-        return method, method is batch
-    except TypeError as error:
-        rule = f"must take a query and k, as in def find(query, k), but {error}"
-        raise WrongType.of_field("retriever", rule) from None
-    named = getattr(method, "__name__", "") == "batch_retrieve"
-    return method, named or next(iter(signature.parameters)) == "queries"
+    return method, method is batch
 
 
 def _as_retrieved(value: object, field: str) -> Retrieved:
@@ -127,7 +112,6 @@ class Retrieval:
     k: int
     results: dict[str, Sequence[Retrieved]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    cut: int = 0
 
     def warnings(self, metrics: Sequence[str]) -> Iterator[str]:
         """Yield what the reader of the metrics should know."""
@@ -137,11 +121,6 @@ class Retrieval:
             yield (
                 f"{len(self.failures)} of {len(self.failures) + n} queries left out: the retriever "
                 f"failed, first on {query_id!r}: {failure}"
-            )
-        if self.cut:
-            yield (
-                f"the retriever returned more than k = {k} documents for {self.cut} of {n} "
-                f"queries; those below rank {k} are left out"
             )
         most = max(map(len, self.results.values()), default=k)
         if most == 0:
@@ -175,8 +154,7 @@ class RetrievedLog(ResumeFile[Query]):
 
     def append(self, outcome: Outcome[Query]) -> None:
         """Write down what was retrieved for a query."""
-        if outcome.failure is None:
-            self.write({"query_id": outcome.item.query_id, "results": plain(outcome.result)})
+        self.write({"query_id": outcome.item.query_id, "results": plain(outcome.result)})
 
 
 def retrieve_all(
@@ -187,35 +165,31 @@ def retrieve_all(
     concurrency: int | None = None,
     log: RetrievedLog | None = None,
     progress: Progress | None = None,
-    asker: Asker[Any] | None = None,
 ) -> Retrieval:
     """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
 
     What the log knows is not asked again. `concurrency` is how many queries are asked at once, by
-    default one on this thread, of a coroutine function four. Once the `asker` is stopped, no more
-    queries are asked, and what is under way is let go.
+    default one on this thread, of a coroutine function four.
     """
     function, at_once = function_of(retriever)
-    found, asker, log = Retrieval(k), asker or Asker(), log or RetrievedLog(None, {})
+    found, log = Retrieval(k), log or RetrievedLog(None, {})
 
     def read(ranked: object, query: Query) -> Sequence[Retrieved]:
         return _read(ranked, k, f"results[{query.query_id!r}]")
 
-    def ask(left: Sequence[Query]) -> Generator[Outcome[Query], None, None]:
-        awaited = is_async(function)
-        if not at_once:
-            each: Asked[Query] = Asked(lambda query: function(query.text, k), read, awaited)
-            return asker.outcomes(each, left, concurrency)
-        whole: Asked[Sequence[str]] = Asked(lambda asked: function(asked, k), _rankings, awaited)
-        return _each_of(asker.outcomes(whole, [[q.text for q in left]], concurrency), left, read)
-
+    asked: Asked[Query] = Asked(lambda query: function(query.text, k), read, is_async(function))
+    if at_once and (left := [query for query in queries if query.query_id not in log.known]):
+        whole: Asked[Any] = Asked(lambda texts: function(texts, k), _rankings, asked.awaited)
+        [outcome] = ask_each(whole, [[query.text for query in left]], None)
+        if outcome.failure is not None:
+            raise outcome.failure
+        rankings = dict(zip([query.query_id for query in left], outcome.result, strict=True))
+        asked = Asked(lambda query: rankings[query.query_id], read, awaited=False)
     first: BaseException | None = None
     failures: dict[str, str] = {}
-    # What is left over of one that is asked at once is of no single query.
-    for outcome in log.outcomes(queries, Asker() if at_once else asker, ask):
+    for outcome in log.outcomes(queries, asked, concurrency):
         name = outcome.item.query_id
         if outcome.told is None:
-            found.cut += len(outcome.result) > k
             found.results[name] = outcome.result[:k]
         else:
             first, failures[name] = first or outcome.failure, outcome.told
@@ -238,24 +212,8 @@ def _rankings(ranked: object, queries: Sequence[str]) -> Sequence[object]:
     return rankings
 
 
-def _each_of(
-    outcomes: Iterable[Outcome[Any]],
-    queries: Sequence[Query],
-    read: Callable[[object, Query], Sequence[Retrieved]],
-) -> Generator[Outcome[Query], None, None]:
-    """Yield the outcome of each query where all were asked at once."""
-    whole = next(iter(outcomes), None) if queries else None
-    if whole is None:
-        return
-    if whole.failure is not None:
-        raise whole.failure
-    rankings = {q.query_id: ranked for q, ranked in zip(queries, whole.result, strict=True)}
-    each: Asked[Query] = Asked(lambda query: rankings[query.query_id], read, awaited=False)
-    yield from map(each.outcome, queries)
-
-
 def _read(ranked: Any, k: int, field: str) -> Sequence[Retrieved]:  # noqa: ANN401 - whatever the retriever returns
-    """Return the first documents of a query, one more than k at most of those that are drawn."""
+    """Return the documents of a query, of those that are drawn the first k."""
     if isinstance(ranked, Coroutine):
         ranked.close()
         rule = "the retriever returned a coroutine; make it an `async def`"
@@ -263,4 +221,4 @@ def _read(ranked: Any, k: int, field: str) -> Sequence[Retrieved]:  # noqa: ANN4
     if ranked is None:
         rule = "the retriever returned None for this query; return [] where it finds nothing"
         raise WrongType.of_field(field, rule)
-    return read_ranking(islice(ranked, k + 1) if isinstance(ranked, Iterator) else ranked, field)
+    return read_ranking(islice(ranked, k) if isinstance(ranked, Iterator) else ranked, field)

@@ -5,20 +5,28 @@ Run again, they are what an uninterrupted evaluation is, byte for byte, and cost
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
 import re
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from judged import Asking, AsyncClient, CacheMode, Client
+from judged import Asking, CacheMode, Client
 from judged._batching import judging as chunks
-from judged.evaluation import AsyncEvaluator, Dataset, Query, Question, evaluate_answers
-from judged.evaluation.aio import evaluate_answers as await_answers
+from judged.evaluation import (
+    AnswerEvaluation,
+    Dataset,
+    Evaluator,
+    Query,
+    Question,
+    evaluate_answers,
+)
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, ScriptedProvider
@@ -69,88 +77,72 @@ def llm_server(
         yield ready
 
 
-async def test_the_document_is_that_of_an_uninterrupted_run_and_nothing_is_charged_twice(
-    llm_server: ServerProcess, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    rng = random.Random(19)
-    async with AsyncClient(llm_server.address) as client:
-        for number in range(ROUNDS):
-            monkeypatch.setattr(chunks, "ASKED_CONTEXTS", rng.choice([1, 2, 3, 5, 64]))
-            await _interrupt_once(client, script, rng, number, tmp_path)
-
-
-async def _interrupt_once(
-    client: AsyncClient, script: Script, rng: random.Random, number: int, folder: Path
-) -> None:
-    """Interrupt an evaluation when one of its questions arrives, and run it again."""
-    dataset = Dataset([Query(f"q{i}", f"{number}: question {i}", ["e"]) for i in range(QUERIES)])
-    results = {
-        f"q{i}": [f"{number}: text {i} {kind}" for kind in ("odd", "even")] for i in range(QUERIES)
-    }
-    script.asked.clear()
-    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-    at = rng.randrange(1, 2 * QUERIES + 1)
+def interrupt(script: Script, at: int, work: Callable[[], object]) -> None:
+    """Interrupt work, as the interrupt key does, when a question of its arrives."""
 
     def on_asked(n: int) -> None:
         if n == at:
-            loop.call_soon_threadsafe(arrived.set)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    async def evaluate(resume: str) -> str:
-        done = await AsyncEvaluator(client).evaluate(
-            results, dataset, METRICS, judge="llm", resume=folder / resume
-        )
-        return done.to_json()
-
+    script.asked.clear()
     script.on_asked = on_asked
-    running = asyncio.create_task(evaluate(f"{number}.resume"))
-    await asyncio.wait_for(arrived.wait(), 60)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    with pytest.raises(KeyboardInterrupt):
+        work()
     script.on_asked = None
-    again = await evaluate(f"{number}.resume")
-    assert len(script.asked) == script.asked.total() == 2 * QUERIES
-    assert await evaluate(f"{number}.resume") == again
-    assert script.asked.total() == 2 * QUERIES
-    assert await evaluate(f"{number}.whole") == again
+
+
+def test_the_document_is_that_of_an_uninterrupted_run_and_nothing_is_charged_twice(
+    llm_server: ServerProcess, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rng = random.Random(19)
+    with Client(llm_server.address) as client:
+        for number in range(ROUNDS):
+            monkeypatch.setattr(chunks, "ASKED_CONTEXTS", rng.choice([1, 2, 3, 5, 64]))
+            dataset = Dataset(
+                [Query(f"q{i}", f"{number}: question {i}", ["e"]) for i in range(QUERIES)]
+            )
+            results = {
+                f"q{i}": [f"{number}: text {i} {kind}" for kind in ("odd", "even")]
+                for i in range(QUERIES)
+            }
+
+            def evaluate(
+                resume: str, dataset: Dataset = dataset, results: dict[str, list[str]] = results
+            ) -> str:
+                done = Evaluator(client).evaluate(
+                    results, dataset, METRICS, judge="llm", resume=tmp_path / resume
+                )
+                return done.to_json()
+
+            file = f"{number}.resume"
+            interrupt(script, rng.randrange(1, 2 * QUERIES + 1), partial(evaluate, file))
+            again = evaluate(file)
+            assert len(script.asked) == script.asked.total() == 2 * QUERIES
+            assert evaluate(file) == again
+            assert script.asked.total() == 2 * QUERIES
+            assert evaluate(f"{number}.whole") == again
 
 
 @pytest.mark.parametrize("mode", [CacheMode.USE, CacheMode.REFRESH])
-async def test_no_score_of_an_interrupted_evaluation_of_answers_is_charged_twice(
+def test_no_score_of_an_interrupted_evaluation_of_answers_is_charged_twice(
     llm_server: ServerProcess, script: Script, tmp_path: Path, mode: CacheMode
 ):
     questions = [Question(str(n), f"{mode.name} {n}", ["even"]) for n in range(QUERIES)]
-    log, loop, arrived = tmp_path / "said.jsonl", asyncio.get_running_loop(), asyncio.Event()
-    script.asked.clear()
 
-    def on_asked(n: int) -> None:
-        if n == QUERIES // 2:
-            loop.call_soon_threadsafe(arrived.set)
-
-    script.on_asked = on_asked
-    async with AsyncClient(llm_server.address) as client:
-        running = asyncio.create_task(
-            await_answers(
+    def evaluate() -> AnswerEvaluation:
+        with Client(llm_server.address) as client:
+            return evaluate_answers(
                 *(questions, str, ["answer_match"]),
                 client=client,
-                resume=log,
+                resume=tmp_path / "said.jsonl",
                 asking=Asking(mode),
             )
-        )
-        await asyncio.wait_for(arrived.wait(), 60)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    script.on_asked = None
 
-    def again() -> int:
-        """Return what was asked in all, once they are evaluated again."""
-        with Client(llm_server.address) as other:
-            found = evaluate_answers(
-                *(questions, str, ["answer_match"]), client=other, resume=log, asking=Asking(mode)
-            )
+    interrupt(script, QUERIES // 2, evaluate)
+    # Once all have their scores, what is asked is asked anew, on a server without a cache.
+    for total in (QUERIES, 2 * QUERIES):
+        found = evaluate()
         assert all(item.resumed and len(item.scores) == 1 for item in found.items)
         assert found.rubrics[0].counts.ok == QUERIES
-        return script.asked.total()
-
-    assert again() == len(script.asked) == QUERIES
-    # All have their scores: what is asked from now on is asked anew, on a server without a cache.
-    assert again() == 2 * QUERIES
+        assert len(script.asked) == QUERIES
+        assert script.asked.total() == total

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judged.evaluation import Answer, FileError, Question
 from judged.evaluation.answer_evaluation import AnswerLog, _digest
 from judged.evaluation.asking import Outcome
-from judged.evaluation.evaluation_run import EvaluationLog
+from judged.evaluation.recorded import EvaluationLog
 from judged.values import (
     Flag,
     JudgeIdentity,

@@ -2,7 +2,7 @@
 
 import pytest
 from judged.evaluation import Dataset, FileError, Query, Results, TrecQrels, TrecRun
-from judged.evaluation.evaluation_run import _given
+from judged.evaluation.evaluator import _given
 from judged.evaluation.result import join_warnings
 
 
