@@ -12,8 +12,6 @@ from judged.labelling.items import (
     LabelFile,
     drawing_order,
     inclusion_probabilities,
-    read_csv,
-    write_csv,
 )
 
 __all__ = [
@@ -23,6 +21,4 @@ __all__ = [
     "LabelFile",
     "drawing_order",
     "inclusion_probabilities",
-    "read_csv",
-    "write_csv",
 ]

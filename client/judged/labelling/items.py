@@ -1,4 +1,4 @@
-"""Items to be labelled, the order in which they are drawn, and the file of labels.
+"""Items to be labelled, their order, the file of labels, and what these say of all items.
 
 An item's probability of being drawn grows with its uncertainty; a share of the labels is spread
 evenly over all items, so that no probability is 0 and weights stay bounded (Zrnic, Candes (2024),
@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,9 +29,10 @@ from random import Random
 from typing import Any
 
 from judged._files import FileError, Record, json_line, read_records, replacing_text, writing
+from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.tables import read_table, write_rows
 from judged.evaluation.labels import INCLUSION, read_inclusion
+from judged.values import CalibrateOptions, CorrectedEstimate, IntervalOptions, LabelledScores
 
 RANDOM_SHARE = 0.25
 
@@ -39,8 +41,7 @@ RANDOM_SHARE = 0.25
 class Item:
     """A line of `judged judge` whose status is OK. `belief` is how sure the judge is of relevance.
 
-    That is the probability, where there is one; else the score, stretched so that the threshold of
-    the file comes to one half.
+    That is the probability, where there is one; else the score.
     """
 
     item_id: str
@@ -85,67 +86,35 @@ class Judged:
     @classmethod
     def read(cls, path: Path | str, random_share: float = RANDOM_SHARE, seed: int = 0) -> Judged:
         """Return what `judged judge --output` wrote. Raises FileError."""
-        name = str(path)
-        lines, missing = [], 0
+        items, missing = [], 0
         line_of: dict[str, int | None] = {}
         for record in read_records(path):
-            if record.get("rubric") is not None:
-                raise record.error(
-                    "is a score of an answer, and verdicts of `judged judge` are labelled here; to "
-                    'see how scores agree with people, write "relevant": true or false into the '
-                    "lines of the answers, and run `judged calibrate ANSWERS --rubric ID`"
-                )
-            if record.get("status") is None:
-                raise record.error(
-                    "has no 'status'; name a file that `judged judge --output` has written"
-                )
             if record.text("status") != "OK":
                 missing += 1
                 continue
-            item, score = _item_of(record)
+            item = _item_of(record)
             record.refuse_again(line_of, item.item_id, f"has the id {item.item_id!r} of line {{}}")
-            lines.append((item, score))
-        if not lines:
-            raise FileError(name, None, "has no line with a verdict, so there is nothing to label")
-        threshold = _threshold(lines)
-        items = [
-            replace(item, belief=_stretched(score, threshold)) if math.isnan(item.belief) else item
-            for item, score in lines
-        ]
-        return cls(name, items, missing, random_share, seed)
+            items.append(item)
+        if not items:
+            raise FileError(str(path), None, "has no line with a verdict to label")
+        return cls(str(path), items, missing, random_share, seed)
 
 
-def _item_of(record: Record) -> tuple[Item, float]:
-    """Return an item and its score; where it has no probability, its belief is not a number yet."""
+def _item_of(record: Record) -> Item:
     relevant = record.get("relevant")
     if not isinstance(relevant, bool):
         raise record.error("has 'relevant' that is neither true nor false")
     query = record.text("query")
-    score, probability = record.share("score"), record.share("probability")
-    item = Item(
+    beliefs = record.share("probability"), record.share("score"), float(relevant)
+    return Item(
         record.optional_identifier("id") or f"line {record.line}",
         record.optional_identifier("query_id") or query,
         query,
         record.alternatives(),
         record.text("retrieved_text"),
         relevant,
-        math.nan if probability is None else probability,
+        next(belief for belief in beliefs if belief is not None),
     )
-    return item, float(relevant) if score is None else score
-
-
-def _stretched(score: float, threshold: float) -> float:
-    """Return a score, stretched so that the threshold comes to one half."""
-    if score < threshold:
-        return 0.5 * score / threshold
-    return 0.5 + 0.5 * (score - threshold) / (1 - threshold) if threshold < 1 else 1.0
-
-
-def _threshold(lines: Sequence[tuple[Item, float]]) -> float:
-    """Return a score between those of relevant items and of others, as far as there is one."""
-    yes = min((score for item, score in lines if item.relevant), default=1.0)
-    no = max((score for item, score in lines if not item.relevant), default=0.0)
-    return min(max((yes + no) / 2, 0.01), 0.99)
 
 
 def inclusion_probabilities(
@@ -203,11 +172,6 @@ def _sizes(uncertainty: Sequence[float], random_share: float) -> list[float]:
         random_share * even + (1 - random_share) * (each / whole if whole else even)
         for each in uncertainty
     ]
-
-
-_CSV = ("id", "query", "expected", "retrieved", "label", "note")
-_YES, _NO = {"y", "yes", "true", "1", "relevant"}, {"n", "no", "false", "0", "not relevant"}
-_UNSURE = {"u", "unsure", "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,33 +301,73 @@ def _label_of(record: Record) -> Label:
     return record.read(Label, item_id=item_id, inclusion_probability=probability)
 
 
-def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Label]) -> None:
-    """Write items for a spreadsheet, with the labels that there are. Raises FileError."""
-    rows: list[Sequence[str]] = [_CSV]
-    for item in items:
-        label = labels.get(item.item_id)
-        said = "" if label is None else {True: "y", False: "n", None: "unsure"}[label.relevant]
-        note = "" if label is None else label.note
-        expected = "\n".join(item.expected)
-        rows.append((item.item_id, item.query, expected, item.retrieved, said, note))
-    with writing(path):
-        write_rows(path, rows)
+_BELOW_HALF = 0.5 - 1e-6
+_RESAMPLES = 100  # the fewest: what is resampled is not shown here
 
 
-def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:
-    """Yield line number, item id, label and note of the rows with a label. Raises FileError."""
-    table = read_table(path, _CSV)
-    missing = [column for column in ("id", "label") if column not in table.columns]
-    if missing:
-        problem = f"has no column {missing[0]!r}; keep the first line as it was"
-        raise FileError(table.name, table.line, problem)
-    for line, cells in table.rows:
-        row = dict(table.row(line, cells))
-        said = row["label"].strip().lower()
-        if not said:
-            continue
-        if said not in _YES | _NO | _UNSURE:
-            problem = f"has the label {row['label']!r}; write y, n or unsure"
-            raise FileError(table.name, line, problem)
-        relevant = None if said in _UNSURE else said in _YES
-        yield line, row["id"], relevant, row.get("note", "").strip()
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Corrected means by name, over all items that have a verdict.
+
+    `means` holds the share of items that are relevant, and the share on which the judge says what
+    people say. `counted` is how many items of the draw were looked at, without a gap; `warnings`
+    are remarks on them.
+    """
+
+    means: Mapping[str, CorrectedEstimate]
+    counted: int
+    warnings: Sequence[str]
+
+
+def summarize(
+    client: Client, judged: Judged, labels: LabelFile, confidence: float | None = None
+) -> Summary:
+    """Return what the labels say of all items.
+
+    Items count in the order in which they were drawn, up to the first that nobody has looked at.
+    Where annotators differ, most of them decide; an item on which they are divided evenly counts as
+    "unsure", and has no label. Raises InvalidArgument without any label that counts.
+    """
+    votes: dict[str, Counter[bool | None]] = {}
+    for label in labels.labels:
+        votes.setdefault(label.item_id, Counter())[label.relevant] += 1
+    order = judged.drawn(len(judged.items))
+    counted = next((i for i, item in enumerate(order) if item.item_id not in votes), len(order))
+    decided = {item.item_id: _decision(votes[item.item_id]) for item in order[:counted]}
+    warnings = []
+    if beyond := len(votes) - counted:
+        warnings.append(
+            f"{beyond} labelled items come after one in the draw that nobody looked at, and do not "
+            "count; label those in between"
+        )
+    if unsure := sum(said is None for said in decided.values()):
+        warnings.append(
+            f"{unsure} of {counted} items are unsure, and count as if nobody had looked; what is "
+            "said of all items holds as far as these are like the others"
+        )
+    if all(said is None for said in decided.values()):
+        raise InvalidArgument.of_field("labels", "none counts; label the first items of the draw")
+    chances = judged.probabilities(counted)
+    found = client.calibrate(
+        LabelledScores(
+            [_score(item) for item in judged.items],
+            [decided.get(item.item_id) for item in judged.items],
+            [item.cluster for item in judged.items],
+            [chances[item.item_id] for item in judged.items],
+        ),
+        CalibrateOptions(min_score=0.5),
+        IntervalOptions.of(confidence=confidence, resamples=_RESAMPLES),
+    )
+    means = {"share of relevant items": found.prevalence}
+    if found.agreement is not None:
+        means["judge agrees with people"] = found.agreement
+    return Summary(means, counted, warnings)
+
+
+def _score(item: Item) -> float:
+    """Return the belief, on the side of one half that the verdict says."""
+    return max(item.belief, 0.5) if item.relevant else min(item.belief, _BELOW_HALF)
+
+
+def _decision(votes: Counter[bool | None]) -> bool | None:
+    return None if votes[True] == votes[False] else votes[True] > votes[False]

@@ -1,16 +1,18 @@
-"""`judged label` by table, from judged lines to corrected means, against a real server."""
+"""`judged label --summary`, from judged lines to corrected means, against a real server."""
 
 from __future__ import annotations
 
-import csv
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
+
+from judged.labelling import Judged, Label, LabelFile
 
 from tests.integration.cli_process import Commands, run_in
 
-ITEMS = 400
-LABEL = ("label", "results.jsonl", "-o", "labels.jsonl", "-n", "120")
+ITEMS, N = 400, 120
+LABEL = ("label", "results.jsonl", "-o", "labels.jsonl", "-n", str(N))
 
 
 def people_say(number: int) -> bool:
@@ -38,17 +40,14 @@ def fill(folder: Path) -> float:
     return sum(people_say(n) for n in range(ITEMS)) / ITEMS
 
 
-def answer(path: Path, *, wrong: int = 0) -> None:
-    """Fill in a table as people would; the first `wrong` rows the other way round."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    for place, row in enumerate(rows):
-        said = people_say(int(row["id"].removeprefix("i"))) ^ (place < wrong)
-        row["label"] = "y" if said else "n"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+def label(folder: Path, who: str, *, wrong: int = 0) -> None:
+    """Label the drawn items as people would; the first `wrong` of them the other way round."""
+    judged, now = Judged.read(folder / "results.jsonl"), datetime(2026, 1, 31, tzinfo=UTC)
+    labels, chances = LabelFile.read(folder / "labels.jsonl", judged.items), judged.probabilities(N)
+    drawn = [item.item_id for item in judged.drawn(N)]
+    said = [people_say(int(name[1:])) ^ (place < wrong) for place, name in enumerate(drawn)]
+    pairs = zip(drawn, said, strict=True)
+    labels.add(*(Label(name, who, relevant, now, chances[name]) for name, relevant in pairs))
 
 
 def test_labels_of_two_annotators_correct_what_the_judge_says(
@@ -60,17 +59,12 @@ def test_labels_of_two_annotators_correct_what_the_judge_says(
         done = judged.fine(*LABEL, *arguments)
         return done.stdout + done.stderr
 
-    said = run("--to-csv", "table.csv")
-    assert "120 of 400 items written to table.csv" in said
+    label(tmp_path, "ann")
+    label(tmp_path, "bob", wrong=30)
+    said = run("--summary", "--json", "out.json")
     assert "1 line without a verdict" in said
-    answer(tmp_path / "table.csv")
-    run("--from-csv", "table.csv", "--annotator", "ann")
-    answer(tmp_path / "table.csv", wrong=30)
-    said = run("--from-csv", "table.csv", "--annotator", "bob", "--json", "out.json")
     found = judged.read("out.json")
-    assert (found["counted"], found["annotators"]) == (120, ["ann", "bob"])
-    agreed = found["means"]["annotators agree"]["labels_only"]
-    assert agreed["value"] == 0.75
+    assert (found["counted"], found["annotators"]) == (N, ["ann", "bob"])
     assert "30 of 120 items are unsure" in said
     # Where they differ nobody decides; ann alone is right about all.
     lines = (tmp_path / "labels.jsonl").read_text().splitlines()
@@ -93,11 +87,7 @@ def test_what_can_not_be_done_is_told(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         return done.stderr
 
-    assert "the screen needs a terminal; use --to-csv" in fails(*LABEL)
-    both = fails(*LABEL, "--summary", "--to-csv", "t.csv")
-    assert "--to-csv, --from-csv and --summary exclude each other" in both
-    (tmp_path / "t.csv").write_text("id,label\nnone,y\n")
-    assert "no judged line has the id 'none'" in fails(*LABEL, "--from-csv", "t.csv")
+    assert "the screen needs a terminal" in fails(*LABEL)
     assert "is the file of RESULTS.jsonl too" in fails(
         "label", "results.jsonl", "-o", "results.jsonl"
     )

@@ -13,7 +13,6 @@ import pytest
 from judged import Calibrator
 from judged._files import replace_text, replacing_text
 from judged.evaluation import Dataset, Document, Query, Results, Retrieved
-from judged.labelling import Item, write_csv
 
 LONG = "x" * 5000
 DATASET = Dataset(
@@ -92,9 +91,7 @@ def test_a_file_that_can_be_written_and_not_replaced_is_written(tmp_path, monkey
 WRITERS = {
     "a.json": DATASET.save,
     "a.csv": DATASET.save,
-    "folder": DATASET.save,
     "results.run": RESULTS.save,
-    "labels.csv": lambda path: write_csv(path, [Item("i", "q", LONG, ["a"], LONG, True, 0.4)], {}),
     "calibration": lambda path: Calibrator("key", 1.0, 0.0).save(path, note=LONG),
 }
 

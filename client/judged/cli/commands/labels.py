@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.util import find_spec
 
 from judged import RatingLevel, RatingTable
@@ -20,16 +19,15 @@ from judged._views import of_all, plural, row_of, word
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.gates import IntervalOption
 from judged.cli.inputs import input_records, name_of
-from judged.cli.output import Output, Places, Problem, say
+from judged.cli.output import Output, Places, Problem
 from judged.cli.server import ResultCommand
 from judged.cli.tables import (
     corrected_table,
     estimate_warnings,
     estimates_table,
 )
-from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv
-from judged.labelling.items import RANDOM_SHARE
-from judged.labelling.screen import summarize
+from judged.labelling import Item, Judged, LabelFile
+from judged.labelling.items import RANDOM_SHARE, summarize
 from judged.values.choices import estimates_of, shared_warnings
 
 _LARGEST_SCALE = 100
@@ -139,7 +137,6 @@ class LabelCommand(ResultCommand):
 
     Examples:
     judged label results.jsonl -n 100 -o labels.jsonl
-    judged label results.jsonl -o labels.jsonl --to-csv to_label.csv
     judged label results.jsonl -o labels.jsonl --summary --json summary.json
     """
 
@@ -160,19 +157,11 @@ class LabelCommand(ResultCommand):
         high=1.0,
     )
     draw_seed: int = opt("N", "Of the draw; the same for all annotators.", 0, low=0)
-    to_csv: str | None = opt(
-        "FILE.csv", "Write the drawn items as a table to fill in.", writes=True
-    )
-    from_csv: str | None = opt("FILE.csv", "Read labels from such a table.", reads=True)
     summary: bool = flag("Label nothing; show what the labels say.")
     confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
 
     def run(self, out: Output) -> Document:
         """Draw, take labels, and say what they are worth."""
-        if sum((self.to_csv is not None, self.from_csv is not None, self.summary)) > 1:
-            raise Problem(
-                "--to-csv, --from-csv and --summary exclude each other; use one at a time"
-            )
         who = self.annotator or getpass.getuser()
         judged = Judged.read(self.results, self.random_share, self.draw_seed)
         drawn, items = judged.drawn(self.number), len(judged.items)
@@ -183,19 +172,10 @@ class LabelCommand(ResultCommand):
                 f"{plural(judged.missing, 'line')} without a verdict; the labels speak of "
                 "the others alone"
             )
-        if self.to_csv is not None:
-            write_csv(self.to_csv, drawn, labels.of(who))
-            out.show(f"{len(drawn)} of {items} items written to {self.to_csv}")
-            return {"written": len(drawn), "items": items}
-        step = ""
-        if self.from_csv is not None:
-            read = _take_csv(self.from_csv, labels, who, chances)
-            say(f"{plural(read, 'label')} of {who} read from {self.from_csv}")
-            step = f"; write y or n into the column `label` of {self.from_csv}"
-        elif not self.summary:
+        if not self.summary:
             _on_screen(drawn, labels, who, chances)
         if all(label.relevant is None for label in labels.labels):
-            out.show(f"there are no labels in {self.output} yet{step}")
+            out.show(f"there are no labels in {self.output} yet")
             return {"labels": 0, "items": items, "means": {}}
         with self.connect() as server:
             found = summarize(server.client, judged, labels, self.confidence)
@@ -209,27 +189,13 @@ class LabelCommand(ResultCommand):
         }
 
 
-def _take_csv(path: str, labels: LabelFile, who: str, chances: Mapping[str, float]) -> int:
-    """Put the labels of a table in place of those that the annotator has; return how many."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    read: dict[str, Label] = {}
-    for line, item_id, relevant, note in read_csv(path):
-        if item_id not in labels.items:
-            raise Problem(f"{path}:{line}: no judged line has the id {item_id!r}")
-        read[item_id] = Label(item_id, who, relevant, now, chances[item_id], note)
-    labels.add(*read.values())
-    return len(read)
-
-
 def _on_screen(
     drawn: Sequence[Item], labels: LabelFile, who: str, chances: Mapping[str, float]
 ) -> None:
     if find_spec("textual") is None:
-        raise Problem(
-            "the screen needs textual: pip install 'judged[label]'; or use --to-csv and --from-csv"
-        )
+        raise Problem("the screen needs textual: pip install 'judged[label]'")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Problem("the screen needs a terminal; use --to-csv and --from-csv, or --summary")
+        raise Problem("the screen needs a terminal; --summary does not")
     from judged.labelling.screen import LabelScreen  # noqa: PLC0415 - of an extra
 
     LabelScreen(drawn, labels, who, chances.__getitem__).run()

@@ -9,17 +9,6 @@ from judged.labelling import Judged
 from tests.unit.client.labelling.judged_lines import line, write
 
 
-def test_scores_are_stretched_around_the_threshold_of_the_file(tmp_path):
-    judged = Judged.read(write(tmp_path / "r.jsonl", [line(n) for n in range(11)]))
-    beliefs = [item.belief for item in judged.items]
-    assert beliefs[0] == 0
-    assert beliefs[10] == 1
-    assert beliefs == sorted(beliefs)
-    assert [item.belief >= 0.5 for item in judged.items] == [n >= 5 for n in range(11)]
-    most = max(judged.items, key=lambda item: item.uncertainty)
-    assert most.item_id in {"i4", "i5"}
-
-
 def test_a_probability_counts_before_a_score(tmp_path):
     judged = Judged.read(write(tmp_path / "r.jsonl", [line(1, probability=0.5), line(9)]))
     assert judged.items[0].belief == 0.5
@@ -34,7 +23,10 @@ def test_lines_without_a_verdict_are_counted_and_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([{"rubric": "faithfulness", "status": "OK"}], "r.jsonl:1: is a score of an answer, and"),
+        (
+            [{"rubric": "faithfulness", "status": "OK"}],
+            "r.jsonl:1: has 'relevant' that is neither true nor false",
+        ),
         ([line(1, score=2)], "'score' that is not in 0 to 1"),
         ([line(1), line(1)], "r.jsonl:2: has the id 'i1' of line 1"),
         ([line(1, status="ERROR")], "has no line with a verdict"),

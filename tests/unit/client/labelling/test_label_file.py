@@ -1,22 +1,16 @@
-"""Labels go to a file after each answer, and come back; tables for spreadsheets too."""
+"""Labels go to a file after each answer, and come back."""
 
 from __future__ import annotations
 
-import csv
 import json
 import multiprocessing
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged.evaluation import FileError
-from judged.evaluation.datasets.tables import plain_cell
-from judged.labelling import Item, Label, LabelFile, read_csv, write_csv
+from judged.labelling import Item, Label, LabelFile
 
 WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=20)
-TEXT |= st.text("=+-@'\t 1", max_size=4)
 ITEMS = [Item(f"i{n}", f"q{n}", f"query {n}", ["a", "b"], "found", True, 0.4) for n in range(4)]
 
 
@@ -85,24 +79,3 @@ def test_other_lines_are_refused(tmp_path, change, message):
     file.path.write_text(json.dumps(json.loads(file.path.read_text()) | change) + "\n")
     with pytest.raises(FileError, match=message):
         LabelFile.read(file.path, ITEMS)
-
-
-@given(TEXT, TEXT, TEXT)
-def test_a_table_keeps_texts_labels_and_notes(tmp_path_factory, query, found, note):
-    path = tmp_path_factory.mktemp("csv") / "t.csv"
-    item = Item("i0", "q", query, ["a", "b"], found, True, 0.4)
-    write_csv(path, [item, ITEMS[1]], {"i0": label(0, None, note=note)})
-    ((_, item_id, relevant, said),) = read_csv(path)
-    assert (item_id, relevant, said) == ("i0", None, note.strip())
-    with path.open(newline="", encoding="utf-8") as file:
-        first = next(csv.DictReader(file))
-    assert all(cell[:1] not in {*"=+-@\t"} for cell in first.values())
-    assert (plain_cell(first["query"]), plain_cell(first["retrieved"])) == (query, found)
-
-
-def test_labels_are_read_in_the_words_that_people_write(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("id,label\na,Yes\nb,n\nc, ? \nd,\ne,FALSE\n")
-    assert [(name, said) for _, name, said, _ in read_csv(path)] == [
-        ("a", True), ("b", False), ("c", None), ("e", False),
-    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The screen by its keys: answers are kept at once, undone, noted; a second annotator is blind."""
+"""The screen by its keys: answers are kept at once, and undone; a second annotator is blind."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def shown(pilot: Pilot[None], part: str) -> str:
     return str(pilot.app.query_one(f"#{part}", Static).content)
 
 
-def kept(path: Path, who: str = "ann") -> list[tuple[str, bool | None, str]]:
+def kept(path: Path, who: str = "ann") -> list[tuple[str, bool | None]]:
     found = LabelFile.read(path, ITEMS).of(who).values()
-    return [(label.item_id, label.relevant, label.note) for label in found]
+    return [(label.item_id, label.relevant) for label in found]
 
 
 async def test_answers_are_kept_one_by_one(tmp_path):
@@ -35,9 +35,9 @@ async def test_answers_are_kept_one_by_one(tmp_path):
     async with screen(path).run_test() as pilot:
         assert shown(pilot, "query") == "who won in 1990"
         await pilot.press("y")
-        assert kept(path) == [("i0", True, "")]
+        assert kept(path) == [("i0", True)]
         await pilot.press("n", "u")
-        assert kept(path)[1:] == [("i1", False, ""), ("i2", None, "")]
+        assert kept(path)[1:] == [("i1", False), ("i2", None)]
         assert "3 of 3 labelled, 1 unsure; ann" in shown(pilot, "count")
         assert "All items have a label" in shown(pilot, "query")
         await pilot.press("y")
@@ -55,29 +55,17 @@ async def test_a_label_that_can_not_be_kept_is_told_and_its_item_stays(tmp_path)
         assert "1 of 3 labelled" in shown(pilot, "count")
         path.rmdir()
         await pilot.press("y")
-        assert kept(path) == [("i1", True, "")]
-
-
-async def test_a_note_goes_with_its_item(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    async with screen(path).run_test() as pilot:
-        await pilot.press("o", *"only", "enter")
-        assert "note: only" in shown(pilot, "said")
-        await pilot.press("u", "y")
-        assert kept(path) == [("i0", None, "only"), ("i1", True, "")]
-        await pilot.press("o", *"yn", "escape", "n")
-        assert kept(path)[2] == ("i2", False, "")
+        assert kept(path) == [("i1", True)]
 
 
 async def test_a_second_annotator_sees_nothing_of_the_first(tmp_path):
     path = tmp_path / "labels.jsonl"
     async with screen(path).run_test() as pilot:
-        await pilot.press("n", "o", *"odd", "enter", "n")
+        await pilot.press("n", "n")
     async with screen(path, "bob").run_test() as pilot:
         assert shown(pilot, "query") == "who won in 1990"
         texts = " ".join(str(part.content) for part in pilot.app.query(Static))
         assert "ann" not in texts
-        assert "odd" not in texts
         await pilot.press("y")
-    assert kept(path) == [("i0", False, ""), ("i1", False, "odd")]
-    assert kept(path, "bob") == [("i0", True, "")]
+    assert kept(path) == [("i0", False), ("i1", False)]
+    assert kept(path, "bob") == [("i0", True)]
