@@ -320,7 +320,6 @@ class Record:
         if not isinstance(value, Mapping):
             raise self.error("must be an object, with braces")
         self.fields: Mapping[str, object] = value
-        self.left_out: dict[str, str] = {}
 
     @classmethod
     def parse(cls, raw: bytes, name: str, line: int | None) -> Record:
@@ -464,18 +463,15 @@ class Record:
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of single values as texts.
 
-        Lists and objects are passed over; `left_out` tells of them by key, in words for people.
+        Lists and objects are left out, with a warning (FileWarning) that is the same for all.
         """
         inner, found = self.record(name), dict[str, str]()
         for key, value in ({} if inner is None else inner.fields).items():
             if isinstance(value, _FLAT):
                 found[key] = value if isinstance(value, str) else json.dumps(value)
             elif value is not None:
-                told = self.error(
-                    f"has {_kind(value)} under {key!r} in its {name}, which is left out, as are "
-                    f"others of that name: {name} hold single values; write it as one text"
-                )
-                self.left_out[key] = str(told)
+                told = f"{self.name}: lists and objects in {name} are left out; write them as texts"
+                warnings.warn(FileWarning(told), stacklevel=3)
         return found
 
     def read(self, kind: type[Value], /, **others: object) -> Value:

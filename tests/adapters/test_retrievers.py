@@ -7,12 +7,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from judged import Client, InvalidArgument, Span
-from judged.evaluation import Dataset, Evaluator, Query
+from judged import Client, InvalidArgument
+from judged.evaluation import Evaluator
 
 from tests.adapters.corpus import DATASET, TEXTS, WORDS, check, embed, rank
 
@@ -230,25 +229,6 @@ def test_runs_of_pyterrier_are_read_as_results(client: Client) -> None:
         assert result["mrr@3"].mean == 1.0
     with pytest.raises(ValueError, match="needs the columns qid, docno and rank or score"):
         read_run(run.drop(columns=["rank", "score"]))
-
-
-def test_parquet_holds_a_data_set_and_the_rows_of_a_result(client: Client, tmp_path: Path) -> None:
-    """Here, since LanceDB brings pyarrow."""
-    import pyarrow.parquet
-
-    first = Query("q1", "a, b", ["x, y", "z"], ["d1"], [Span("a.md", 1, 9)], ["no"], {"kind": "k"})
-    dataset = Dataset([first, Query("q2", "c", ["x"])])
-    assert dataset.save(tmp_path / "a.parquet") == []
-    again = Dataset.load(tmp_path / "a.parquet")
-    again.save(tmp_path / "again.json")
-    dataset.save(tmp_path / "first.json")
-    assert (tmp_path / "again.json").read_text() == (tmp_path / "first.json").read_text()
-    found = Evaluator(client).evaluate(
-        {"q1": ["x"], "q2": ["x"]}, Dataset([again.queries[1]]), ["mrr"]
-    )
-    found.to_parquet(tmp_path / "found.parquet")
-    rows = pyarrow.parquet.read_table(tmp_path / "found.parquet").to_pylist()
-    assert [(row["query_id"], row["mrr"]) for row in rows] == [("q2", 1.0)]
 
 
 class Recorded(BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.query import Fit, Query
 from judged.evaluation.datasets.results import Results, Retrieved
-from judged.evaluation.datasets.tables import import_needed, write_rows, write_table
+from judged.evaluation.datasets.tables import import_needed, write_rows
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
 from judged.report.content import QueryResult, RetrievedResult, read_table
 from judged.values import (
@@ -245,10 +245,6 @@ class EvaluationResult(View):
         """Write a line a query to a file; see `to_rows`."""
         rows = self.to_rows()
         write_rows(path, [rows[0] if rows else ["query_id"], *(row.values() for row in rows)])
-
-    def to_parquet(self, path: Path | str) -> None:
-        """Write a row a query to a Parquet file. Raises FailedPrecondition without pyarrow."""
-        write_table(path, self.to_rows())
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is no dependency
         """Return a DataFrame with a row a query. Raises FailedPrecondition without pandas."""

@@ -50,7 +50,6 @@ class ConvertCommand(_FromFormat):
             lost = found.save(target)
         else:
             content = read_content(source, self.from_)
-            out.warn(*content.left_out.values())
             dataset = dataset_of(content, self.source)
             lost = dataset.save(target, self.to)
             counts = {"queries": len(dataset.queries), "documents": len(dataset.documents)}

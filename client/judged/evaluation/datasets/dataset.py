@@ -38,7 +38,7 @@ class Dataset(View):
         """Return the data set of a file or a folder; see docs/datasets.md for the formats.
 
         Without a name, the format is known by the end of the path: .json, .jsonl, .csv, .tsv,
-        .parquet; a folder is BEIR's. Raises FileError.
+        .qrels; a folder is BEIR's. Raises FileError.
         """
         return dataset_of(read_content(path, format_name), str(path))
 

@@ -1,4 +1,4 @@
-"""The formats of data sets: what reads each, what writes it, what it can't hold, what is wrong.
+"""The formats of data sets: what reads each, what writes it, what is wrong.
 
 Tables are in `tables`, the files of TREC in `trec`.
 """
@@ -6,15 +6,12 @@ Tables are in `tables`, the files of TREC in `trec`.
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from judged._files import (
     FileError,
@@ -31,7 +28,6 @@ from judged._files import (
 )
 from judged.evaluation.datasets.query import (
     DOCUMENT_FIELDS,
-    EXPECTATIONS,
     QUERY_FIELDS,
     Content,
     Document,
@@ -41,7 +37,7 @@ from judged.evaluation.datasets.query import (
     write_document,
     write_query,
 )
-from judged.evaluation.datasets.tables import read_csv, read_parquet, write_csv, write_parquet
+from judged.evaluation.datasets.tables import read_csv, write_csv
 from judged.evaluation.datasets.trec import check_ids, read_beir_qrels, read_qrels
 
 SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
@@ -52,12 +48,7 @@ def _read_json(path: Path | str, content: Content) -> None:
     name, raw = str(path), read_bytes(path)
     if not raw.strip():
         raise FileError(name, None, f"is empty; {SHAPE}")
-    try:
-        root = Record.parse(raw, name, None)
-    except FileError as error:
-        hint = "; `judged convert` writes JSON from other formats"
-        told = f"{error.problem}{hint}" if "looks like" in error.problem else error.problem
-        raise FileError(name, error.line, told) from None
+    root = Record.parse(raw, name, None)
     if root.get("queries") is None:
         raise root.error(f'has no "queries"; {SHAPE}')
     KnownFields("queries", "documents").check(root)
@@ -72,12 +63,11 @@ def _read_json(path: Path | str, content: Content) -> None:
         content.refuse(root.error(f"has no query; {SHAPE}"))
 
 
-def _write_json(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> list[str]:
+def _write_json(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> None:
     document: dict[str, object] = {"queries": [write_query(query) for query in queries]}
     if documents:
         document["documents"] = [write_document(each) for each in documents]
     replace_text(path, json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
-    return []
 
 
 def _read_jsonl(path: Path | str, content: Content) -> None:
@@ -92,11 +82,10 @@ def _read_jsonl(path: Path | str, content: Content) -> None:
             known.check(record)
 
 
-def _write_jsonl(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> list[str]:
+def _write_jsonl(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> None:
     with replacing_text(path) as file:
         file.writelines(json_line(write_query(query)) for query in queries)
         file.writelines(json_line(write_document(document)) for document in documents)
-    return []
 
 
 def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
@@ -132,30 +121,6 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
         content.take(record, document_of)
 
 
-def _write_beir(path: Path, queries: Sequence[Query], documents: Sequence[Document]) -> list[str]:
-    # Made before any file is: an id that is refused leaves no half of a data set.
-    rows = ["query-id\tcorpus-id\tscore\n"]
-    problem = "BEIR can't hold the id {!r}: its columns end at tabs, and its lines at CR and LF"
-    for query in queries:
-        graded = query.judged_documents
-        check_ids(path, [query.query_id, *graded], set("\t\r\n").isdisjoint, problem)
-        # Nothing is quoted: BEIR's files have quotes as they are, and so they are read.
-        rows += [f"{query.query_id}\t{name}\t{grade}\n" for name, grade in graded.items()]
-    (path / "qrels").mkdir(parents=True, exist_ok=True)
-    with replacing_text(path / "queries.jsonl") as file:
-        for query in queries:
-            line = {"_id": query.query_id, "text": query.text, "metadata": dict(query.metadata)}
-            file.write(json_line(line))
-    with replacing_text(path / "corpus.jsonl") as file:
-        for each in documents:
-            named = {"_id": each.doc_id, "title": "", "text": each.text}
-            file.write(json_line({**named, "metadata": dict(each.metadata)}))
-    with replacing_text(path / "qrels" / "test.tsv", newline="") as file:
-        file.writelines(rows)
-    n = sum(not query.by_id for query in queries)
-    return [f"{n} queries without judged document ids are in no split of BEIR"] if n else []
-
-
 def _read_ragas(path: Path | str, content: Content) -> None:
     """Read samples as the queries q1, q2, …; what was retrieved is passed over.
 
@@ -179,78 +144,45 @@ def _read_ragas(path: Path | str, content: Content) -> None:
         content.take(sample, query_of)
 
 
-def _write_ragas(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> list[str]:
-    with replacing_text(path) as file:
-        for query in queries:
-            sample: dict[str, Any] = {"user_input": query.text}
-            if query.expected_answers:
-                sample["reference_contexts"] = list(query.expected_answers)
-            if query.relevant_document_ids:
-                sample["reference_context_ids"] = list(query.relevant_document_ids)
-            file.write(json_line(sample))
-    if all(query.query_id == f"q{number}" for number, query in enumerate(queries, 1)):
-        return []
-    return ["Ragas has no ids of queries: read again, they are q1, q2, … in order"]
-
-
 def _read_trec(path: Path | str, content: Content) -> None:
     for topic, grades in read_qrels(path).items():
         content.add(Record({}, str(path), None, ""), Query(topic, "", grades=grades))
 
 
-def _write_trec(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> list[str]:
+def _write_trec(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> None:
     lines = []
     for query in queries:
         graded = query.judged_documents
         check_ids(path, [query.query_id, *graded])
         lines += [f"{query.query_id} 0 {name} {grade}\n" for name, grade in graded.items()]
     replace_text(path, "".join(lines))
-    told = []
-    if any(query.text for query in queries):
-        told.append("TREC qrels can't hold the texts of queries")
-    if n := sum(not query.by_id for query in queries):
-        told.append(f"{n} queries without judged document ids are not in TREC qrels")
-    return told
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What reads a format into a Content, what writes it and returns what else gets lost."""
+    """What reads a format into a Content, and what writes it, if anything does.
 
-    title: str
-    holds: str
+    `holds` says what of a data set it keeps, "" where that is all.
+    """
+
     read: Callable[[Path | str, Content], object]
-    write: Callable[[Path, Sequence[Query], Sequence[Document]], list[str]]
+    write: Callable[[Path, Sequence[Query], Sequence[Document]], object] | None = None
     suffixes: Sequence[str] = ()
+    holds: str = ""
 
 
-_HELD = {
-    "expected_answers": "expected answers",
-    "relevant_document_ids": "relevant document ids",
-    "grades": "grades of documents",
-    "expected_spans": "expected spans",
-    "negative_answers": "negative answers",
-    "metadata": "metadata",
-}
-"""The fields of queries that some format can't hold, in words."""
-_TABLE = " ".join(_HELD)
+_ALL = "queries"
+_IDS = "the ids of queries and of judged documents, with grades"
 FORMATS: Mapping[str, Format] = {
-    "json": Format("JSON", f"{_TABLE} documents", _read_json, _write_json, ["json"]),
-    "jsonl": Format("JSONL", f"{_TABLE} documents", _read_jsonl, _write_jsonl, ["jsonl", "ndjson"]),
-    "csv": Format("a table", _TABLE, read_csv, write_csv, ["csv"]),
+    "json": Format(_read_json, _write_json, ["json"]),
+    "jsonl": Format(_read_jsonl, _write_jsonl, ["jsonl", "ndjson"]),
+    "csv": Format(read_csv, write_csv, ["csv"], _ALL),
     "tsv": Format(
-        *("a table", _TABLE, partial(read_csv, delimiter="\t"), partial(write_csv, delimiter="\t")),
-        ["tsv"],
+        *(partial(read_csv, delimiter="\t"), partial(write_csv, delimiter="\t"), ["tsv"], _ALL)
     ),
-    "parquet": Format("a table", _TABLE, read_parquet, write_parquet, ["parquet"]),
-    "beir": Format(
-        "BEIR", "relevant_document_ids grades metadata documents", read_beir, _write_beir
-    ),
-    "ragas": Format("Ragas", "expected_answers relevant_document_ids", _read_ragas, _write_ragas),
-    "trec": Format(
-        *("TREC qrels", "relevant_document_ids grades", _read_trec, _write_trec),
-        ["qrels", "qrel"],
-    ),
+    "beir": Format(read_beir),
+    "ragas": Format(_read_ragas),
+    "trec": Format(_read_trec, _write_trec, ["qrels", "qrel"], _IDS),
 }
 
 
@@ -288,21 +220,22 @@ def write_content(
     name: str | None = None,
 ) -> list[str]:
     """Write a data set; return what the format can't hold. Raises FileError."""
-    of = FORMATS[format_of(path, name)]
+    written_as = format_of(path, name)
+    of = FORMATS[written_as]
+    if of.write is None:
+        known = ", ".join(each for each, of in FORMATS.items() if of.write is not None)
+        raise FileError(str(path), None, f"{written_as} is only read; write one of {known}")
     with writing(path):
-        others = of.write(Path(path), queries, documents)
-    lost = []
-    for field, words in _HELD.items():
-        n = sum(bool(getattr(query, field)) for query in queries)
-        if n and field not in of.holds.split():
-            lost.append(f"{of.title} can't hold {words}: those of {n} queries are left out")
-    if documents and "documents" not in of.holds.split():
-        lost.append(f"{of.title} can't hold documents: {len(documents)} are left out")
-    return lost + others
+        of.write(Path(path), queries, documents)
+    whole = not documents and (of.holds != _IDS or all(map(_is_ids_alone, queries)))
+    return (
+        [f"{written_as} holds {of.holds}; the rest is left out"] if of.holds and not whole else []
+    )
 
 
-_NEARLY_NAMED = 0.5
-"""How alike a column's name is, by difflib, to that of one in which nothing was found."""
+def _is_ids_alone(query: Query) -> bool:
+    ids = Query(*(query.query_id, "", (), query.relevant_document_ids), grades=query.grades)
+    return query.by_id and query == ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +256,8 @@ def validate(path: Path | str, format_name: str | None = None) -> tuple[Content,
         warnings.simplefilter("always", FileWarning)
         content = read_content(path, format_name, problems)
     findings = [Finding(str(problem), is_error=True) for problem in problems]
-    findings += [
-        Finding(str(warning.message), is_error=False)
-        for warning in caught
-        if issubclass(warning.category, FileWarning)
-    ]
-    findings += [Finding(text, is_error=False) for text in content.left_out.values()]
+    told = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, FileWarning))
+    findings += [Finding(text, is_error=False) for text in told]
     if not content.queries and not problems:
         findings.append(Finding(f"{path}: has no query", is_error=True))
     findings += [Finding(text, is_error=False) for text in _remarks(content)]
@@ -336,19 +265,14 @@ def validate(path: Path | str, format_name: str | None = None) -> tuple[Content,
 
 
 def _remarks(content: Content) -> Iterator[str]:
-    queries = list(content.queries.values())
-    for query in queries:
+    for query in content.queries.values():
         place = content.places.get(query.query_id, "")
         if not query.text.strip():
             yield f"{place}: query {query.query_id!r} has no text; only matching by id can use it"
         if not (query.expected_answers or query.by_id or query.expected_spans):
-            near = [
-                n for n in query.metadata if get_close_matches(n, EXPECTATIONS, 1, _NEARLY_NAMED)
-            ]
-            hint = f"; is that what is called {near[0]!r} here?" if near else ""
             yield (
                 f"{place}: query {query.query_id!r} expects nothing and is left out of every "
-                f"metric; give it expected_answers, expected_doc_ids or expected_spans{hint}"
+                "metric; give it expected_answers, expected_doc_ids or expected_spans"
             )
         both = set(query.expected_answers) & set(query.negative_answers)
         if both:
@@ -361,17 +285,4 @@ def _remarks(content: Content) -> Iterator[str]:
             yield (
                 f"{place}: query {query.query_id!r} expects document {unknown[0]!r}, which is not "
                 "among the documents; add it, or correct the id"
-            )
-    for document in content.documents.values():
-        if not document.text.strip():
-            yield f"document {document.doc_id!r} has an empty text; give it one, or remove it"
-    asked: dict[frozenset[str], Query] = {}
-    for query in queries:
-        words = frozenset(re.findall(r"\w+", query.text.casefold()))
-        first = asked.setdefault(words, query)
-        if words and first is not query:
-            place = content.places.get(query.query_id, "")
-            yield (
-                f"{place}: query {query.query_id!r} has the words of query "
-                f"{first.query_id!r}; one question twice weighs double"
             )

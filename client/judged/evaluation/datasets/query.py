@@ -93,15 +93,13 @@ class Document(Given):
 class Content:
     """Queries and documents by id, as they are read. `problems`, if given, takes what is wrong.
 
-    `places` says where each query stands, `left_out` of each key of metadata that can't be kept,
-    once, where it was.
+    `places` says where each query stands.
     """
 
     queries: dict[str, Query] = field(default_factory=dict)
     documents: dict[str, Document] = field(default_factory=dict)
     problems: list[FileError] | None = None
     places: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
 
     def take(self, record: Record, read: Callable[[Record], Query | Document | None]) -> None:
         """Take what a record holds. Raises FileError, also for an id that is there already."""
@@ -120,8 +118,6 @@ class Content:
         if self.queries.setdefault(item.query_id, item) is not item:
             raise record.error(f"has the query_id {item.query_id!r} of an earlier query")
         self.places[item.query_id] = record.place
-        for key, text in record.left_out.items():
-            self.left_out.setdefault(key, text)
 
     def refuse(self, error: FileError) -> None:
         """Keep a problem where they are collected, else raise it."""

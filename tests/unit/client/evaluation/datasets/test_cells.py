@@ -1,11 +1,10 @@
-"""Lists in the cells of tables, as pandas, NumPy and people write them; and headers."""
+"""Lists in the cells of tables, as JSON has them; other notations; and headers."""
 
 from __future__ import annotations
 
 import csv
 import io
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -14,21 +13,6 @@ from judged.evaluation import Dataset, FileError
 from judged.evaluation.datasets.formats import validate
 
 TWO = ["kb-1", "kb-2"]
-LISTS = {
-    "JSON": '["kb-1", "kb-2"]',
-    "Python's list": "['kb-1', 'kb-2']",
-    "a comma behind the last": '["kb-1", "kb-2",]',
-    "Python's tuple": "('kb-1', 'kb-2')",
-    "Python's set": "{'kb-1', 'kb-2'}",
-    "NumPy's text": "['kb-1' 'kb-2']",
-    "NumPy's text over lines": "['kb-1'\n 'kb-2']",
-    "NumPy's text with blanks": "[ 'kb-1'   'kb-2' ]",
-}
-IDS = {
-    "commas": "kb-1, kb-2",
-    "line ends": "kb-1\nkb-2\n",
-    "quotes without brackets": "'kb-1', 'kb-2'",
-}
 CALLS = [
     *("frozenset({'kb-1', 'kb-2'})", "array(['kb-1', 'kb-2'], dtype=object)"),
     *("np.array(['kb-1', 'kb-2'], dtype='<U4')", "[np.str_('kb-1'), np.str_('kb-2')]"),
@@ -37,16 +21,15 @@ CALLS = [
 NO_IDS = [
     *CALLS,
     *("kb-1|kb-2", "kb-1; kb-2", "kb-1 kb-2", "kb-1\tkb-2", "kb-1|kb-2, kb-3"),
-    *("[kb-1, kb-2]", "['kb-1', 'kb-2'", "'kb-1', 'kb-2']", "('kb-1'", "{kb-1,kb-2}"),
-    *("['kb-1' 'kb-2' ... 'kb-9']", "['kb-1', 'kb-2' 'kb-3']", "['kb-1''kb-2']"),
-    *("[['kb-1'], ['kb-2']]", "['kb-1', nan]", "[1.0, 2.0]", "{'kb-1': 1}", "kb-1]", 'kb"1'),
-    *("array(kb-1)", 'c("kb-1", "kb-2")', "- kb-1\n- kb-2", "<StringArray>\n['kb-1', 'kb-2']"),
-    r"['C:\docs']",
+    *("[kb-1, kb-2]", "['kb-1', 'kb-2']", "['kb-1', 'kb-2'", "'kb-1', 'kb-2'", "('kb-1'"),
+    *("{kb-1,kb-2}", "{'kb-1', 'kb-2'}", "['kb-1' 'kb-2']", '[["kb-1"], ["kb-2"]]', "kb-1]"),
+    *('["kb-1", NaN]', "[1.0, 2.0]", "{'kb-1': 1}", 'kb"1', 'c("kb-1", "kb-2")', "kb-1\nkb-2"),
+    *("- kb-1\n- kb-2", "<StringArray>\n['kb-1', 'kb-2']", r"['C:\docs']"),
 ]
 NO_ANSWERS = [
     *CALLS,
-    *("[kb-1, kb-2]", "['kb-1', 'kb-2'", "('kb-1', 'kb-2'", "['kb-1' 'kb-2' ... 'kb-9']"),
-    *("['kb-1', 'kb-2' 'kb-3']", "[['kb-1'], ['kb-2']]", "['kb-1', None]", "array([1, 2])"),
+    *("[kb-1, kb-2]", "['kb-1', 'kb-2']", "('kb-1', 'kb-2'", "{'kb-1', 'kb-2'}"),
+    *('[["kb-1"], ["kb-2"]]', '["kb-1", null]', '["kb-1", "kb-2"', "array([1, 2])"),
     "<ArrowStringArray>\n['kb-1', 'kb-2']\nLength: 2, dtype: str",
 ]
 ONE_ANSWER = [
@@ -79,22 +62,21 @@ READERS = [table, tabs, rows]
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("column", ["expected_doc_ids", "relevant_doc_ids", "relevant_docs"])
-def test_ids_are_read_from_every_notation_of_a_list(tmp_path, read, column: str):
-    for how, cell in {**LISTS, **IDS}.items():
-        (query,) = read(tmp_path, column, cell).queries
-        assert sorted(query.relevant_document_ids) == TWO, how
-
-
-@pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(
-    "column", ["expected_answers", "expected_alternatives", "negative_answers"]
+    ("column", "cell"),
+    [
+        ("expected_doc_ids", '["kb-1", "kb-2"]'),
+        ("relevant_doc_ids", "kb-1, kb-2"),
+        ("relevant_docs", " kb-1,kb-2, "),
+        ("expected_answers", '["kb-1", "kb-2"]'),
+        ("expected_alternatives", ' [ "kb-1",\n"kb-2"]'),
+        ("negative_answers", '["kb-1", "kb-2"]'),
+    ],
 )
-def test_answers_are_read_from_every_notation_of_a_list(tmp_path, read, column: str):
-    for how, cell in LISTS.items():
-        (query,) = read(tmp_path, column, cell).queries
-        found = query.negative_answers if column[0] == "n" else query.expected_answers
-        assert sorted(found) == TWO, how
+def test_lists_are_json_and_ids_may_have_commas_between_them(tmp_path, read, column, cell):
+    (query,) = read(tmp_path, column, cell).queries
+    held = query.relevant_document_ids, query.expected_answers, query.negative_answers
+    assert [list(values) for values in held if values] == [["kb-1", "kb-2"]]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -118,7 +100,7 @@ def test_other_cells_are_one_answer(tmp_path, cell: str):
     assert query.expected_answers == [cell]
 
 
-@pytest.mark.parametrize("cell", ["300", "Paris_(France)", "O'Neil.pdf", "a/b c.md, d.md", "gz"])
+@pytest.mark.parametrize("cell", ["300", "Paris_(France)", "O'Neil.pdf", "a/b.md, d.md", "gz"])
 def test_plain_ids_stay_as_they_are(tmp_path, cell: str):
     (query,) = table(tmp_path, "relevant_docs", cell).queries
     assert query.relevant_document_ids == [part.strip() for part in cell.split(",")]
@@ -130,18 +112,16 @@ def test_a_list_of_json_has_ids_of_any_form(tmp_path):
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_spans_and_metadata_are_read_as_python_writes_them_or_refused(tmp_path, read):
-    span = "[{'file': 'a.md', 'start': 0, 'end': 5}]"
-    (query,) = read(tmp_path, "expected_spans", span).queries
+def test_spans_and_metadata_are_json(tmp_path, read):
+    (query,) = read(tmp_path, "expected_spans", '[{"file": "a.md", "start": 0, "end": 5}]').queries
     assert query.expected_spans[0].end == 5
-    (query,) = read(tmp_path, "metadata", "{'topic': 'billing', 'old': True}").queries
+    (query,) = read(tmp_path, "metadata", '{"topic": "billing", "old": true}').queries
     assert dict(query.metadata) == {"topic": "billing", "old": "true"}
     for column, cell in (
         ("expected_spans", "a.md:0-5"),
-        ("expected_spans", "{'file': 'a.md', 'start': 0, 'end': 5}"),
+        ("expected_spans", '{"file": "a.md", "start": 0, "end": 5}'),
         ("metadata", "billing"),
-        ("metadata", "[('topic', 'billing')]"),
-        ("metadata", "{'topic': billing}"),
+        ("metadata", "{'topic': 'billing'}"),
     ):
         with pytest.raises(FileError, match=f"{column}.*is not .*JSON"):
             read(tmp_path, column, cell)
@@ -153,30 +133,27 @@ def test_rows_may_hold_tuples_and_sets():
     assert (query.relevant_document_ids, query.expected_answers) == (["a", "b"], ["one"])
 
 
-@pytest.mark.parametrize("name", ["a.csv"])
 @pytest.mark.parametrize(
     ("header", "told"),
     [
         ("query_text,expected_answers,expected_answers", "the header has 'expected_answers' twice"),
         (
             "query_text,Expected Answers,expected_answers",
-            "('Expected Answers', 'expected_answers')",
+            "the header has 'expected_answers' twice",
         ),
-        ("question,ground_truth,topic", "is it what is called 'question' here?"),
         ("a;b;c,x,y", "has no 'query_text' or 'query'"),
     ],
 )
-def test_a_header_that_can_not_be_read_is_told_once(tmp_path, name, header: str, told: str):
-    text = f"{header}\na,b,c\nd,e,f\ng,h,i\n"
-    (tmp_path / name).write_text(text.replace(",", "\t") if name == "a.tsv" else text)
-    content, findings = validate(tmp_path / name)
+def test_a_header_that_can_not_be_read_is_told_once(tmp_path, header: str, told: str):
+    (tmp_path / "a.csv").write_text(f"{header}\na,b,c\nd,e,f\ng,h,i\n")
+    content, findings = validate(tmp_path / "a.csv")
     assert not content.queries
     (finding,) = findings
     assert finding.is_error
-    assert f"{name}:1: " in finding.text
+    assert "a.csv:1: " in finding.text
     assert told in finding.text
     with pytest.raises(FileError) as caught:
-        Dataset.load(tmp_path / name)
+        Dataset.load(tmp_path / "a.csv")
     assert str(caught.value) == finding.text
 
 
@@ -194,62 +171,13 @@ def test_names_that_differ_by_case_or_space_alone_are_taken(tmp_path, write):
     assert (query.query_id, query.text, query.expected_answers) == ("7", "who", ["me"])
 
 
-def test_a_header_shorter_than_every_row_is_told_once(tmp_path):
-    (tmp_path / "a.csv").write_text("query,topic\na,b,c\nd,e,f\n")
-    _, findings = validate(tmp_path / "a.csv")
-    assert [finding.text.partition(".csv")[2] for finding in findings] == [
-        ":1: names 2 columns, and the rows have 3 cells; name each of them"
-    ]
-
-
-def test_a_line_of_excel_names_the_divider(tmp_path):
-    for first in ("sep=;", '"sep=;"', "SEP=;"):
-        (tmp_path / "a.csv").write_bytes(f"{first}\r\nquery,x;relevant_docs\r\nwho;d1\r\n".encode())
-        with pytest.raises(FileError, match=r"a.csv:2: has no 'query_text'"):
-            Dataset.load(tmp_path / "a.csv")
-        (tmp_path / "a.csv").write_bytes(f"{first}\r\nquery;topic\r\nwho, then;d1\r\n".encode())
-        (query,) = Dataset.load(tmp_path / "a.csv").queries
-        assert (query.text, query.metadata) == ("who, then", {"topic": "d1"})
-
-
-def test_the_numbers_that_pandas_gives_rows_are_passed_over(tmp_path):
-    frame = pd.DataFrame({"query": ["who", "what"], "relevant_docs": [["a", "b"], ["c"]]})
+def test_a_column_without_a_name_is_left_out_as_are_the_numbers_that_pandas_gives_rows(tmp_path):
+    frame = pd.DataFrame({"query": ["who", "what"], "relevant_docs": ["a, b", "c"]})
     frame.to_csv(tmp_path / "a.csv")
     content, findings = validate(tmp_path / "a.csv")
     assert findings == []
     assert [list(q.relevant_document_ids) for q in content.queries.values()] == [["a", "b"], ["c"]]
     assert all(not query.metadata for query in content.queries.values())
-    arrays = frame.assign(relevant_docs=frame["relevant_docs"].map(np.array))
-    arrays.to_csv(tmp_path / "a.csv")
-    assert validate(tmp_path / "a.csv")[0].queries == content.queries
-
-
-def test_cells_of_a_column_without_a_name_are_left_out_and_told(tmp_path):
-    (tmp_path / "a.csv").write_text(",query,expected_answers,\n0,who,me,\nx,what,this,\n")
-    content, findings = validate(tmp_path / "a.csv")
-    assert [dict(query.metadata) for query in content.queries.values()] == [{}, {}]
-    (finding,) = findings
-    assert "a.csv:3: has a cell in a column without a name" in finding.text
-
-
-def test_a_parquet_file_with_a_column_twice_is_refused(monkeypatch, tmp_path):
-    class TwoColumns:
-        column_names = ("query", "expected_answers", "expected_answers")
-
-        def to_pylist(self):
-            return [{"query": "a", "expected_answers": ["b"]}]
-
-    class Parquet:
-        @staticmethod
-        def read_table(_: str) -> TwoColumns:
-            return TwoColumns()
-
-    monkeypatch.setattr("judged.evaluation.datasets.tables.import_module", lambda _: Parquet)
-    (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(FileError, match="the header has 'expected_answers' twice"):
-        Dataset.load(tmp_path / "a.parquet")
-    monkeypatch.setattr(TwoColumns, "column_names", ("query", "expected_answers"))
-    assert Dataset.load(tmp_path / "a.parquet").queries[0].expected_answers == ["b"]
 
 
 FORMULAS = st.text(st.sampled_from("=+-@'\t\r\n ab1"), max_size=4)

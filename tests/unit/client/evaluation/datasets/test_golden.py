@@ -4,6 +4,7 @@ import json
 
 import pytest
 from judged import Span, Spans
+from judged._files import FileWarning
 from judged.evaluation import Dataset, FileError, Query, Results, Retrieved
 
 SPAN = {"file": "a.py", "start": 3, "end": 9}
@@ -32,11 +33,12 @@ def results(tmp_path):
 
 def test_reads_spans_negatives_and_metadata(dataset):
     metadata = {"topic": "keys", "hops": 2, "hard": True, "none": None, "tags": ["a"], "x": {}}
-    read = dataset(
-        expected_spans=[SPAN, SPAN, {**SPAN, "end": 10}],
-        negative_answers=["old", " ", "old"],
-        metadata=metadata,
-    )
+    with pytest.warns(FileWarning, match="lists and objects in metadata are left out"):
+        read = dataset(
+            expected_spans=[SPAN, SPAN, {**SPAN, "end": 10}],
+            negative_answers=["old", " ", "old"],
+            metadata=metadata,
+        )
     assert read.queries == [
         Query(
             "q1",
