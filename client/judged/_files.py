@@ -11,7 +11,7 @@ import shutil
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -38,25 +38,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_NO_TEXT = {
-    b"\xff\xfe": "is UTF-16; save it as UTF-8",
-    b"\xfe\xff": "is UTF-16; save it as UTF-8",
-    b"PK": "is a zip file, as sheets of Excel are; save a sheet as CSV in UTF-8",
-}
-"""What a file is that begins so, and is no UTF-8."""
-_JOINED = "begins with a byte order mark: two files were joined here; take the mark out"
 SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
-_KNOWN = frozenset(
-    {"query", "query_id", "query_text", "expected_text", "expected_alternatives"}
-    | {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
-)
-"""Fields with a meaning of their own, which are no misspelling of another one."""
-_OFTEN = {
-    "query_text": ("question", "user_input", "prompt", "input"),
-    "user_input": ("question", "query_text", "query"),
-}
-"""What other tools call a field."""
 _FLAT = (str, int, float)
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
@@ -81,10 +64,6 @@ class FileWarning(UserWarning):
     """Something in a file is not as it should be, and is read all the same."""
 
 
-class UnknownField(FileWarning):
-    """A field of a file is passed over, and its name is nearly that of one that is read."""
-
-
 class KnownFields:
     """The fields that a format reads; others are the user's own, unless their names are so near."""
 
@@ -93,14 +72,14 @@ class KnownFields:
         self._seen = set(names)
 
     def check(self, record: Record) -> None:
-        """Warn (UnknownField) of fields with nearly a known name, once for each name."""
+        """Warn (FileWarning) of fields with nearly a known name, once for each name."""
         for name in record.fields:
             if name in self._seen:
                 continue
             self._seen.add(name)
             if near := get_close_matches(name, self.names, n=1, cutoff=_NEARLY):
                 said = record.error(f"has {name!r}, which nothing reads; did you mean {near[0]!r}?")
-                warnings.warn(UnknownField(str(said)), stacklevel=3)
+                warnings.warn(FileWarning(str(said)), stacklevel=3)
 
 
 @contextmanager
@@ -113,8 +92,6 @@ def open_file(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             yield gzip.GzipFile(fileobj=file) if packed else file
     except FileNotFoundError:
         raise FileError(name, None, "there is no such file") from None
-    except IsADirectoryError:
-        raise FileError(name, None, "is a folder; name a file in it") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileError(name, None, f"is not a whole gzip file: {error}") from None
     except OSError as error:
@@ -130,14 +107,12 @@ def read_bytes(path: Path | str) -> bytes:
 def read_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line) of every line that is not blank. Raises FileError."""
     with open_file(path) as file:
-        yield from number_lines(file, str(path))
+        yield from number_lines(file)
 
 
-def number_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) of the lines of a file that are not blank. Raises FileError."""
+def number_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of the lines that are not blank, without byte order marks."""
     for number, line in enumerate(lines, 1):
-        if number > 1 and line.startswith(_BYTE_ORDER_MARK):
-            raise FileError(name, number, _JOINED)
         text = line.removeprefix(_BYTE_ORDER_MARK)
         if text.strip():
             yield number, text
@@ -151,7 +126,7 @@ def read_records(path: Path | str) -> Iterator[Record]:
 
 def number_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     """Yield the JSON objects of the lines of the file `name`. Raises FileError."""
-    for number, raw in number_lines(lines, name):
+    for number, raw in number_lines(lines):
         yield Record.parse(raw, name, number)
 
 
@@ -187,7 +162,6 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
         problem = f"is not JSON: {error.msg.removesuffix(' at')} at {inner}column {error.colno}"
-        problem += _hint(text, error, whole=line is None)
     except NotAllowed as error:
         problem = str(error)
     except RecursionError:
@@ -217,38 +191,13 @@ def _number_of(text: str) -> float:
     return value
 
 
-def _hint(text: str, error: json.JSONDecodeError, *, whole: bool) -> str:  # noqa: PLR0911 - a case each
-    """Return a hint at what a line, or a whole file, that is not JSON may be instead."""
-    before, rest = text[: error.pos].rstrip(), text[error.pos :]
-    if rest[:1] in ("]", "}") and before.endswith(","):
-        return f"; take out the comma before the {rest[0]}"
-    if rest.startswith(("'", "True", "False", "None")):
-        return "; this is Python's notation, as str() writes it: write JSON, as json.dumps does"
-    if "\0" in text:
-        return "; it holds NUL characters, as UTF-16 does: save it as UTF-8"
-    start = text.strip().partition("\n")[0] if whole else text.strip()
-    read = "one JSON value is" if whole else "JSON lines are"
-    if whole and error.msg == "Extra data" and start.startswith("{") and start.endswith("}"):
-        return "; this looks like JSON lines, and one JSON value is read here"
-    if start[:1] in ("{", "["):
-        parts = start in ("{", "[") or start.endswith((",", "{", "["))
-        return "; write each object on one line, as `jq -c .` does" if parts and not whole else ""
-    if len(start.split()) in (4, 6) and "," not in start:
-        return f"; this looks like TREC, and {read} read here"
-    divided = any(divider in start for divider in ",;\t")
-    return f"; this looks like CSV, and {read} read here" if divided else ""
-
-
 def decode(raw: bytes, name: str, line: int | None) -> str:
     """Return the text of UTF-8 bytes. Raises FileError."""
     try:
-        text = raw.decode()
+        return raw.decode()
     except UnicodeDecodeError as error:
-        other = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
-        raise FileError(name, line, _NO_TEXT.get(raw[:2], other)) from None
-    if (joined := text.find("\n\ufeff")) >= 0:
-        raise FileError(name, text.count("\n", 0, joined) + 2, _JOINED)
-    return text
+        problem = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
+        raise FileError(name, line, problem) from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -337,15 +286,8 @@ class Record:
         return FileError(self.name, self.line, f"{self._what} {problem}".lstrip())
 
     def missing(self, names: Sequence[str]) -> FileError:
-        """Return the error that no field has one of these names, with what may be meant by it."""
-        for name in names:
-            if name in self.fields and self.fields[name] is None:
-                return self.error(f"has no {name!r}: it is null")
-        others = {name.lower(): name for name in self.fields if name not in _KNOWN.union(names)}
-        near = [name for name in _OFTEN.get(names[0], ()) if name in others]
-        near = near or get_close_matches(names[0], others, n=1)
-        hint = f"; is it what is called {others[near[0]]!r} here?" if near else ""
-        return self.error(f"has no {' or '.join(map(repr, names))}{hint}")
+        """Return the error that no field has one of these names."""
+        return self.error(f"has no {' or '.join(map(repr, names))}")
 
     def get(self, *names: str) -> object:
         """Return the first of the fields that is there and not null, else None."""
@@ -596,9 +538,8 @@ _DEVICES = (("/", "dev"), ("/", "proc"))
 def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
     """Yield where to write what then takes the place of a file. Raises OSError.
 
-    It stays with its owner and those who may read it; a new one has a mode, less the umask. After
-    an error the file is as it was. Pipes and devices are written to as they are, as is a file whose
-    folder takes no other one.
+    It stays with those who may read it; a new one has a mode, less the umask. After an error the
+    file is as it was. Pipes and devices are written to as they are.
     """
     given, target = Path(path), Path(os.path.realpath(path))
     there = given.exists()
@@ -610,15 +551,8 @@ def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
     beside = target.with_name(f".judged-{secrets.token_hex(8)}.new")
     try:
         beside.touch(mode, exist_ok=False)
-    except PermissionError:
-        yield target
-        return
-    try:
         if there:
-            before = target.stat()
-            beside.chmod(before.st_mode & 0o777)
-            with suppress(AttributeError, PermissionError):  # Windows has no owners like these
-                os.chown(beside, before.st_uid, before.st_gid)
+            beside.chmod(target.stat().st_mode & 0o777)
         yield beside
         with beside.open("rb") as written:
             os.fsync(written.fileno())

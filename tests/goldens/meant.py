@@ -65,6 +65,10 @@ MEANT: dict[str, str] = {
     r"compare (out.json out|new.json --b)|docs/calibration 04|commands/labels 11": "Options of "
     "commands are gone, and what later ones read of them.",
     r"judged rank .*stdout line 7|judged usage --json|ends in none of \.html": "Told with less.",
+    r"a table of labels|docs/labelling": "Items are labelled on the screen alone.",
+    r"convert .*(made.csv|made.nope|--results|cannot_hold)": "What a format holds is told in one "
+    "sentence, and results are not converted.",
+    r"looks like|is it what is called|is a folder; name": "A refusal names the place and no guess.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

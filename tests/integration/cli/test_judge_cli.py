@@ -115,7 +115,7 @@ class TestJudge:
             ("{}", "bad.jsonl:1: has no 'query'"),
             (
                 '{"query": "q", "expected": "a", "retrieved_text": "b"}',
-                "bad.jsonl:1: has no 'expected_text'; is it what is called 'expected' here?",
+                "bad.jsonl:1: has no 'expected_text'",
             ),
             ('\n{"query": "a",}', "bad.jsonl:2: is not JSON"),
         ],

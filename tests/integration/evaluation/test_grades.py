@@ -68,7 +68,7 @@ def test_grades_survive_every_format(judged: Commands, client, folder, expected,
 def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, judged: Commands):
     assert values(client, Dataset.from_beir(folder / "given"), folder) == expected
     judged.fine("convert", "given", "set.json")
-    judged("convert", "system.run", "r.jsonl", "--results")
+    Results.from_trec_run(folder / "system.run").save(folder / "r.jsonl")
     metrics = [flag for name in METRICS for flag in ("-m", name)]
     done = judged.fine("evaluate", "set.json", "--results", "r.jsonl", *metrics, "--json", "-")
     assert json.loads(done.stdout)["per_query"] == expected

@@ -91,7 +91,7 @@ def test_a_file_that_can_be_written_and_not_replaced_is_written(tmp_path, monkey
 WRITERS = {
     "a.json": DATASET.save,
     "a.csv": DATASET.save,
-    "results.run": RESULTS.save,
+    "results.jsonl": RESULTS.save,
     "calibration": lambda path: Calibrator("key", 1.0, 0.0).save(path, note=LONG),
 }
 

@@ -1,4 +1,4 @@
-"""`judged convert` and `judged validate`: data sets and results in files.
+"""`judged convert` and `judged validate`: data sets in files.
 
 They ask no server. What the formats are is in `judged.evaluation.datasets.formats`. The document of
 `--json` says what was read and written.
@@ -9,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from judged._views import plural
-from judged.cli.frame import Document, Strict, arg, flag, opt
+from judged.cli.frame import Document, Strict, arg, opt
 from judged.cli.output import Output, Problem, say
-from judged.evaluation import Results
-from judged.evaluation.datasets.dataset import dataset_of
-from judged.evaluation.datasets.formats import FORMATS, format_of, read_content, validate
+from judged.evaluation import Dataset
+from judged.evaluation.datasets.formats import FORMATS, format_of, validate
 
 
 class _FromFormat(Strict):
@@ -23,37 +22,26 @@ class _FromFormat(Strict):
 
 
 class ConvertCommand(_FromFormat):
-    """Write a data set, or results, in another format.
+    """Write a data set in another format.
 
     Examples:
     judged convert dataset.csv dataset.json
-    judged convert run.trec results.jsonl --results
     judged convert dataset.json dataset.csv --json converted.json
     """
 
     source: str = arg("DATASET", "A file, or a folder of BEIR's.")
     target: str = arg("OUT", "Where to write it.")
     to: str | None = opt("FORMAT", "The same of OUT.")
-    results: bool = flag("It holds results: JSONL, or a TREC run that ends in .run or .trec.")
 
     def run(self, out: Output) -> Document:
         """Read, and write."""
         source, target = Path(self.source), Path(self.target)
         if source.resolve() == target.resolve():
             raise Problem(f"{target}: is the file that is read too; name another one")
-        if self.results:
-            formats = [_results_format(path) for path in (source, target)]
-            trec = formats[0] == "trec"
-            found = Results.from_trec_run(source) if trec else Results.from_jsonl(source)
-            out.warn(*found.warnings)
-            counts = {"queries": len(found), "results": sum(map(len, found.values()))}
-            lost = found.save(target)
-        else:
-            content = read_content(source, self.from_)
-            dataset = dataset_of(content, self.source)
-            lost = dataset.save(target, self.to)
-            counts = {"queries": len(dataset.queries), "documents": len(dataset.documents)}
-            formats = [format_of(source, self.from_), format_of(target, self.to)]
+        dataset = Dataset.load(source, self.from_)
+        lost = dataset.save(target, self.to)
+        counts = {"queries": len(dataset.queries), "documents": len(dataset.documents)}
+        formats = [format_of(source, self.from_), format_of(target, self.to)]
         out.warn(*(f"{target}: {text}" for text in lost))
         say(f"{target}: {plural(counts['queries'], 'query', 'queries')}")
         read, written = (
@@ -91,7 +79,3 @@ class ValidateCommand(_FromFormat):
         out.show(", ".join(counts))
         out.failed = bool(errors)
         return {"queries": n, "documents": documents, "findings": findings}
-
-
-def _results_format(path: Path) -> str:
-    return "trec" if path.suffix in (".run", ".trec") else "jsonl"

@@ -56,7 +56,6 @@ from judged.cli.server import ResultCommand
 from judged.cli.tables import describe_counts, fields_but, means_table, per_query_table
 from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
-from judged.evaluation.datasets.query import spelling_warning
 from judged.evaluation.result import count_warnings, interval_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
 from judged.report.content import p_value, signed, signed_ends, verdict_of
@@ -120,7 +119,7 @@ def measure_run(
     table = client.compute_metrics(metrics, rankings, options)
     # A mapping holds each document once, so the server never saw the repeated lines.
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-    told = [*retrieved.warnings, *topic_warnings(counts, judged, retrieved), *table.warnings]
+    told = [*retrieved.warnings, *topic_warnings(counts), *table.warnings]
     return replace(table, counts=counts), [*told, *count_warnings(counts)]
 
 
@@ -135,7 +134,7 @@ def show_means(
     return {**table.to_dict(), "signature": None}
 
 
-def topic_warnings(counts: MetricCounts, judged: TrecQrels, retrieved: TrecRun) -> list[str]:
+def topic_warnings(counts: MetricCounts) -> list[str]:
     """Return what the reader of a table should know about topics that are not in it."""
     warnings = []
     if counts.skipped_missing:
@@ -146,10 +145,6 @@ def topic_warnings(counts: MetricCounts, judged: TrecQrels, retrieved: TrecRun) 
     if counts.skipped_unjudged:
         topics = plural(counts.skipped_unjudged, "topic")
         warnings.append(f"{topics} of the run left out: nothing of it is judged")
-        missing = (topic for topic in judged.grades if topic not in retrieved.scores)
-        unknown = (topic for topic in retrieved.scores if topic not in judged.grades)
-        if said := spelling_warning(missing, unknown):
-            warnings.append(said)
     return warnings
 
 

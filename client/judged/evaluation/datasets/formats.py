@@ -38,7 +38,7 @@ from judged.evaluation.datasets.query import (
     write_query,
 )
 from judged.evaluation.datasets.tables import read_csv, write_csv
-from judged.evaluation.datasets.trec import check_ids, read_beir_qrels, read_qrels
+from judged.evaluation.datasets.trec import read_beir_qrels, read_qrels
 
 SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
 
@@ -95,7 +95,7 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
     """
     folder = Path(path)
     qrels = folder / "qrels" / f"{split}.tsv"
-    judged = read_beir_qrels(qrels, content.refuse)
+    judged = read_beir_qrels(qrels)
     missing = dict.fromkeys(judged)
 
     def query_of(record: Record) -> Query | None:
@@ -153,7 +153,10 @@ def _write_trec(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> 
     lines = []
     for query in queries:
         graded = query.judged_documents
-        check_ids(path, [query.query_id, *graded])
+        for name in (query.query_id, *graded):
+            if name.split() != [name]:
+                problem = f"can't hold the id {name!r}: TREC's columns end at white space"
+                raise FileError(str(path), None, problem)
         lines += [f"{query.query_id} 0 {name} {grade}\n" for name, grade in graded.items()]
     replace_text(path, "".join(lines))
 
@@ -234,8 +237,8 @@ def write_content(
 
 
 def _is_ids_alone(query: Query) -> bool:
-    ids = Query(*(query.query_id, "", (), query.relevant_document_ids), grades=query.grades)
-    return query.by_id and query == ids
+    others = query.expected_answers or query.expected_spans or query.negative_answers
+    return query.by_id and not (query.text or others or query.metadata)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -226,29 +224,9 @@ class Fit:
                 f"{word(n, 'is', 'are')} not in the data set and left out, for example "
                 f"{self.unknown[0]!r}"
             )
-        if told := spelling_warning(self.missing, self.unknown):
-            yield told
         if n := len(self.rising):
             yield (
                 f"{of_all(n, self.n_results, 'query', 'queries')} of the results "
                 f"{word(n, 'has', 'have')} scores that rise with rank, for example "
                 f"{self.rising[0]!r}; the given order is the ranking"
             )
-
-
-def spelling_warning(missing: Iterable[str], unknown: Iterable[str]) -> str:
-    """Return what to mind of ids of queries that differ by spelling alone, "" where none do."""
-    found = {_plain(name): name for name in unknown}
-    for name in missing if found else ():
-        if (other := found.get(_plain(name))) is not None:
-            return (
-                f"the results have query {other!a}, and none of them is of {name!a}; write both "
-                "alike if they are one query"
-            )
-    return ""
-
-
-def _plain(name: str) -> str:
-    """Return an id without what spells one id in several ways: case, forms, punctuation, `.0`."""
-    text = unicodedata.normalize("NFKC", name).casefold().strip().removesuffix(".0")
-    return re.sub(r"[\W_]+", "", text).lstrip("0") or text

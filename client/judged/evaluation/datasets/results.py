@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
@@ -21,7 +20,6 @@ from judged._files import (
     json_line,
     number_records,
     open_file,
-    replace_text,
     replacing_text,
     writing,
 )
@@ -35,7 +33,7 @@ from judged._inputs import (
 )
 from judged._views import short_repr
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.datasets.trec import TrecRun, check_ids, single
+from judged.evaluation.datasets.trec import TrecRun, single
 from judged.values import Span
 
 _RETRIEVED = "Retrieved(doc_id, score, text)"
@@ -142,42 +140,11 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         }
         return cls(by_query, warnings=run.warnings)
 
-    def save(self, path: Path | str) -> list[str]:
-        """Write the results as JSONL, or as a TREC run where the path ends in .run or .trec.
-
-        Return what the format can't hold, as texts for people. A run keeps the first result of each
-        id. Raises FileError.
-        """
-        with writing(path):
-            if Path(path).suffix in (".run", ".trec"):
-                return self._save_run(path)
-            with replacing_text(path) as file:
-                for query_id, ranked in self.by_query.items():
-                    file.write(
-                        json_line({"query_id": query_id, "results": list(map(_write, ranked))})
-                    )
-        return []
-
-    def _save_run(self, path: Path | str) -> list[str]:
-        lines: list[str] = []
-        lost: Counter[str] = Counter()
-        for query_id, ranked in self.by_query.items():
-            ids = [f"retrieved_{i}" if r.doc_id is None else r.doc_id for i, r in enumerate(ranked)]
-            check_ids(path, [query_id, *ids])
-            # trec_eval refuses a run with an id twice: several chunks of a document, say.
-            names = list(dict.fromkeys(ids))
-            # Only scores rank in TREC: those given may rise or tie, so ranks are written as scores.
-            for rank, name in enumerate(names):
-                lines.append(f"{query_id} Q0 {name} {rank + 1} {len(names) - rank} judged\n")
-            lost["texts: those of {} queries"] += any(r.text is not None for r in ranked)
-            lost["spans: those of {} queries"] += any(r.span is not None for r in ranked)
-            lost["an id twice in a query: {} later results"] += len(ids) - len(names)
-            lost["queries that found nothing: {}"] += not ranked
-        replace_text(path, "".join(lines))
-        return [
-            "a TREC run has ranks as its scores: the scores of the results are left out",
-            *(f"a TREC run can't hold {w.format(n)} are left out" for w, n in lost.items() if n),
-        ]
+    def save(self, path: Path | str) -> None:
+        """Write the results as lines of JSON. Raises FileError."""
+        with writing(path), replacing_text(path) as file:
+            for query_id, ranked in self.by_query.items():
+                file.write(json_line({"query_id": query_id, "results": list(map(_write, ranked))}))
 
 
 class ResultFile(Mapping[str, Sequence[Retrieved]]):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from judged.cli.app import run
-from judged.evaluation import Dataset, Query, Results, Retrieved
+from judged.evaluation import Dataset, Query
 
 
 @pytest.fixture
@@ -13,7 +13,6 @@ def folder(tmp_path, monkeypatch):
         for i in range(40)
     ]
     Dataset(queries).save("set.json")
-    Results({"q1": [Retrieved("d1", 2.0, "t")]}).save("r.jsonl")
     return tmp_path
 
 
@@ -24,8 +23,6 @@ def test_convert_goes_there_and_back(folder, capsys):
     assert run(["convert", "set.json", "a.qrels", "--strict"]) == 1
     assert "the rest is left out" in capsys.readouterr().err
     assert run(["convert", "set.json", "beir"]) == 2
-    assert run(["convert", "r.jsonl", "r.run", "--results"]) == 0
-    assert Results.from_trec_run("r.run")["q1"][0].doc_id == "d1"
     assert run(["convert", "set.json", "set.json"]) == 2
 
 
@@ -40,20 +37,6 @@ def test_the_json_document_says_what_was_read_and_written(folder, capsys):
     assert found["read"] == [whole]
     assert found["written"] == [{**whole, "path": "a.qrels", "format": "trec"}]
     assert found["warnings"] == [f"a.qrels: {lost}"]
-
-    found = document("convert", "r.jsonl", "r.run", "--results")
-    counts = {"queries": 1, "results": 1}
-    assert found["read"] == [{"path": "r.jsonl", "format": "jsonl", **counts}]
-    assert found["written"][0].items() >= {"path": "r.run", "format": "trec", **counts}.items()
-    assert any("texts" in text for text in found["written"][0]["cannot_hold"])
-
-
-def test_convert_says_where_the_scores_of_a_run_rank_otherwise(folder, capsys):
-    (folder / "distances.run").write_text("1 Q0 a 1 0.1 x\n1 Q0 b 2 0.9 x\n")
-    command = ["convert", "distances.run", "d.jsonl", "--results", "--strict"]
-    assert run(command) == 1
-    assert "in 1 of 1 topic the scores rank otherwise than the rank" in capsys.readouterr().err
-    assert [found.doc_id for found in Results.from_jsonl("d.jsonl")["1"]] == ["b", "a"]
 
 
 def test_validate_tells_all_and_ends_by_what_it_found(folder, capsys):

@@ -75,15 +75,3 @@ class TestTrecRun:
         found = Results.from_trec_run(path)["q"]
         assert [result.doc_id for result in found] == ["d", "b", "a", "c"]
         assert found[1:3] == [Retrieved("b", 0.99999998), Retrieved("a", 0.99999999)]
-
-    def test_holds_the_first_of_an_id_and_tells_what_it_leaves_out(self, tmp_path):
-        chunks = [Retrieved(name) for name in ("d", "e", "d", "d", "f", "e")]
-        results = Results({"q1": chunks, "q2": [], "q3": [Retrieved("d")], "q4": []})
-        told = results.save(tmp_path / "r.run")
-        assert (tmp_path / "r.run").read_text() == (
-            "q1 Q0 d 1 3 judged\nq1 Q0 e 2 2 judged\nq1 Q0 f 3 1 judged\nq3 Q0 d 1 1 judged\n"
-        )
-        assert told[1:] == [
-            "a TREC run can't hold an id twice in a query: 3 later results are left out",
-            "a TREC run can't hold queries that found nothing: 2 are left out",
-        ]
