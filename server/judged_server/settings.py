@@ -146,8 +146,6 @@ class Settings(BaseSettings, Limits):
     """model folder; default: the user's cache"""
     model: str | None = None
     """embedding model that must be there; default: all-minilm-l6-v2 if installed"""
-    hub: str = "https://huggingface.co"
-    """where `models add hf:...` fetches from"""
     llm_config: Path | None = None
     """TOML file with the providers and models of the llm judge"""
     llm_cache: Literal["disk", "memory", "off"] = "disk"

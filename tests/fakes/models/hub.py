@@ -1,13 +1,12 @@
 """A model hub of this machine: a real HTTP server with Hugging Face's routes and headers.
 
-Small files come from the hub itself, large ones from another port, which stands for the CDN. What
-goes wrong is set by path in `faults`; every request is kept in `requests`.
+Large files are of LFS. What goes wrong is set by path in `faults`; every request is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ssl
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,34 +24,39 @@ BRANCH = "main"
 class Request:
     """What a server was asked."""
 
-    method: str
-    server: str
     path: str
     token: str | None
 
 
 @dataclass
 class FakeHub:
-    """The files of one model at one commit, and the servers that hand them out."""
+    """The files of one model at one commit, and the server that hands them out."""
 
     files: dict[str, bytes]
     url: str = ""
-    cdn: str = ""
     large: set[str] = field(default_factory=lambda: {"onnx/model.onnx", "tokenizer.json"})
     faults: dict[str, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
     token: str | None = None
-    moved_to: str | None = None
     requests: list[Request] = field(default_factory=list)
 
-    def asked(self, server: str = "hub") -> list[str]:
-        """Return the paths inside the model that a server was asked for, in order, each once."""
+    def asked(self) -> list[str]:
+        """Return the paths inside the model that were asked for, in order, each once."""
         found = (
-            request.path.partition("?")[0].rpartition(f"/{COMMIT}/")[2]
+            request.path.rpartition(f"/{COMMIT}/")[2]
             for request in self.requests
-            if request.server == server and f"/{COMMIT}/" in request.path
+            if f"/resolve/{COMMIT}/" in request.path
         )
         return list(dict.fromkeys(found))
+
+    def listed(self) -> dict[str, object]:
+        """Return what the hub says of the model and its files."""
+        siblings = []
+        for path, raw in self.files.items():
+            blob = hashlib.sha1(b"blob %d\0%b" % (len(raw), raw)).hexdigest()
+            lfs = {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "pointerSize": 1}
+            file = {"rfilename": path, "size": len(raw), "blobId": blob}
+            siblings.append({**file, "lfs": lfs} if path in self.large else file)
+        return {"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}
 
 
 def folder_files(folder: Path) -> dict[str, bytes]:
@@ -65,32 +69,25 @@ def folder_files(folder: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def running_hub(files: dict[str, bytes], tls: ssl.SSLContext | None = None) -> Iterator[FakeHub]:
+def running_hub(files: dict[str, bytes]) -> Iterator[FakeHub]:
     """Yield a hub that serves these files until the end."""
     hub = FakeHub(files)
-    servers = [_Server(hub, name, tls) for name in ("hub", "cdn")]
-    hub.url, hub.cdn = (server.url for server in servers)
-    for server in servers:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    server = _Server(hub)
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield hub
     finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
+        server.shutdown()
+        server.server_close()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, hub: FakeHub, name: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, hub: FakeHub) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.hub = hub
-        self.name = name
-        if tls is not None:
-            self.socket = tls.wrap_socket(self.socket, server_side=True)
-        scheme, host = ("http", "127.0.0.1") if tls is None else ("https", "localhost")
-        self.url = f"{scheme}://{host}:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
         """Say nothing: clients of tests break connections off."""
@@ -105,45 +102,31 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hub = self.server.hub
         token = self.headers.get("Authorization")
-        hub.requests.append(Request(self.command, self.server.name, self.path, token))
-        if self.server.name == "cdn":
-            self._send(self.path.partition("?")[0].partition(f"/{COMMIT}/")[2])
-            return
-        repository, _, rest = self.path.lstrip("/").partition("/resolve/")
-        revision, _, path = rest.partition("/")
-        fault = hub.faults.get(path, "")
+        hub.requests.append(Request(self.path, token))
+        path = self.path.partition("?")[0].lstrip("/")
         if hub.token is not None and token != f"Bearer {hub.token}":
             self._refuse(401)
-        elif fault.isdecimal():
-            self._refuse(int(fault))
-        elif repository != REPOSITORY:
-            moved = f"{hub.moved_to}/resolve/{rest}"
-            self._refuse(404, "RepoNotFound") if hub.moved_to is None else self._send_on(moved)
-        elif unquote(revision) not in {BRANCH, COMMIT}:
-            self._refuse(404, "RevisionNotFound")
-        elif path not in hub.files:
-            self._refuse(404, "EntryNotFound")
-        elif fault.startswith("to "):
-            self._send_on(fault.removeprefix("to "))
-        elif fault == "loop":
-            self._send_on(self.path)
-        elif path in hub.large:
-            self._send_on(f"{hub.cdn}/{COMMIT}/{path}?signature=secret", self._linked(path))
+        elif path.startswith("api/"):
+            repository, _, revision = path.removeprefix("api/models/").partition("/revision/")
+            if repository != REPOSITORY:
+                self._refuse(404, "RepoNotFound")
+            elif unquote(revision) not in {BRANCH, COMMIT}:
+                self._refuse(404, "RevisionNotFound")
+            else:
+                self._send(json.dumps(hub.listed()).encode(), "")
         else:
-            self._send(path)
+            path = path.removeprefix(f"{REPOSITORY}/resolve/{COMMIT}/")
+            fault = hub.faults.get(path, "")
+            if fault.isdecimal():
+                self._refuse(int(fault))
+            else:
+                self._send(hub.files[path], fault)
 
-    def _linked(self, path: str) -> dict[str, str]:
-        raw = self.server.hub.files[path]
-        sha256 = hashlib.sha256(raw).hexdigest()
-        return {"X-Linked-Size": str(len(raw)), "X-Linked-Etag": f'"{sha256}"'}
-
-    def _send(self, path: str) -> None:
-        hub = self.server.hub
-        raw, fault = hub.files[path], hub.faults.get(path, "")
+    def _send(self, raw: bytes, fault: str) -> None:
         self.send_response(200)
-        self._common()
-        size = int(fault.removeprefix("says ")) if fault.startswith("says ") else len(raw)
-        self.send_header("Content-Length", str(size))
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{"0" * 40}"')
+        self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         if self.command == "HEAD":
             return
@@ -153,27 +136,12 @@ class _Handler(BaseHTTPRequestHandler):
             raw = raw[:-1] + bytes([raw[-1] ^ 1])
         self.wfile.write(raw)
 
-    def _send_on(self, location: str, headers: dict[str, str] | None = None) -> None:
-        self.send_response(302)
-        self.send_header("Location", location)
-        self._common()
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
     def _refuse(self, status: int, code: str = "") -> None:
         self.send_response(status)
         if code:
             self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", "0")
         self.end_headers()
-
-    def _common(self) -> None:
-        if self.server.name == "hub":
-            always = {"X-Repo-Commit": COMMIT, "ETag": f'"{"0" * 40}"'}
-            for name, value in {**always, **self.server.hub.headers}.items():
-                self.send_header(name, value)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

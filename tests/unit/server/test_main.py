@@ -31,8 +31,8 @@ runpy.run_module("judged_server", run_name="__main__")
         (["--max-gr=3"], "--max-gr is no setting; did you mean --max-groups?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
         (
-            ["models", "list", "--hub", "x"],
-            "--hub is a setting: write it before models, as in judged-server --hub ... models",
+            ["models", "list", "--model", "x"],
+            "--model is a setting: write it before models, as in judged-server --model ... models",
         ),
     ],
 )

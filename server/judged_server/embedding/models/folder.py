@@ -38,16 +38,12 @@ from judged_server.embedding.tokenizer import WindowTokenizer
 GRAPHS = ("onnx/model.onnx", "model.onnx")
 CONFIG_FILE = "config.json"
 MODULES_FILE = "modules.json"
-SETTINGS_FILES = (
-    "sentence_bert_config.json",
-    "tokenizer_config.json",
-    "config_sentence_transformers.json",
-)
-"""Files that a folder may have or not, beside modules.json."""
 PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """Names of the prompt for a passage, in the order in which sentence-transformers looks for them."""
 
-_BERT, _TOKENIZER, _TRANSFORMERS = SETTINGS_FILES
+_BERT = "sentence_bert_config.json"
+_TOKENIZER = "tokenizer_config.json"
+_TRANSFORMERS = "config_sentence_transformers.json"
 _Json = TypeVar("_Json", dict[str, Any], list[Any])
 _POOLINGS = {
     "mean_tokens": "mean",
@@ -114,7 +110,11 @@ class ModelFolder:
         if not (folder / TOKENIZER_FILE).is_file():
             raise ModelSourceError(f"{folder} has no {TOKENIZER_FILE}, the fast tokenizer's file")
         modules = read_modules(folder)
-        _refuse_lower_casing(folder)
+        if _setting(folder, _BERT, "do_lower_case"):
+            raise ModelSourceError(
+                f"{folder / _BERT} lower-cases texts (do_lower_case), which this server does not: "
+                f"take it out if {TOKENIZER_FILE} does so"
+            )
         prefix = _prefix_of(folder) if options.prefix is None else options.prefix
         return cls(
             graph,
@@ -204,18 +204,6 @@ def _window_of(folder: Path) -> int:
     return int(window) if _is_size(window) else min(int(n) for n in limits if _is_size(n))
 
 
-def _refuse_lower_casing(folder: Path) -> None:
-    """Refuse a folder that lower-cases texts before a tokenizer that does not."""
-    if not _setting(folder, _BERT, "do_lower_case"):
-        return
-    normalizer = json.dumps(_read_json(folder / TOKENIZER_FILE, dict).get("normalizer"))
-    if '"Lowercase"' not in normalizer and '"lowercase": true' not in normalizer:
-        raise ModelSourceError(
-            f"{folder / _BERT} lower-cases texts (do_lower_case) and {TOKENIZER_FILE} does not, "
-            "which this server would leave out"
-        )
-
-
 def _setting(folder: Path, name: str, key: str) -> Any:  # noqa: ANN401 - any JSON
     path = folder / name
     return _read_json(path, dict).get(key) if path.is_file() else None
@@ -301,11 +289,11 @@ def read_graph(path: Path) -> onnx.ModelProto:
         raise ModelSourceError(f"{path} is not an ONNX graph") from error
 
 
-def external_locations(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Return the paths of the files beside the graph that hold weights, there or not.
+def external_files(model: onnx.ModelProto, folder: Path) -> tuple[str, ...]:
+    """Return the paths of the files beside the graph that hold weights, each inside `folder`.
 
-    A path that leads out, by `..` or from the root, is refused: loading it would read a file of the
-    graph's choice.
+    A path that leads out, by `..`, from the root or by a link, is refused: loading it would read a
+    file of the graph's choice.
     """
     found: set[str] = set()
     for tensor in _tensors(model.graph):
@@ -313,20 +301,15 @@ def external_locations(model: onnx.ModelProto) -> tuple[str, ...]:
             locations = [entry.value for entry in tensor.external_data if entry.key == "location"]
             found.add(locations[0] if len(locations) == 1 else "")
     for location in found:
-        if not is_inside(location):
-            raise _outside(location)
+        path = folder / location
+        if not is_inside(location) or not path.resolve().is_relative_to(folder.resolve()):
+            raise ModelSourceError(
+                f"the graph keeps weights in {location[:200]!r}, outside its own folder; refused "
+                "(if that is a link, copy the folder with links resolved: cp -rL)"
+            )
+        if not path.is_file():
+            raise ModelSourceError(f"{path} is missing: the graph's weights are there")
     return tuple(sorted(found))
-
-
-def external_files(model: onnx.ModelProto, folder: Path) -> tuple[str, ...]:
-    """Return `external_locations`, each a file inside `folder` for certain; a link may lead out."""
-    locations = external_locations(model)
-    for location in locations:
-        if not (folder / location).resolve().is_relative_to(folder.resolve()):
-            raise _outside(location)
-        if not (folder / location).is_file():
-            raise ModelSourceError(f"{folder / location} is missing: the graph's weights are there")
-    return locations
 
 
 def weight_precision(model: onnx.ModelProto) -> Precision:
@@ -348,13 +331,6 @@ def refuse_neighbour_effects(model: onnx.ModelProto) -> None:
                 "the graph quantises activations batch by batch (DynamicQuantizeLinear), so that a "
                 "text's score would depend on the texts beside it; use its fp32 or fp16 graph"
             )
-
-
-def _outside(location: str) -> ModelSourceError:
-    return ModelSourceError(
-        f"the graph keeps weights in {location[:200]!r}, outside its own folder; "
-        "refused (if that is a link, copy the folder with links resolved: cp -rL)"
-    )
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
