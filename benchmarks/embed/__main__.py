@@ -56,7 +56,7 @@ PEERS = {
     "fastembed": ("fastembed", "fastembed", environments.FASTEMBED),
     "infinity": ("infinity-emb", "infinity", environments.INFINITY),
 }
-MOST_CHANGE = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8_by_group": 5e-2, "int8": 1e-1}
+MOST_CHANGE = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 1e-1}
 """How far a cosine may be from sentence-transformers' before this is another computation."""
 
 

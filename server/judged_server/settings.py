@@ -164,8 +164,8 @@ class Settings(BaseSettings, Limits):
     """folder of NAME.calibration.json, made by `judged calibrate -o`, which requests may name"""
     embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = "auto"
     """what runs models: auto, onnxruntime, openvino or cuda"""
-    embedding_precision: Literal["auto", "fp32", "bf16", "fp16", "int8_by_group"] = "auto"
-    """of computing with models stored as fp32: auto, fp32, bf16, fp16 or int8_by_group"""
+    embedding_precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """of computing with models stored as fp32: auto, fp32 or bf16"""
     embedding_threads: int = Field(0, ge=0, le=256)
     """threads per model, 0 = the cores"""
     embedding_batch_threads: int = Field(1, ge=1, le=256)

@@ -10,8 +10,6 @@ from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.store import ModelFiles
 from judged_server.embedding.runtime.backend import (
     CUDA,
-    FP16,
-    FP32,
     OPENVINO,
     PROVIDERS,
     RuntimeConfig,
@@ -25,7 +23,6 @@ from judged_server.embedding.runtime.session import (
     finite_rows,
     first_line,
     pad,
-    to_fp16,
 )
 from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.embedding.vector_cache import VectorCache
@@ -89,10 +86,9 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
     manifest, backend = files.manifest, running.backend
     path, precision = str(files.graph), backend.precision_of(manifest.precision)
     if backend.name == CUDA:
-        graph = to_fp16(path) if (precision, manifest.precision) == (FP16, FP32) else path
         workers = running.threads or GPU_WORKERS
         provider = PROVIDERS[CUDA]
-        return OnnxSession(graph, manifest.pooling, precision, workers, provider=provider)
+        return OnnxSession(path, manifest.pooling, precision, workers, provider=provider)
     workers = max(1, (running.threads or available_cores()) // running.batch_threads)
     if backend.name == OPENVINO:
         # Imported here: an extra, and half a second.

@@ -18,9 +18,7 @@ from judged_server.embedding.models.store import Manifest
 from judged_server.settings import SettingsError
 
 ONNXRUNTIME, OPENVINO, CUDA = "onnxruntime", "openvino", "cuda"
-AUTO, FP32, BF16, FP16 = "auto", "fp32", "bf16", "fp16"
-INT8_BY_GROUP = "int8_by_group"
-"""int8 weights, activations quantised in groups, the rest in bf16: by name only."""
+AUTO, FP32, BF16 = "auto", "fp32", "bf16"
 
 PROVIDERS = {
     ONNXRUNTIME: "CPUExecutionProvider",
@@ -28,9 +26,6 @@ PROVIDERS = {
     CUDA: "CUDAExecutionProvider",
 }
 """What GetServerInfo calls each backend."""
-
-_IN_BF16 = frozenset({BF16, INT8_BY_GROUP})
-"""What OpenVINO alone computes, on CPUs with bf16; all of those multiply int8 too (VNNI, AMX)."""
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 _BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
@@ -96,15 +91,10 @@ def choose(name: str, precision: str, has: Callable[[str], bool] = has) -> Backe
     or AVX-512, else ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be
     had.
     """
-    in_bf16, setting = precision in _IN_BF16, f"embedding_precision {precision}"
+    in_bf16, setting = precision == BF16, f"embedding_precision {precision}"
     if name == AUTO:
         fast = precision == AUTO and has(OPENVINO) and has(BF16)
         name = OPENVINO if in_bf16 or fast else ONNXRUNTIME
-    _refuse(
-        precision == FP16 and name != CUDA,
-        f"{setting} is for GPUs: set embedding_backend to cuda, or embedding_precision to "
-        "auto; a model that is stored as fp16 needs no setting",
-    )
     _refuse(
         in_bf16 and name != OPENVINO,
         f"{setting}: {name} does not compute in it; set embedding_backend to openvino, or "
@@ -127,8 +117,8 @@ def choose(name: str, precision: str, has: Callable[[str], bool] = has) -> Backe
         f"{setting}: this CPU has neither amx_bf16 nor avx512_bf16 (flags in /proc/cpuinfo); "
         "set embedding_precision to fp32 or auto",
     )
-    if name == OPENVINO and precision not in {FP32, INT8_BY_GROUP}:
-        precision = BF16 if has(BF16) else FP32
+    if name == OPENVINO and precision == AUTO and has(BF16):
+        precision = BF16
     return Backend(name, FP32 if precision == AUTO else precision)
 
 

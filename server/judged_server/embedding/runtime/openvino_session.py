@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import openvino
-from openvino import opset13
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import BF16, INT8_BY_GROUP, OPENVINO, PROVIDERS
+from judged_server.embedding.runtime.backend import BF16, OPENVINO, PROVIDERS
 from judged_server.embedding.runtime.session import (
     SessionFacts,
     UnusableGraphError,
@@ -31,16 +30,6 @@ BATCH_TOKENS = 512
 _SHAPES = 1_024
 """Kernels kept, each for a shape; there are about 400 shapes of a batch of 512 tokens."""
 
-_HINTS = {BF16: openvino.Type.bf16, INT8_BY_GROUP: openvino.Type.bf16}
-"""What is computed in; with int8_by_group, all but the products of linear layers."""
-
-
-GROUP_SIZE = 128
-"""Activations that share a scale, along a row. A row has scales of its own, so that a text's vector
-does not depend on its batch."""
-
-_LARGEST = 127
-
 
 class OpenVinoSession:
     """A compiled graph; implements session.Session."""
@@ -49,8 +38,7 @@ class OpenVinoSession:
         self, path: str, pooling: str, precision: str, workers: int = 1, batch_threads: int = 1
     ) -> None:
         """Load a graph and compute it at this precision. Raises UnusableGraphError, saying why."""
-        hint = _HINTS.get(precision, openvino.Type.f32)
-        by_group = precision == INT8_BY_GROUP
+        hint = openvino.Type.bf16 if precision == BF16 else openvino.Type.f32
         # OpenVINO computes on threads of its own, one stream a worker. It may start fewer than it
         # is asked for: never more than there are cores.
         options: dict[str, Any] = {
@@ -60,15 +48,13 @@ class OpenVinoSession:
             # Other processes, and other threads of this one, use the same cores.
             "ENABLE_CPU_PINNING": False,
             "CPU_RUNTIME_CACHE_CAPACITY": _SHAPES,
-            "DYNAMIC_QUANTIZATION_GROUP_SIZE": GROUP_SIZE if by_group else 0,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
         }
         try:
             graph = openvino.Core().read_model(path)
             names, types = _inputs(graph)
             check_inputs(names, all_int64=types == {openvino.Type.i64})
             output = choose_output(_ranks(graph))
-            if by_group:
-                compress_weights(graph)
             self._model = openvino.Core().compile_model(graph, "CPU", options)
         except UnusableGraphError:
             raise
@@ -121,33 +107,3 @@ def _ranks(graph: openvino.Model) -> dict[str, int]:
         for node in graph.outputs
         if node.get_partial_shape().rank.is_static
     }
-
-
-def compress_weights(graph: openvino.Model) -> None:
-    """Put int8 weights in the place of the fp32 ones of each linear layer.
-
-    Symmetric: a scale for each output of a layer maps the largest of its weights to 127. OpenVINO
-    multiplies such weights with activations that it quantises as it goes, in groups. Raises
-    UnusableGraphError for a graph without such a layer.
-    """
-    found = False
-    for node in graph.get_ordered_ops():
-        if node.get_type_name() != "MatMul":
-            continue
-        constant = node.input_value(1).get_node()
-        if constant.get_type_name() != "Constant" or len(constant.get_output_shape(0)) != 2:
-            continue
-        weights = constant.get_data().astype(np.float32)
-        inputs_axis = 1 if node.get_attributes()["transpose_b"] else 0
-        largest = np.abs(weights).max(axis=inputs_axis, keepdims=True)
-        scale = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LARGEST)
-        rounded = np.rint(weights / scale).astype(np.int8)
-        widened = opset13.convert(opset13.constant(rounded), "f32")
-        restored = opset13.multiply(widened, opset13.constant(scale))
-        node.input(1).replace_source_output(restored.output(0))
-        found = True
-    if not found:
-        raise UnusableGraphError(
-            "it has no linear layer with weights of its own, which int8_by_group is for; set "
-            "embedding_precision to bf16"
-        )

@@ -85,7 +85,7 @@ def finite_rows(vectors: Float32Array) -> BoolArray:
 class SessionFacts:
     """What really runs: all but `workers` and `batch_tokens` enters the keys of stored vectors.
 
-    `precision` is fp32, bf16, fp16, int8 or int8_by_group; `execution_provider` names the
+    `precision` is fp32, bf16, fp16 or int8; `execution_provider` names the
     runtime's device; `runtime` its name and version; `workers` how many batches it should run at
     once, of at most `batch_tokens`, padding included; 0: as the queue likes.
     """
@@ -139,14 +139,14 @@ class OnnxSession:
 
     def __init__(
         self,
-        graph: str | bytes,
+        graph: str,
         pooling: str,
         precision: str = "fp32",
         workers: int = 1,
         batch_threads: int = 1,
         provider: str = PROVIDERS[ONNXRUNTIME],
     ) -> None:
-        """Load a path, or the bytes of a graph, of this precision.
+        """Load the graph at a path, of this precision.
 
         Raises UnusableGraphError or UnusableDeviceError.
         """
@@ -216,24 +216,6 @@ def first_line(error: Exception) -> str:
     """Return the start of what a runtime said."""
     lines = str(error).splitlines()
     return lines[0][:300] if lines else type(error).__name__
-
-
-def to_fp16(path: str) -> bytes:
-    """Return the graph in fp16. Raises UnusableGraphError, saying why.
-
-    The lowest float, which stands for padding in a mask, becomes the lowest of fp16: under softmax
-    both give zero. Token ids and masks stay whole numbers.
-    """
-    # Imported where fp16 was asked for.
-    import onnx  # noqa: PLC0415
-    from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
-
-    try:
-        raw: bytes = convert_float_to_float16(onnx.load(path)).SerializeToString()
-    except Exception as error:  # whatever a converter throws: a graph of 2 GiB is one reason
-        problem = f"it can't be converted to fp16 ({first_line(error)})"
-        raise UnusableGraphError(f"{problem}; set embedding_precision to fp32") from error
-    return raw
 
 
 def _options(batch_threads: int) -> ort.SessionOptions:

@@ -61,14 +61,13 @@ def test_a_runtime_that_takes_the_cpu_for_a_device_is_refused(files, monkeypatch
         load_embedder(files, RuntimeConfig(Backend("cuda")))
 
 
-@pytest.mark.parametrize(("precision", "stored"), [("fp32", "path"), ("fp16", "bytes")])
-def test_a_gpu_gets_the_graph_at_the_chosen_precision(files, monkeypatch, precision, stored):
+def test_a_gpu_gets_the_graph(files, monkeypatch):
     from judged_server.embedding.models import loading
 
     given = []
     monkeypatch.setattr(loading, "OnnxSession", lambda *args, **how: given.append((args, how)))
-    open_session(files, RuntimeConfig(Backend("cuda", precision), threads=3))
+    open_session(files, RuntimeConfig(Backend("cuda"), threads=3))
     (((graph, pooling, really, workers), how),) = given
-    assert (really, workers, pooling) == (precision, 3, files.manifest.pooling)
+    assert (really, workers, pooling) == ("fp32", 3, files.manifest.pooling)
     assert how == {"provider": PROVIDERS["cuda"]}
-    assert graph == str(files.graph) if stored == "path" else isinstance(graph, bytes)
+    assert graph == str(files.graph)

@@ -25,9 +25,7 @@ from tests.fakes.models import tiny_model
         (("openvino", "auto"), ("openvino",), Backend("openvino", "fp32")),
         (("openvino", "auto"), ("bf16", "openvino"), Backend("openvino", "bf16")),
         (("openvino", "fp32"), ("bf16", "openvino"), Backend("openvino", "fp32")),
-        (("auto", "int8_by_group"), ("bf16", "openvino"), Backend("openvino", "int8_by_group")),
         (("cuda", "auto"), ("cuda",), Backend("cuda", "fp32")),
-        (("cuda", "fp16"), ("cuda",), Backend("cuda", "fp16")),
     ],
 )
 def test_a_choice(asked: tuple[str, str], parts, expected):
@@ -42,15 +40,8 @@ def test_a_choice(asked: tuple[str, str], parts, expected):
         (("auto", "bf16"), ("openvino",), "neither amx_bf16"),
         (("openvino", "bf16"), ("openvino",), "neither amx_bf16"),
         (("onnxruntime", "bf16"), ("bf16", "openvino"), "embedding_backend to openvino"),
-        (("auto", "int8_by_group"), ("openvino",), "int8_by_group: this CPU has neither"),
-        (("auto", "int8_by_group"), ("bf16",), r"int8_by_group.*judged\[openvino\]"),
-        (("cuda", "int8_by_group"), ("cuda",), "int8_by_group: cuda does not compute in it"),
         (("cuda", "auto"), ("bf16", "openvino"), "onnxruntime-gpu"),
         (("cuda", "bf16"), ("cuda",), "bf16: cuda does not compute in it"),
-        (("cuda", "fp16"), (), "embedding_backend cuda.*has no CUDA.*onnxruntime-gpu"),
-        (("auto", "fp16"), ("cuda",), "fp16 is for GPUs.*cuda"),
-        (("onnxruntime", "fp16"), (), "fp16 is for GPUs"),
-        (("openvino", "fp16"), ("bf16", "openvino"), "fp16 is for GPUs"),
     ],
 )
 def test_what_can_not_be_had_is_refused_with_what_to_do(asked: tuple[str, str], parts, words):
@@ -62,7 +53,7 @@ def test_every_backend_and_precision_has_a_card_of_its_own(tmp_path):
     manifest = tiny_model.add_to(ModelStore(tmp_path), tmp_path)
     backends = itertools.product(
         backend.PROVIDERS,
-        (backend.FP32, backend.BF16, backend.FP16),
+        (backend.FP32, backend.BF16),
     )
     cards = [Backend(*each).card(manifest) for each in backends]
     assert len(set(cards)) == len(cards)

@@ -1,10 +1,8 @@
 """OpenVINO: the vectors of the reference at fp32, the same in any company at bf16, or a reason."""
 
 import numpy as np
-import onnx
 import pytest
 from judged_server.embedding.runtime.session import OnnxSession, UnusableGraphError
-from onnx import TensorProto, helper
 
 from tests.fakes.models import tiny_model
 
@@ -43,22 +41,3 @@ def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
     monkeypatch.setattr(openvino, "Core", Stubborn)
     with pytest.raises(UnusableGraphError, match=r"in f32, not in bf16.*embedding_precision"):
         OpenVinoSession(path, "mean", "bf16")
-
-
-def test_int8_by_group_needs_weights_of_linear_layers(tmp_path):
-    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["n", "t"])
-    mask = helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["n", "t"])
-    table = helper.make_tensor("table", TensorProto.FLOAT, [3, 2], np.eye(3, 2).ravel())
-    out = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["n", "t", 2])
-    nodes = [
-        helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
-        helper.make_node("Cast", ["attention_mask"], ["shown"], to=TensorProto.FLOAT),
-        helper.make_node("Unsqueeze", ["shown", "last"], ["column"]),
-        helper.make_node("Mul", ["rows", "column"], ["last_hidden_state"]),
-    ]
-    last = helper.make_tensor("last", TensorProto.INT64, [1], [-1])
-    graph = helper.make_graph(nodes, "lookup", [ids, mask], [out], [table, last])
-    path = tmp_path / "lookup.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    with pytest.raises(UnusableGraphError, match="embedding_precision to bf16"):
-        OpenVinoSession(str(path), "mean", "int8_by_group")

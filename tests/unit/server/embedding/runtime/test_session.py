@@ -3,7 +3,6 @@
 from typing import get_args
 
 import numpy as np
-import onnx
 import pytest
 from judged_server.embedding.models.store import Pooling
 from judged_server.embedding.runtime.session import (
@@ -11,7 +10,6 @@ from judged_server.embedding.runtime.session import (
     UnusableGraphError,
     finite_rows,
     pool,
-    to_fp16,
     unit_rows,
 )
 from onnx import TensorProto, helper
@@ -85,24 +83,6 @@ def test_an_output_of_another_shape_says_so(tmp_path):
     raw = _graph(BOTH, {"last_hidden_state": 3}, [axes, *nodes])
     with pytest.raises(UnusableGraphError, match="output has shape"):
         OnnxSession(_save(tmp_path, raw), "mean").run(IDS, MASK)
-
-
-class TestHalfPrecision:
-    def test_it_is_near_the_reference_and_is_not_it(self, tmp_path):
-        path = _save(tmp_path, tiny_model.graph())
-        raw = to_fp16(path)
-        types = {tensor.data_type for tensor in onnx.load_from_string(raw).graph.initializer}
-        assert TensorProto.FLOAT not in types
-        session = OnnxSession(raw, "mean", "fp16")
-        away = np.abs(session.run(IDS, MASK) - OnnxSession(path, "mean").run(IDS, MASK)).max()
-        assert 0 < away < 5e-3
-        assert session.facts.precision == "fp16"
-        alone = session.run(IDS[1:, :3].copy(), MASK[1:, :3].copy())
-        np.testing.assert_allclose(session.run(IDS, MASK)[1:], alone, atol=1e-3)
-
-    def test_what_can_not_be_converted_says_so(self, tmp_path):
-        with pytest.raises(UnusableGraphError, match=r"converted to fp16.*embedding_precision"):
-            to_fp16(_save(tmp_path, b"junk"))
 
 
 HIDDEN = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 8], [9, 10]]], np.float32)
