@@ -110,7 +110,7 @@ def test_a_path_that_leads_out_is_never_asked_for(models, server):
 
 
 def test_a_private_model_takes_a_token_that_no_error_shows(models, server, monkeypatch):
-    server.token = "hf_canary"
+    server.token = "hf_canary"  # noqa: S105
     monkeypatch.setenv("HF_TOKEN", "hf_other")
     with pytest.raises(ModelSourceError, match="HF_TOKEN") as caught:
         _add(models)

@@ -14,8 +14,6 @@ from judged_server.embedding.runtime.session import (
 )
 from onnx import TensorProto, helper
 
-from tests.fakes.models import tiny_model
-
 IDS = np.array([[2, 9, 17, 3], [2, 30, 3, 0]], np.int64)
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]], np.int64)
 
