@@ -81,11 +81,13 @@ def fetch_model(
 def _check(path: Path, file: RepoSibling) -> None:
     """Raise ModelSourceError unless a file has the hash that the hub lists, of LFS or of git."""
     if file.lfs is not None:
-        expected, found = file.lfs.sha256, hash_file(path)[1]
+        expected: str | None = file.lfs.sha256
+        found = hash_file(path)[1]
     else:
         raw = path.read_bytes()
         blob = b"blob %d\0%b" % (len(raw), raw)
-        expected, found = file.blob_id, hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+        expected = file.blob_id
+        found = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
     if found != expected:
         raise ModelSourceError(
             f"{file.rfilename} has the hash {found}, the hub says {expected}: this is not the file "
