@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from judged_server.metrics.compute import MetricOptions, MetricTable, compute_trec
 from judged_server.metrics.input.rankings import Qrels, Topics
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 Documents = Mapping[str, Mapping[str, float]]
 """{topic: {document: number}}, as trec_eval's packages take them."""

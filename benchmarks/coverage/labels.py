@@ -9,7 +9,6 @@ with people, and the median width over that of evenly drawn labels alone.
 coverage_WHAT_N, width_WHAT_N        labels drawn by uncertainty; N of them; WHAT is prevalence or
                                      agreement
 even_coverage_.., even_width_..      labels drawn evenly, corrected too
-foretold_N                           width at N + 50 labels over what was foretold for it at N
 
     python -m benchmarks.coverage.labels [--draws 1000]
 """
@@ -69,7 +68,6 @@ def main() -> None:
     }
     hits: dict[str, list[bool]] = defaultdict(list)
     widths: dict[str, list[float]] = defaultdict(list)
-    foretold: dict[str, list[float]] = defaultdict(list)
     names = [str(i) for i in range(ITEMS)]
     for number in range(draws):
         scores, human, of = population(rng)
@@ -95,8 +93,6 @@ def main() -> None:
                     widths[design + name].append(width(found))
                     if design == "even_":
                         widths[f"labels_only_{name}"].append(width(found, alone=True))
-                    elif not design and found.half_width_with_more is not None:
-                        foretold[name].append(2 * found.half_width_with_more)
     samples: dict[str, list[float]] = {}
     print("labels  mean        coverage  width  evenly: coverage  width")
     for what in truths:
@@ -111,9 +107,6 @@ def main() -> None:
                 ]
                 row += [samples[f"{design}{kind}_{name}"][0] for kind in ("coverage", "width")]
             print(f"{n:6} {what:10} {row[0]:9.3f} {row[1]:6.3f} {row[2]:17.3f} {row[3]:6.3f}")
-            then = statistics.median(widths[f"{what}_{n + 50}"])
-            samples[f"foretold_{name}"] = [then / statistics.median(foretold[name])]
-            print(f"       foretold for {n + 50}: {samples[f'foretold_{name}'][0]:.3f} of it came")
     print(closing_line("coverage_labels", samples, facts={"truths": truths}))
 
 

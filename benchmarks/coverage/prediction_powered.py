@@ -4,8 +4,7 @@ Verdicts and labels are drawn from a truth that is known: a share of relevant co
 with a given bias and a given kappa. Each draw has 5,000 verdicts and 200 labels. Said of every
 such setting: the share of 95 % intervals that cover (corrected, naive), and the width of the
 corrected interval over that of the labels alone, whose theory is sqrt(1 - kappa^2) for a judge
-without bias and endless verdicts. The same for clusters of unequal size, and for bounds of single
-queries the share of fresh queries beyond them.
+without bias and endless verdicts. The same for clusters of unequal size.
 
     python -m benchmarks.coverage.prediction_powered [--draws 4000]
 """
@@ -20,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from judged.values.choices import CorrectedEstimate
 from judged_server.domain import FloatArray, IntArray
-from judged_server.metrics.compute import query_bounds
 from judged_server.statistics.prediction_powered import correct_mean
 
 from benchmarks.harness import closing_line
@@ -106,18 +104,6 @@ def clusters(
         yield judge.astype(np.float64), human.astype(np.float64), of
 
 
-def misses(rng: np.random.Generator, labels: int, draws: int) -> tuple[float, float]:
-    """Return the shares of fresh queries below and above their bounds, 100 to each draw."""
-    below = above = 0
-    for _ in range(draws):
-        machine = rng.beta(2, 1, labels + 100)
-        human = np.clip(machine - 0.1 + 0.3 * rng.standard_t(3, labels + 100) * machine, 0, 1)
-        lower, upper = query_bounds(machine, human[:labels], np.arange(labels), 0.95)
-        below += int(np.count_nonzero(human[labels:] < lower[labels:]))
-        above += int(np.count_nonzero(human[labels:] > upper[labels:]))
-    return below / (100 * draws), above / (100 * draws)
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -156,11 +142,6 @@ def main() -> None:
     samples["clusters_coverage"] = [tally.corrected / tally.draws]
     samples["clusters_naive_coverage"] = [tally.naive / tally.draws]
     print(f"clusters: {tally.corrected / tally.draws:.3f}, naive {tally.naive / tally.draws:.3f}")
-    for labels in (50, LABELS):
-        below, above = misses(rng, labels, draws)
-        samples[f"missed_below_at_{labels}_labels"] = [below]
-        samples[f"missed_above_at_{labels}_labels"] = [above]
-        print(f"fresh queries beyond their bounds at {labels} labels: {below:.4f}, {above:.4f}")
     print(closing_line("coverage_prediction_powered", samples))
 
 

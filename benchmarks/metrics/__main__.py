@@ -35,7 +35,7 @@ import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
 from judged.values.choices import IntervalOptions
 from judged_server.metrics.input.rankings import Qrels, Rankings, Topics, rank_run
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 from judged_server.statistics.intervals import mean_intervals
 
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving

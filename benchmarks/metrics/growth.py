@@ -20,7 +20,7 @@ import tracemalloc
 from collections.abc import Sequence
 
 from judged_server.metrics.input.rankings import Qrels, Topics, rank_run
-from judged_server.metrics.measures.names import Measure, parse_metrics
+from judged_server.metrics.measures import Measure, parse_metrics
 
 from benchmarks.metrics.trec_runs import Runs, build_runs
 

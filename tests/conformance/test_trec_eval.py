@@ -8,7 +8,7 @@ import pytest
 import pytrec_eval
 from judged.values.choices import NoGold
 from judged_server.metrics.compute import MetricOptions, compute_gains
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 from tests.trec import measured
 

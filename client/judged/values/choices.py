@@ -238,8 +238,7 @@ class CorrectedEstimate(View):
 
     `corrected` is None with fewer than two labelled queries. `naive` is the mean of the machine's
     values, `labels_only` that of the human ones. `power` says how much the machine's values were
-    trusted, from 0 to 1. `half_width_with_more` is half the width to expect of the corrected
-    interval with 50 labels more; None where that can't be told.
+    trusted, from 0 to 1. `half_width_with_more` is not set.
     """
 
     corrected: Estimate | None

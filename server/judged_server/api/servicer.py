@@ -58,7 +58,7 @@ from judged_server.domain import JudgeSpec, QueryGroup, ScoreSummary, need
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 from judged_server.scheduling.concurrency import (
     COLUMN_BYTES,
     ITEM_BYTES,

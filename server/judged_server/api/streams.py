@@ -54,7 +54,7 @@ from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import join_tables
-from judged_server.metrics.measures.names import Measure, parse_metrics
+from judged_server.metrics.measures import Measure, parse_metrics
 from judged_server.metrics.text.metrics import TextColumn, join_columns, measure_texts
 from judged_server.scheduling.concurrency import (
     ITEM_BYTES,

@@ -50,7 +50,7 @@ from judged_server.scheduling.concurrency import run_by_size
 VERSION = 2
 MIN_SCORE = 0.75
 """The judge's default. Metrics of the family `_similarity` bring a threshold of their own, which is
-in `metrics.measures.formulas`."""
+in `metrics.measures`."""
 
 SLICE_COST = 1 << 24
 """Multiplications between two looks at whether the caller is still there: about 10 ms."""

@@ -11,18 +11,10 @@ it.
 A labelled query has a human decision for every context. Its human value is what the same matching
 and the same metric make of those decisions. Queries that the table left out, because nothing was
 expected or because missing verdicts could change them, are left out here too.
-
-The bounds of single queries are split conformal prediction: the machine's value with a margin to
-each side, which is an order statistic of the labelled differences (Angelopoulos, Bates, Fisch, Lei,
-Schuster (2022), "Conformal Risk Control", arXiv 2208.02814). Over the draw of the labelled queries
-and of one more, that one lies beyond its bound with a probability of at most (1 - confidence) / 2
-on either side. Nothing is assumed of the judge or of the values. With fewer than 39 labels for a
-confidence of 0.95 no margin is enough, and the bound is the end of the range.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
@@ -53,8 +45,7 @@ from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.input.id_fit import add_fits
 from judged_server.metrics.input.rankings import Qrels, Rankings, Topics, rank_gains, rank_run
 from judged_server.metrics.matching import JudgedResults, graded, match, unsettled
-from judged_server.metrics.measures.formulas import FAMILIES
-from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.measures import FAMILIES, Measure
 from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals
 from judged_server.statistics.prediction_powered import correct_mean
@@ -89,8 +80,7 @@ class MetricColumn:
 
     `values` is float64[rows], finite and in [0, 1]. `bounds`, float64[2, open rows], are the lowest
     and the highest that the values of the table's `open_rows` could be, None when nothing was left
-    open. `interval` is that of the mean, None unless asked for. `corrected`, and the bounds of
-    single queries `query_lower` and `query_upper` (float64[rows]), come from human labels.
+    open. `interval` is that of the mean, None unless asked for; `corrected` is from human labels.
     """
 
     name: str
@@ -99,8 +89,6 @@ class MetricColumn:
     bounds: FloatArray | None = None
     interval: Interval | None = None
     corrected: CorrectedEstimate | None = None
-    query_lower: FloatArray | None = None
-    query_upper: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -604,10 +592,8 @@ def values_of_labels(
     return np.array([measure.values(rankings) for measure in measures])
 
 
-def correct(
-    table: MetricTable, human: HumanValues, *, confidence: float = 0.95, per_query: bool = False
-) -> MetricTable:
-    """Return the table with corrected means, and with bounds of its queries if `per_query`."""
+def correct(table: MetricTable, human: HumanValues, *, confidence: float = 0.95) -> MetricTable:
+    """Return the table with corrected means."""
     in_table = np.isin(human.queries, table.rows)
     chosen = np.flatnonzero(in_table)
     chosen = chosen[np.argsort(human.queries[chosen])]
@@ -625,26 +611,5 @@ def correct(
             column.values, values, places, inclusion=inclusion, confidence=confidence
         )
         mean = replace(mean, warnings=(*mean.warnings, *([note] if left_out else ())))
-        lower = upper = None
-        if per_query:
-            lower, upper = query_bounds(column.values, values, places, confidence)
-        columns.append(replace(column, corrected=mean, query_lower=lower, query_upper=upper))
+        columns.append(replace(column, corrected=mean))
     return replace(table, columns=tuple(columns))
-
-
-def query_bounds(
-    machine: FloatArray, human: FloatArray, labelled: IntArray, confidence: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and the upper bound of the human value of each query, float64[N] each.
-
-    `machine` is float64[N]; `human` float64[n] are the values of the queries `labelled` in it. The
-    range is [0, 1], or that of the values where they leave it.
-    """
-    everything = np.concatenate([machine, human])
-    low, high = float(everything.min(initial=0.0)), float(everything.max(initial=1.0))
-    misses = math.floor((1 - confidence) / 2 * (len(human) + 1) + 1e-9) - 1
-    if misses < 0:
-        return np.full_like(machine, low), np.full_like(machine, high)
-    rises = np.sort(human - machine[labelled])
-    below, above = max(-rises[misses], 0.0), max(rises[-1 - misses], 0.0)
-    return np.maximum(machine - below, low), np.minimum(machine + above, high)

@@ -13,8 +13,6 @@ coefficient would move with other systems, not with other queries.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,11 +35,11 @@ from judged_server.domain import (
     need,
     need_all,
     need_length,
+    plain_form,
 )
 from judged_server.errors import LimitExceeded
 from judged_server.statistics.intervals import (
     FEW_QUERIES,
-    MAX_UNITS,
     Units,
     by_name,
     check_resampling,
@@ -61,13 +59,6 @@ FEW_SYSTEMS = 10
 
 Codes = NDArray[np.int8]
 """Ratings, [items, raters]: a category's place, or -1 for none."""
-
-_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d*)?")
-_BETWEEN = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
-_YES = ("yes", "y", "true", "t", "1", "да", "ja", "oui", "sí", "si", "sim", "是")
-_NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "否")
-"""Spellings of true and false, which sheets, models and people mix."""
 
 _TABLES = 5  # over pairs of systems, each as wide as there are systems
 _RANKS = ("kendall_tau", "tau_ap")
@@ -94,7 +85,9 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
         reason = "no item has two ratings, so that there is no agreement; collect more"
         return replace(told, warnings=(reason,))
     coefficients = _Coefficients(_used(codes), len(raters), table.level)
-    units, parts = _units(codes, options.seed)
+    unit_of, units = units_of(None, len(codes), options.seed)
+    order = np.argsort(unit_of, kind="stable")
+    parts = np.split(codes[order], np.cumsum(np.bincount(unit_of))[:-1])
     columns = np.array([coefficients.sums(part) for part in parts])
     check_resampling(units, columns.shape[1], options)
     estimates = estimate(lambda weights: coefficients.values(weights @ columns), units, options)
@@ -135,16 +128,6 @@ def _used(codes: Codes) -> IntArray:
     return found[found >= 0]
 
 
-def _units(codes: Codes, seed: int) -> tuple[Units, Sequence[Codes]]:
-    """Return like items counted together, or many dealt into groups, and the rows of each unit."""
-    patterns, counts = np.unique(codes[:, ::-1], axis=0, return_counts=True)
-    if len(patterns) <= MAX_UNITS:
-        return Units(counts, "items"), np.split(patterns[:, ::-1], len(patterns))
-    unit_of, units = units_of(None, len(codes), seed)
-    order = np.argsort(unit_of, kind="stable")
-    return units, np.split(codes[order], np.cumsum(np.bincount(unit_of))[:-1])
-
-
 def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return what may be wrong with how raters write categories."""
     warnings = []
@@ -152,11 +135,11 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
     for what, written in (("categories", used), ("raters", raters)):
         alike: dict[str, list[str]] = {}
         for name in written:
-            alike.setdefault(_folded(name), []).append(name)
+            alike.setdefault(plain_form(name).casefold().strip(" .,;:!?'\"`*"), []).append(name)
         if several := [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]:
             warnings.append(
-                f"{what} {', '.join(several)} count as different ones, and differ by case, space, "
-                "signs or type alone; write each in one way"
+                f"{what} {', '.join(several)} count as different ones, and differ by case, space "
+                "or signs alone; write each in one way"
             )
     given = [set(_used(column).tolist()) for column in codes.T]
     for own, rater in zip(given, raters, strict=True):
@@ -167,15 +150,6 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
             )
             break
     return warnings
-
-
-def _folded(category: str) -> str:
-    """Return what is the same of categories that are one to people: `Yes `, `yes`, `TRUE`, `1`."""
-    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", category).casefold())
-    text = _BETWEEN.sub(" ", text.strip(" \t\r\n.,;:!?'\"`*"))
-    if _NUMBER.fullmatch(text):
-        text = f"{float(text):g}"
-    return {**dict.fromkeys(_YES, "yes"), **dict.fromkeys(_NO, "no")}.get(text, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +300,7 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
     check_names(scores.systems, "systems", MAX_SYSTEMS, "systems.systems")
     n = len(scores.systems)
     given = {name: _scores(getattr(scores, name), n, name) for name in ("first", "second")}
-    units = Units(np.ones(n, np.int64), "systems")
+    units = Units(n, "systems")
     check_resampling(units, _TABLES * n, options)
     # [n, n]: 1 where the system of the column is better, -1 where worse. Signs come from
     # comparisons: a difference of large scores could overflow or underflow.

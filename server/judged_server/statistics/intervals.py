@@ -1,20 +1,17 @@
 """Numbers and their confidence intervals: means over queries, and any other statistic.
 
 A statistic is a function of how often each unit was drawn, so that a resample costs as much as
-there are units and not as there are items: units are queries, items, clusters, or distinct patterns
-of ratings with the number of items that show them. They are taken as a sample of those that could
-have been asked, drawn independently; the interval speaks of all those. A resample draws as many as
-there are, with replacement. The same resamples serve all statistics of a call, so that their
-intervals belong together.
+there are units and not as there are items: units are queries, items or clusters. They are taken as
+a sample of those that could have been asked, drawn independently; the interval speaks of all those.
+A resample draws as many as there are, with replacement. The same resamples serve all statistics of
+a call, so that their intervals belong together.
 
-The numbers hang on nothing but the values and the seed. The draws of like units come out of the raw
-words of PCG64, whose stream NumPy promises to keep, by a rule that is written here. Units that
-stand for many items are drawn by NumPy's RandomState, whose numbers are promised never to change,
-where `Generator` may find better ones. The sums of means are exact: values are first rounded to
-multiples of a power of two so small that it does not matter (below 1e-9 of the largest value for
-100,000 queries, finer for fewer) and so large that no sum of n of them needs more than the 53 bits
-of a double. Neither the block size, nor the number of threads, nor the order in which a matrix
-product adds can then change a bit.
+The numbers hang on nothing but the values and the seed. The draws come out of the raw words of
+PCG64, whose stream NumPy promises to keep, by a rule that is written here. The sums of means are
+exact: values are first rounded to multiples of a power of two so small that it does not matter
+(below 1e-9 of the largest value for 100,000 queries, finer for fewer) and so large that no sum of n
+of them needs more than the 53 bits of a double. Neither the block size, nor the number of threads,
+nor the order in which a matrix product adds can then change a bit.
 
 Where there would be more units than `MAX_UNITS`, they are dealt at random into as many groups and
 the groups are drawn. Groups of independent items are independent, so that the interval speaks of
@@ -54,8 +51,8 @@ BLOCK_DRAWS = 1 << 16
 """Draws worked on at once: about 2 MiB, which stay in the cache of a core."""
 
 _METRICS_A_PASS = 16  # metrics whose sums take about as long as the drawing
-_DRAW, _SPLIT, _VALUE = 128, 2_048, 256
-"""Steps that it takes to draw a unit, one that stands for many, and to work with a sum."""
+_DRAW, _VALUE = 128, 256
+"""Steps that it takes to draw a unit, and to work with a sum."""
 _EXACT_BITS = 52
 _SKEWNESS_T, _SKEWNESS_BOOTSTRAP = 25, 5
 _FLAT = "every resample gives the same value, so that the interval has no width; it says too much"
@@ -74,20 +71,10 @@ def special() -> Any:  # noqa: ANN401 - SciPy has no types
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What is drawn: int64[u], how many like draws each unit stands for, and what they are."""
+    """What is drawn: how many, and what they are."""
 
-    counts: IntArray
+    n: int
     over: str
-
-    @property
-    def total(self) -> int:
-        """The number of draws in a resample."""
-        return int(self.counts.sum())
-
-    @property
-    def alike(self) -> bool:
-        """Whether each unit stands for one draw."""
-        return bool(np.all(self.counts == 1))
 
 
 def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
@@ -115,7 +102,7 @@ def units_of(clusters: IntArray | None, n: int, seed: int) -> tuple[IntArray, Un
     unit_of, n_units = deal(things, seed)
     if n_units < things:
         over = f"{n_units} groups of {over}"
-    return unit_of[place], Units(np.ones(n_units, np.int64), over)
+    return unit_of[place], Units(n_units, over)
 
 
 def sum_by_unit(unit_of: IntArray, n_units: int, columns: Sequence[FloatArray]) -> FloatArray:
@@ -131,7 +118,7 @@ def estimate_sums(
 ) -> tuple[Estimate, ...]:
     """Return statistics of what columns over items sum up to, float64[b, columns], resampled."""
     unit_of, units = units_of(clusters, len(columns[0]), options.seed)
-    sums = sum_by_unit(unit_of, len(units.counts), columns)
+    sums = sum_by_unit(unit_of, units.n, columns)
     return estimate(lambda weights: statistics(weights @ sums), units, options)
 
 
@@ -160,8 +147,7 @@ def check_resampling(
 
     `sums` is over how many columns a statistic sums the weights of units.
     """
-    n = len(units.counts)
-    most = MAX_STEPS // (n * (_DRAW if units.alike else _SPLIT) + n * sums + _VALUE * sums)
+    most = MAX_STEPS // (units.n * (_DRAW + sums) + _VALUE * sums)
     _refuse_above(most, options, field, f"over {units.over}, with {sums} sums in each")
 
 
@@ -196,7 +182,7 @@ def mean_intervals(
         return (None,) * len(values)
     means = exact_means(values)
     left_out: FloatArray = (values.mean(axis=1)[:, None] - values).T / (n - 1)
-    found = estimate(means, Units(np.ones(n, np.int64), unit), options, left_out)
+    found = estimate(means, Units(n, unit), options, left_out)
     made: list[Interval | None] = []
     for own, one in zip(values, found, strict=True):
         interval, warnings = one.interval, _mean_warnings(own, options.method, unit)
@@ -260,35 +246,36 @@ def estimate(
 ) -> tuple[Estimate, ...]:
     """Return each statistic with its interval.
 
-    `left_out`, float64[units, statistics], are the values with one draw of each unit left out, or
-    what differs from them by a constant; None has them computed where the method needs them. There
-    is no interval below two units, nor where most resamples are undefined.
+    `left_out`, float64[units, statistics], are the values with each unit left out, or what
+    differs from them by a constant; None has them computed where the method needs them. There is no
+    interval below two units, nor where most resamples are undefined.
     """
-    values = statistics(units.counts[None, :].astype(np.float64))[0]
-    n = units.total
+    n = units.n
+    values = statistics(np.ones((1, n)))[0]
     if n < 2:
         return tuple(Estimate(_finite(value)) for value in values)
     jackknife = options.method is IntervalMethod.T
     samples = np.empty((0, len(values)))
     if not jackknife:
-        samples = np.concatenate([statistics(weights) for weights in _weights(units, options)])
+        draws = resample_counts(n, options.resamples, options.seed, max(1, BLOCK_DRAWS // n))
+        samples = np.concatenate([statistics(weights) for weights in draws])
     if left_out is None:
         percentile = options.method is IntervalMethod.PERCENTILE
-        left_out = samples if percentile else _leave_one_out(statistics, units)
+        left_out = samples if percentile else _leave_one_out(statistics, n)
     tail = (1 - options.confidence) / 2
     estimates = []
     for column, value in enumerate(values):
         checkpoint()
         known = np.isfinite((left_out if jackknife else samples)[:, column])
-        missing = 1 - float(np.average(known, weights=units.counts if jackknife else None))
+        missing = 1 - float(known.mean())
         if not math.isfinite(value) or missing > 0.5:
             estimates.append(Estimate(_finite(value)))
             continue
         if jackknife:
             # value -+ t * jackknife standard error (Tukey 1958; Efron and Stein 1981)
-            deviations, counts = _deviations(left_out[:, column], units.counts)
-            m = int(counts.sum())
-            error = math.sqrt((m - 1) / m * float(counts @ deviations**2))
+            deviations = _deviations(left_out[:, column])
+            m = len(deviations)
+            error = math.sqrt((m - 1) / m * float(deviations @ deviations))
             reach = float(special().stdtrit(n - 1, 1 - tail)) * error
             lower, upper = float(value) - reach, float(value) + reach
         else:
@@ -296,7 +283,7 @@ def estimate(
             error = float(drawn.std(ddof=1))
             levels = expanded_levels(tail, n)
             if options.method is IntervalMethod.BCA:
-                acceleration = _acceleration(*_deviations(left_out[:, column], units.counts))
+                acceleration = _acceleration(_deviations(left_out[:, column]))
                 levels = bca_levels(drawn, float(value), acceleration, tail)
             lower, upper = percentiles(drawn, levels)
         interval = _interval(lower, upper, error, missing, units, options)
@@ -384,48 +371,29 @@ def bca_levels(
     return level(quantile), level(-quantile)
 
 
-def _deviations(left_out: FloatArray, counts: IntArray) -> tuple[FloatArray, IntArray]:
-    """Return how far values with one draw left out lie below their mean, and what they count."""
-    known = np.isfinite(left_out)
-    if not known.any():
-        return left_out[known], counts[known]
-    kept, times = left_out[known], counts[known]
-    return np.average(kept, weights=times) - kept, times
+def _deviations(left_out: FloatArray) -> FloatArray:
+    """Return how far values with one unit left out lie below their mean."""
+    known: FloatArray = left_out[np.isfinite(left_out)]
+    return known.mean() - known if len(known) else known
 
 
-def _acceleration(deviations: FloatArray, counts: IntArray) -> float:
+def _acceleration(deviations: FloatArray) -> float:
     """Return that of the jackknife (Efron 1987): for a mean, its skewness over 6 sqrt(n)."""
     # The ratio does not depend on the unit, and in this one no power of it vanishes.
     deviations = deviations / (float(np.abs(deviations).max(initial=0.0)) or 1.0)
-    spread = float(counts @ deviations**2)
-    return float(counts @ deviations**3) / (6 * spread**1.5) if spread > 0 else 0.0
+    spread = float(deviations @ deviations)
+    return float(np.sum(deviations**3)) / (6 * spread**1.5) if spread > 0 else 0.0
 
 
-def _weights(units: Units, options: IntervalOptions) -> Iterator[FloatArray]:
-    """Yield float64[rows, units]: how often each unit is in each resample (Efron 1979)."""
-    n = len(units.counts)
-    rows = max(1, BLOCK_DRAWS // n)
-    if units.alike:
-        yield from resample_counts(n, options.resamples, options.seed, rows)
-        return
-    source = np.random.RandomState(np.random.PCG64(options.seed))
-    shares = units.counts / units.total
-    for start in range(0, options.resamples, rows):
-        checkpoint()
-        some = min(rows, options.resamples - start)
-        yield source.multinomial(units.total, shares, size=some).astype(np.float64)
-
-
-def _leave_one_out(statistics: Statistics, units: Units) -> FloatArray:
-    """Return float64[units, width]: the statistics with one draw of each unit left out."""
-    n = len(units.counts)
+def _leave_one_out(statistics: Statistics, n: int) -> FloatArray:
+    """Return float64[n, width]: the statistics with each unit left out."""
     rows = max(1, BLOCK_DRAWS // n)
     parts = []
     for start in range(0, n, rows):
         checkpoint()
         some = np.arange(start, min(start + rows, n))
-        weights = np.tile(units.counts.astype(np.float64), (len(some), 1))
-        weights[np.arange(len(some)), some] -= 1
+        weights = np.ones((len(some), n))
+        weights[np.arange(len(some)), some] = 0
         parts.append(statistics(weights))
     return np.concatenate(parts)
 

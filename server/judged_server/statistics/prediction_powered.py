@@ -49,9 +49,6 @@ ENOUGH_LABELS = 200
 FEW_DEPARTURES = 10
 """With fewer labelled clusters off the middle value, the normal approximation is not trusted."""
 
-MORE_LABELS = 50
-"""How many labels more the forecast of a narrower interval is for."""
-
 _TUNABLE_FROM = 4  # labelled clusters; fewer leave no degrees of freedom for a power
 _EQUAL = 1e-9
 _NOT_BY_CHANCE = 3.5  # standard errors
@@ -130,7 +127,7 @@ def correct_mean(
     value = min(max(found.value, items.low), items.high)
     return CorrectedEstimate(
         *(Estimate(value, found.interval), naive, labels_only, n, items.n_clusters, found.power),
-        *(tuple(warnings), found.with_more),
+        warnings=tuple(warnings),
     )
 
 
@@ -220,16 +217,12 @@ def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _S
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An estimate. `with_more` is half the width to expect with MORE_LABELS labels more.
-
-    `departures` are the clusters whose values depart from the most common one.
-    """
+    """An estimate; `departures` are the clusters whose values depart from the most common one."""
 
     value: float
     interval: Interval
     power: float
     departures: int
-    with_more: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,16 +281,7 @@ class _Items:
             error,
             f"{method}{drawn}|confidence:{self.confidence:.12g}|v1",
         )
-        labels, with_more = len(sample.weights), None
-        more = min(labels + MORE_LABELS, n_items)
-        if departures >= FEW_DEPARTURES and more > labels:
-            # Terms of labels become smaller as there are more of them; what they share with those
-            # of the machine's values, and these alone, stay.
-            shrunk = float(of_labels @ of_labels) * labels / more
-            stays = float(of_machine @ of_machine + 2 * (of_labels @ of_machine))
-            quantile = float(special().stdtrit(max(fit.free * more // labels, 1), tail))
-            with_more = quantile * math.sqrt(max(shrunk + stays, 0.0))
-        return _Found(value, interval, power, departures, with_more)
+        return _Found(value, interval, power, departures)
 
     def _least(self, values: FloatArray, fit: _Fit) -> tuple[float, float, int]:
         """Return the least reach of an interval to each side, and how many clusters depart.

@@ -63,7 +63,7 @@ def judge_quality(
     Intervals come from resampled items, or resampled clusters where there are some.
     """
     unit_of, units = units_of(items.clusters, len(items.labels), options.seed)
-    n_units = len(units.counts)
+    n_units = units.n
     verdicts = items.relevant(min_score)
     columns = [*confusion_columns(verdicts, items.labels), *bin_columns(items)]
     sums = sum_by_unit(unit_of, n_units, columns)

@@ -45,8 +45,7 @@ from judged_server.metrics.compute import (
 from judged_server.metrics.input.id_fit import IdSample
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults, grades_of
-from judged_server.metrics.measures.formulas import FAMILIES
-from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.measures import FAMILIES, Measure
 from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
 

@@ -9,7 +9,7 @@ from judged.v1 import judge_service_pb2
 
 from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
-from judged_server.metrics.measures.formulas import METRICS
+from judged_server.metrics.measures import METRICS
 from judged_server.metrics.text.metrics import TEXT_METRICS
 from judged_server.settings import Settings
 from judged_server.usecases.offering import Offering

@@ -60,8 +60,7 @@ from judged_server.metrics.input.id_fit import IdSample, fit_warning
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import Qrels, Topics, refuse_first
 from judged_server.metrics.matching import JudgedResults, grades_of
-from judged_server.metrics.measures.formulas import FAMILIES
-from judged_server.metrics.measures.names import Measure, parse_metrics
+from judged_server.metrics.measures import FAMILIES, Measure, parse_metrics
 from judged_server.settings import Limits
 from judged_server.usecases.evaluate import Evaluation, results_of
 
@@ -355,7 +354,7 @@ def _corrected(
     done: Measured,
 ) -> MetricTable:
     """Return the table with means corrected by the labels or the human values of the request."""
-    judged, per_query = done.judged, request.options.per_query
+    judged = done.judged
     labels = request.judged.human_labels
     message: metrics_pb2.HumanLabels | metrics_pb2.PerQueryValues = request.human_values
     field = _VALUES
@@ -365,12 +364,6 @@ def _corrected(
         field, message = _LABELS, labels
     queries = _places(message.query_ids, done.query_ids, field)
     inclusion = read_inclusion(message.inclusion_probabilities, len(queries), field)
-    rule = (
-        "must be empty with options.per_query: bounds of single queries need labels that were "
-        "all drawn with the same probability"
-    )
-    alike = inclusion is None or not per_query
-    need(alike, f"{field}.inclusion_probabilities", rule)
     if judged is not None and field == _LABELS:
         contexts = int((judged.n_retrieved * judged.n_expected)[queries].sum())
         relevant = np.array(labels.relevant, np.bool_)
@@ -383,7 +376,7 @@ def _corrected(
         values = np.array([column.values for column in merged.columns])
     confidence = (options.interval or IntervalOptions()).confidence
     human = HumanValues(queries, values, inclusion)
-    return correct(table, human, confidence=confidence, per_query=per_query)
+    return correct(table, human, confidence=confidence)
 
 
 def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str) -> IntArray:
@@ -421,15 +414,14 @@ def write_table(
 
 
 def _write_column(column: MetricColumn, *, per_query: bool = False) -> metrics_pb2.MetricResult:
-    lower, upper = column.query_lower, column.query_upper
     return write_fields(
         metrics_pb2.MetricResult,
         column,
         lower_bound=column.lower,
         upper_bound=column.upper,
         per_query=column.values.tolist() if per_query else (),
-        per_query_lower=() if lower is None else lower.tolist(),
-        per_query_upper=() if upper is None else upper.tolist(),
+        per_query_lower=(),
+        per_query_upper=(),
     )
 
 

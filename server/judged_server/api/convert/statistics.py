@@ -26,7 +26,7 @@ from judged_server.domain import FloatArray, check_names, need, need_all, need_l
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.compute import with_intervals_and_slices
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 from judged_server.metrics.text.metrics import (
     TextColumn,
     TextMetric,

@@ -12,7 +12,7 @@ from judged_server.metrics.compute import (
     compute_merged,
 )
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 SOME = parse_metrics(["recall", "precision@2", "mrr"])
 

@@ -1,9 +1,7 @@
-"""Human labels joined with the machine's table: which values meet, and bounds of queries."""
+"""Human labels joined with the machine's table: which values meet."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from judged.values.choices import Matching, NoGold
 from judged_server.metrics.compute import (
     HumanValues,
@@ -11,11 +9,10 @@ from judged_server.metrics.compute import (
     compute_judged,
     correct,
     merge_values,
-    query_bounds,
     values_of_labels,
 )
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.names import parse_measure
+from judged_server.metrics.measures import parse_measure
 from judged_server.statistics.prediction_powered import correct_mean
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]
@@ -99,50 +96,3 @@ def test_values_that_the_caller_brings_meet_their_queries():
     assert done.columns[0].corrected == correct_mean(
         np.array(machine[0]), np.array([0.2, 0.5, 0.7]), places, confidence=0.9
     )
-    assert done.columns[0].query_lower is None
-
-
-def drawn(seed, n):
-    rng = np.random.Generator(np.random.PCG64(seed))
-    machine = rng.beta(2, 1, n)
-    human = np.clip(machine - 0.1 + 0.2 * rng.standard_normal(n) * machine, 0, 1)
-    return machine, human
-
-
-def bounds_of(machine, human, labels, confidence=0.95):
-    return query_bounds(machine, human[:labels], np.arange(labels), confidence)
-
-
-def test_fresh_queries_are_missed_no_more_often_than_promised():
-    """40,000 fresh queries in 400 draws; a draw's own labels move its rate by about 0.015."""
-    below = above = 0
-    for seed in range(400):
-        machine, human = drawn(seed, 180)
-        lower, upper = bounds_of(machine, human, 80)
-        below += int(np.count_nonzero(human[80:] < lower[80:]))
-        above += int(np.count_nonzero(human[80:] > upper[80:]))
-    slack = 3 * 0.02 / np.sqrt(400)
-    assert below / 40_000 <= 0.025 + slack
-    assert above / 40_000 <= 0.025 + slack
-    assert below / 40_000 >= 0.005  # the bounds are not just the ends of the range
-
-
-def test_too_few_labels_leave_the_whole_range():
-    machine, human = drawn(6, 60)
-    lower, upper = bounds_of(machine, human, 38)
-    assert (lower == 0).all()
-    assert (upper == 1).all()
-    assert (bounds_of(machine, human, 39)[0] > 0).any()
-
-
-@given(st.integers(0, 120), st.integers(0, 2**32))
-@settings(max_examples=60)
-def test_bounds_enclose_the_machine_and_miss_as_few_as_they_may(labels, seed):
-    machine, human = drawn(seed, 120)
-    lower, upper = bounds_of(machine, human, labels, confidence=0.9)
-    assert (lower <= machine).all()
-    assert (machine <= upper).all()
-    # n / (n + 1) * (share missed) + 1 / (n + 1) is at most half of what the confidence leaves.
-    misses = max(int(0.05 * (labels + 1) + 1e-9) - 1, 0)
-    assert np.count_nonzero(human[:labels] > upper[:labels] + 1e-9) <= misses
-    assert np.count_nonzero(human[:labels] < lower[:labels] - 1e-9) <= misses

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from judged.values.choices import Matching
 from judged_server.metrics.compute import MetricOptions, compute_judged, compute_trec
 from judged_server.metrics.matching import JudgedResults, earliest_hits, grades_of, match, unsettled
-from judged_server.metrics.measures.names import parse_measure, parse_metrics
+from judged_server.metrics.measures import parse_measure, parse_metrics
 
 from tests.trec import Topic, qrels_of, run_of
 

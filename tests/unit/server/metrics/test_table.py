@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from judged.values.choices import IntervalOptions
 from judged_server.metrics.compute import (
@@ -13,7 +11,7 @@ from judged_server.metrics.compute import (
     with_intervals_and_slices,
 )
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 MEASURES = parse_metrics(["recall", "precision@2"])
 INTERVAL = IntervalOptions(resamples=200)
@@ -64,15 +62,3 @@ def test_slices_have_the_bounds_of_their_queries():
     _, unsettled = with_intervals_and_slices(table, options, metadata).slices
     assert (unsettled.columns[0].mean, unsettled.columns[0].n) == (None, 0)
     assert (unsettled.columns[0].lower, unsettled.columns[0].upper) == (0.0, 1.0)
-
-
-def test_a_slice_has_no_part_of_what_was_corrected_over_the_whole():
-    options = MetricOptions(slice_by=("type",))
-    table = table_of(range(5))
-    whole = np.zeros(4)
-    columns = tuple(replace(c, query_lower=whole, query_upper=whole) for c in table.columns)
-    for part in with_intervals_and_slices(
-        replace(table, columns=columns), options, METADATA
-    ).slices:
-        for column in part.columns:
-            assert (column.query_lower, column.query_upper) == (None, None)

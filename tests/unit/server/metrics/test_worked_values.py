@@ -6,7 +6,7 @@ from judged.values.choices import Matching
 from judged_server.metrics.compute import MetricOptions, compute_gains, compute_judged
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 
 def matched_by_id(retrieved, relevant):

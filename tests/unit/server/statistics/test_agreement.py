@@ -49,18 +49,6 @@ def test_fleiss_kappa_without_a_complete_item_is_undefined_and_alpha_is_not():
     assert any("ratings of all raters" in warning for warning in found.warnings)
 
 
-def test_patterns_and_dealt_groups_have_like_intervals(monkeypatch):
-    rng = np.random.default_rng(1)
-    true = rng.integers(0, 3, 3_000)
-    columns = [np.where(rng.random(3_000) < 0.7, true, rng.integers(0, 3, 3_000)) for _ in range(3)]
-    exact = measure(*columns, k=3, options=IntervalOptions()).krippendorff_alpha
-    monkeypatch.setattr("judged_server.statistics.agreement.MAX_UNITS", 5)
-    dealt = measure(*columns, k=3, options=IntervalOptions()).krippendorff_alpha
-    assert dealt.value == pytest.approx(exact.value, abs=1e-12)
-    assert "1024 groups" in dealt.interval.signature
-    assert dealt.interval.standard_error == pytest.approx(exact.interval.standard_error, rel=0.1)
-
-
 TABLES = st.integers(2, 4).flatmap(
     lambda k: st.integers(2, 4).flatmap(
         lambda raters: st.lists(
@@ -104,16 +92,8 @@ def spelling_warnings(categories: list[str], *columns: list[int]) -> list[str]:
 @pytest.mark.parametrize(
     "pair",
     [
-        *(("Yes", "yes"), ("good", "good "), ("a b", "a  b"), ("not relevant", "not_relevant")),
-        *(("true", "TRUE"), ("true", "1"), ("yes", "True"), ("no", "0"), ("0", "false")),
-        *(("1", "1.0"), ("1", "01"), ("4", "4."), ("caf\u00e9", "cafe\u0301"), ("да", "yes")),
-        *(
-            ("\ufb01ne", "fine"),
-            ("ok\u200b", "ok"),
-            ("Yes.", "yes"),
-            ("\uff11", "1"),
-            ("STRASSE", "straße"),
-        ),
+        *(("Yes", "yes"), ("good", "good "), ("Yes.", "yes"), ("STRASSE", "straße")),
+        *(("caf\u00e9", "cafe\u0301"), ("ok\u200b", "ok"), ("\uff11", "1")),
     ],
 )
 def test_categories_that_are_one_to_people_are_told(pair):

@@ -195,16 +195,3 @@ class TestLabelsOfUnequalProbability:
             unweighted += bare.interval.lower <= truth <= bare.interval.upper
         assert weighted / draws >= 0.91
         assert unweighted / draws < 0.8
-
-    def test_more_labels_narrow_the_interval_as_foretold(self):
-        machine, human, places = some(n=4000, labelled=150, seed=3)
-        rng = np.random.default_rng(3)
-        more = np.setdiff1d(np.arange(4000), places)[rng.permutation(3850)[:50]]
-        found = correct_mean(machine, human, places)
-        value = np.clip(machine + rng.normal(0, 0.2, 4000), 0, 1)
-        all_places = np.sort(np.concatenate([places, more]))
-        whole = dict(zip(places.tolist(), human.tolist(), strict=True))
-        whole |= {int(i): float(value[i]) for i in more}
-        then = correct_mean(machine, np.array([whole[int(i)] for i in all_places]), all_places)
-        width = (then.corrected.interval.upper - then.corrected.interval.lower) / 2
-        assert found.half_width_with_more == pytest.approx(width, rel=0.1)

@@ -5,7 +5,7 @@ from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind
 from judged_server.metrics.compute import MetricOptions
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 from judged_server.usecases.evaluate import evaluate
 
 

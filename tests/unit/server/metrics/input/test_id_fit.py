@@ -6,7 +6,7 @@ import pytest
 from judged.values.agreement import IdFit
 from judged_server.metrics.compute import MetricOptions, compute_trec
 from judged_server.metrics.input.id_fit import add_fits, fit_warning
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 from tests.trec import Topic, qrels_of, run_of
 

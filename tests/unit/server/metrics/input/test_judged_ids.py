@@ -6,7 +6,7 @@ from judged.values.choices import Matching
 from judged_server.metrics.compute import MetricOptions, compute_judged, compute_trec
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 from tests.trec import Topic, qrels_of, run_of
 

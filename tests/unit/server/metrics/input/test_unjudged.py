@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.values.choices import Unjudged
 from judged_server.metrics.compute import MetricOptions, compute_trec
-from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.measures import parse_metrics
 
 from tests.trec import Topic, qrels_of, run_of
 

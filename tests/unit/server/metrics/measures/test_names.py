@@ -5,16 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Parameter
-from judged_server.errors import InvalidField
-from judged_server.llm.rubrics.rubric import load_builtin
-from judged_server.metrics.measures.formulas import METRICS, Metric
-from judged_server.metrics.measures.names import (
+from judged_server.metrics.measures import (
     MAX_CUTOFF,
-    RUBRICS,
+    METRICS,
     Measure,
+    Metric,
     MetricNameError,
     parse_measure,
-    parse_metrics,
 )
 
 TOY = Metric(
@@ -132,36 +129,3 @@ def test_a_signature_shows_defaults_settings_and_version():
         == "toy@3|p:0.5|scale:1|kind:plain|source:trec|v3"
     )
     assert parse_measure("mrr").signature([]) == "mrr|v1"
-
-
-@pytest.mark.parametrize("name", [*RUBRICS, "Answer_Relevancy", "faithfulness@5"])
-def test_what_scores_answers_is_answered_with_the_rubric(name):
-    with pytest.raises(InvalidField, match=r"the rubric \w+ scores answers: .* --rubric \w+$"):
-        parse_metrics([name])
-
-
-def test_each_of_these_rubrics_is_there():
-    assert set(RUBRICS.values()) <= set(load_builtin())
-
-
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("map", "ap"),
-        ("MAP_cut_10", "ap@10"),
-        ("P_5", "precision@5"),
-        ("ndcg_cut_10", "ndcg@10"),
-        ("ndcg_cut", "ndcg"),
-        ("ndcg_0", "ndcg"),
-        ("recip_rank", "mrr"),
-        ("Rprec", "r_precision"),
-        ("success_1", "hit_rate@1"),
-        ("set_F", "f1"),
-        ("precision_at_5", "precision@5"),
-        ("hit", "hit_rate"),
-        ("mean_reciprocal_rank", "mrr"),
-    ],
-)
-def test_names_of_other_tools_are_answered_with_ours(name, ours):
-    with pytest.raises(InvalidField, match=rf"did you mean {ours}\?"):
-        parse_metrics([name])

@@ -2,7 +2,7 @@
 
 import pytest
 from judged_server.metrics.input.rankings import rank_gains, rank_run
-from judged_server.metrics.measures.names import parse_measure
+from judged_server.metrics.measures import parse_measure
 
 from tests.trec import Topic, qrels_of, run_of
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.metrics.input.rankings import rank_gains
-from judged_server.metrics.measures.formulas import METRICS
-from judged_server.metrics.measures.names import parse_measure
+from judged_server.metrics.measures import METRICS, parse_measure
 
 NAMES = [
     *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)"),

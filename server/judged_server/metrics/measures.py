@@ -1,4 +1,4 @@
-"""Ranking metrics: what a metric is, the formulas, and the table that declares them.
+"""Ranking metrics: what one is, the formulas, the table that declares them, and their names.
 
 Every function takes (rankings of n queries, parameters, cutoff k or None) and returns float64[n]
 in [0, 1]. Values equal trec_eval's where it has the measure; sums run in its order. A cutoff k cuts
@@ -8,20 +8,35 @@ Bpref, inferred AP and the share that was judged are for judgements that are inc
 leave nothing unjudged, so that no matching mode has them. They are for qrels, for groups that are
 matched by document id, and for gains, where everything retrieved counts as judged.
 
+Requests write names so: `ndcg@10`, `ap(divisor=min)@100`, `precision`.
+
+name       = metric [ "(" parameter { "," parameter } ")" ] [ "@" k ]
+parameter  = word "=" value
+k          = a whole number from 1 to MAX_CUTOFF; without it the whole ranking counts
+
 A family (`precision_exact`, `recall_similarity@5`) is a few metrics over the verdicts of one fixed
 judge, in mode ANY, whatever judge and matching a request names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 from judged.values.choices import Matching
 
-from judged_server.domain import BoolArray, FloatArray, IntArray, Parameter, ParameterScalar
+from judged_server.domain import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Parameter,
+    ParameterScalar,
+    need,
+)
+from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.input.rankings import Rankings, offsets_of, ratio
 
 Parameters = Mapping[str, ParameterScalar]
@@ -485,3 +500,163 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
     }
 )
 """Every metric by the name requests use, in the order GetServerInfo lists them."""
+
+MAX_METRICS = 100
+"""The most metrics one request may ask for."""
+
+MAX_CUTOFF = 1_000_000_000
+"""The largest k; no ranking is that long, and beyond 2^53 a float could not hold it."""
+
+_NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*))?", re.ASCII)
+_PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
+_CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
+_LONGEST_NAME = 200
+
+
+class MetricNameError(ValueError):
+    """A metric's name breaks a rule; the message is the rule, without the field's path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A metric with every parameter settled and its cutoff; `str` is the canonical name.
+
+    `judge` is the signature of the judge it is measured by, where that is not the request's.
+    """
+
+    metric: Metric
+    parameters: Parameters
+    k: int | None = None
+    judge: str = ""
+
+    def __str__(self) -> str:
+        chosen = [
+            f"{parameter.name}={write_value(self.parameters[parameter.name])}"
+            for parameter in self.metric.parameters
+            if self.parameters[parameter.name] != parameter.default
+        ]
+        brackets = f"({','.join(chosen)})" if chosen else ""
+        return f"{self.metric.name}{brackets}{self._at_k}"
+
+    @property
+    def _at_k(self) -> str:
+        return "" if self.k is None else f"@{self.k}"
+
+    def values(self, rankings: Rankings) -> FloatArray:
+        """Return the measure of each query: float64[n], finite, in [0, 1]."""
+        return self.metric.function(rankings, self.parameters, self.k)
+
+    def judged_by(self, signature: str) -> Measure:
+        """Return the measure over verdicts of that judge; a family's metric can then be taken."""
+        return replace(self, metric=replace(self.metric, family=""), judge=signature)
+
+    def signature(self, settings: Sequence[tuple[str, str]]) -> str:
+        """Return one stable line that says how the number is made.
+
+        Name and cutoff, every parameter (defaults too, so that a later default can't change what
+        an old line means), the `settings` the rankings were made under, the metric's version.
+        """
+        parameters = [
+            f"{parameter.name}:{write_value(self.parameters[parameter.name])}"
+            for parameter in self.metric.parameters
+        ]
+        made_under = [f"{name}:{value}" for name, value in settings]
+        if self.judge:
+            made_under.insert(0, "judge:" + self.judge.replace("|", " "))
+        head, version = f"{self.metric.name}{self._at_k}", f"v{self.metric.version}"
+        return "|".join([head, *parameters, *made_under, version])
+
+
+def parse_metrics(
+    names: Sequence[str], field: str = "metrics", *, of_values: bool = False
+) -> tuple[Measure, ...]:
+    """Return the measures that the names of a request stand for, in order.
+
+    With `of_values`, where the request brings all values, a name may also be a plain word that no
+    metric of ours has: a rubric's, or that of a text metric.
+
+    Raises InvalidField at `field` when there is none, at `field[i]` when name i breaks a rule or
+    names a measure again; LimitExceeded at `field` when there are more than MAX_METRICS.
+    """
+    need(len(names) > 0, field, "must name at least one metric, for example ndcg@10")
+    if len(names) > MAX_METRICS:
+        raise LimitExceeded(field, "metrics", MAX_METRICS, len(names))
+    first_seen: dict[str, int] = {}
+    measures = []
+    for i, name in enumerate(names):
+        try:
+            plain = of_values and _PLAIN_NAME.fullmatch(name) and name not in METRICS
+            measure = _brought(name) if plain else parse_measure(name)
+        except MetricNameError as error:
+            raise InvalidField(f"{field}[{i}]", str(error)) from None
+        first = first_seen.setdefault(str(measure), i)
+        if first != i:
+            raise InvalidField(f"{field}[{i}]", f"is {measure} again, as in {field}[{first}]")
+        measures.append(measure)
+    return tuple(measures)
+
+
+def write_value(value: ParameterScalar) -> str:
+    """Return the text of a parameter: a word, or the shortest of a number: 0.5, 1, 1e-07."""
+    return value if isinstance(value, str) else repr(value + 0.0).removesuffix(".0")
+
+
+def _brought(name: str) -> Measure:
+    """Return a measure of which the caller brings the values."""
+
+    def unknown(_rankings: Rankings, _parameters: Parameters, _k: int | None) -> FloatArray:
+        raise ValueError(f"{name} is measured elsewhere; only its values are known here")
+
+    return Measure(Metric(name, "Values that the caller brings.", "", unknown, modes=()), {})
+
+
+def parse_measure(name: str, metrics: Mapping[str, Metric] = METRICS) -> Measure:
+    """Return the measure of one name. Raises MetricNameError with the rule the name breaks."""
+    parts = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
+    if parts is None:
+        raise MetricNameError(
+            f"{name[:40]!r} is not a metric's name; write metric@k, or metric(parameter=value)@k"
+        )
+    metric = metrics.get(parts["metric"])
+    if metric is None:
+        unknown = parts["metric"]
+        hint = did_you_mean(unknown.lower(), metrics)
+        raise MetricNameError(
+            f"no metric is called {unknown[:40]!r}{hint and '; '}{hint} "
+            f"(this server has {', '.join(metrics)})"
+        )
+    return Measure(metric, _read_parameters(metric, parts["parameters"]), _read_cutoff(parts["k"]))
+
+
+def _read_cutoff(text: str | None) -> int | None:
+    """Return k, or None when the name has none."""
+    if text is None:
+        return None
+    if not _CUTOFF.fullmatch(text) or int(text) > MAX_CUTOFF:
+        raise MetricNameError(f"k must be a whole number from 1 to {MAX_CUTOFF}, not {text[:40]!r}")
+    return int(text)
+
+
+def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterScalar]:
+    """Return a value for every parameter of the metric, in the order of their declaration."""
+    given: dict[str, str] = {}
+    for part in text.split(",") if text is not None else ():
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise MetricNameError(f"parameters are written name=value, not {part[:40]!r}")
+        if name in given:
+            raise MetricNameError(f"parameter {name} is given twice")
+        given[name] = value
+    values: dict[str, ParameterScalar] = {}
+    for parameter in metric.parameters:
+        written = given.pop(parameter.name, None)
+        try:
+            values[parameter.name] = (
+                parameter.default if written is None else parameter.read(written)
+            )
+        except ValueError as error:
+            raise MetricNameError(f"{parameter.name} must be {error}") from None
+    for name in given:
+        known = ", ".join(parameter.name for parameter in metric.parameters) or "none"
+        raise MetricNameError(f"{metric.name} has no parameter {name[:40]!r}; it has {known}")
+    return values
