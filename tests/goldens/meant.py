@@ -69,6 +69,10 @@ MEANT: dict[str, str] = {
     r"convert .*(made.csv|made.nope|--results|cannot_hold)": "What a format holds is told in one "
     "sentence, and results are not converted.",
     r"looks like|is it what is called|is a folder; name": "A refusal names the place and no guess.",
+    r"MeasureAgreement .*(interval|warnings)|judged agree .*interval": "Agreement resamples items.",
+    r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
+    "have no bounds, and more labels are not forecast.",
+    r"id_fit\.|spelling, which counts|that were retrieved is among the": "A pair of ids is shown.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

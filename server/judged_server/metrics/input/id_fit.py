@@ -63,7 +63,10 @@ class IdSample:
 
     def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
         """Return how ids fit, with the numbers of all queries that retrieved something."""
-        return replace(self._seen, expected=expected, found=found, retrieved=retrieved)
+        seen = self._seen
+        if found and not seen.alike:
+            seen = replace(seen, expected_id="", retrieved_id="")
+        return replace(seen, expected=expected, found=found, retrieved=retrieved)
 
 
 def add_fits(fits: Sequence[IdFit]) -> IdFit | None:
@@ -114,11 +117,11 @@ def _alike(missed: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]
 
     `a/x` and `x` may be one, `a/x` and `b/x` not.
     """
-    found = {form.rpartition("/")[2]: (form, name) for name in others for form in [_form(name)]}
+    found = {_form(name).rpartition("/")[2]: name for name in others}
     pairs = []
     for name in missed:
         form = _form(name)
-        other, spelt = found.get(form.rpartition("/")[2], ("", ""))
-        if other and (form.endswith(other) or other.endswith(form)):
-            pairs.append((name, spelt))
+        other = found.get(form.rpartition("/")[2])
+        if other is not None and (form.endswith(_form(other)) or _form(other).endswith(form)):
+            pairs.append((name, other))
     return pairs
