@@ -91,14 +91,12 @@ def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None
 class AnswerLine:
     """One answer of a file, the number of its line, and what no request holds.
 
-    That is the model that the line names, the answer's negative references, the label of people,
-    None without one or where none was asked for, and what its scores must reach.
+    That is the model that the line names, and the answer's negative references.
     """
 
     number: int
     item: AnswerItem
     negatives: Sequence[str]
-    label: bool | None
     system_model: str | None
 
 
@@ -123,17 +121,15 @@ class AnswerFile:
         return {r"items\[(\d+)\]\.(.+)": place}
 
 
-def read_answers(
-    path: str, *, with_negatives: bool = False, label_field: str | None = None
-) -> AnswerFile:
+def read_answers(path: str, *, with_negatives: bool = False) -> AnswerFile:
     """Return the answers of a file, or of standard input for "-". Raises FileError.
 
-    An answer without an id goes by the number of its line. With `label_field` lines have labels.
+    An answer without an id goes by the number of its line.
     """
     found = AnswerFile(name_of(path), [])
     line_of: dict[str, int | None] = {}
     empty = "holds nothing to score; write lines of {query, answer}"
-    for line in input_records(path, empty, f"{_ANSWER_FIELDS} {label_field or LABEL}"):
+    for line in input_records(path, empty, _ANSWER_FIELDS):
         item_id = line.optional_identifier("item_id", "id") or str(line.line)
         line.refuse_again(
             line_of,
@@ -149,11 +145,8 @@ def read_answers(
             )
         line.text("query"), line.text("answer")  # which an AnswerItem may do without
         item = line.read(AnswerItem, item_id=item_id)
-        label = None if label_field is None else line.optional_label(label_field)
         model = line.optional_text(SYSTEM_MODEL)
-        found.lines.append(AnswerLine(line.line or 0, item, against, label, model))
-    if label_field is not None:
-        check_labelled(found.name, label_field, (line.label for line in found.lines))
+        found.lines.append(AnswerLine(line.line or 0, item, against, model))
     return found
 
 

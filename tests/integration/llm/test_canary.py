@@ -98,11 +98,12 @@ def test_a_changed_judge_is_found_and_stays_found(world: World, mind: Mind) -> N
     assert [row["id"] for row in found["flipped"]] == ["i1", "i3", "i5"]
     assert found["flipped"][0]["recorded"] == "relevant"
     assert found["highest_evidence"] >= found["alarm_at"] == 20
-    assert "the judge has changed; the alarm began with the check of" in done.stdout
+    assert "flipped: i1, i3, i5\n" in done.stdout
+    assert "the judge has changed, until it is recorded anew" in done.stdout
     mind.no = set()
     again = world(*CHECK)
     assert again.returncode == 1
-    assert "the alarm began with the check of" in again.stdout
+    assert "the judge has changed" in again.stdout
     world.fine(*RECORD)  # what is recorded anew is the new reference
     assert "3 checks are of another recording" in world.fine(*CHECK).stderr
 
@@ -120,8 +121,7 @@ def test_a_judge_that_changes_its_mind_between_rounds_is_told(world: World, mind
     assert document["noisy_items"] == ITEMS
     assert document["share"] == 0.6  # of the 5 asks that measure, 3 differ from those that chose
     [warning] = document["warnings"]
-    assert warning.startswith("24 of 24 items (100%) changed their verdict between rounds")
-    assert "only if more than 87% of verdicts differ" in warning
+    assert warning.startswith("24 of 24 items changed their verdict between rounds")
     assert world(*RECORD, "--strict").returncode == 1
 
 

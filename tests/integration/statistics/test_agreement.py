@@ -102,30 +102,6 @@ def test_calibrate_judges_all_lines_and_needs_labels_of_some(judged, tmp_path):
     assert document["prevalence"]["naive"]["value"] == 0.5
 
 
-def test_calibrate_keeps_a_trace_that_judge_reads(judged, tmp_path):
-    texts = ["rag combines retrieval with generation", "vector databases store embeddings"]
-    rows = [
-        {
-            "query": "what is rag",
-            "expected_text": texts[0],
-            "retrieved_text": text,
-            "relevant": text == texts[0],
-        }
-        for text in texts
-    ]
-    write(tmp_path / "labels.jsonl", rows)
-    line = ("calibrate", "labels.jsonl", "--judge", "token_overlap")
-    estimate = judged(*line, "--estimate", "--trace", "t.jsonl", "--json", "would.json")
-    assert estimate.returncode == 0, estimate.stderr
-    assert judged.read("would.json")["estimate"]["contexts"] == 2
-    assert not (tmp_path / "t.jsonl").exists()
-    kept = judged(*line, "--trace", "t.jsonl")
-    assert kept.returncode == 0, kept.stderr
-    assert kept.stderr.startswith("judged: trace t.jsonl: 2 items\n")
-    read = judged("judge", "labels.jsonl", "--judge", "none", "--trace", "t.jsonl")
-    assert [json.loads(each)["relevant"] for each in read.stdout.splitlines()] == [True, False]
-
-
 def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
     items = scored()
     write(

@@ -5,7 +5,7 @@ The server computes the numbers, and proves the guarantees of cascades.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
@@ -15,14 +15,10 @@ from judged import (
     CalibrateOptions,
     Judge,
     LabelledScores,
-    QueryGroup,
-    ScoredAnswers,
-    Verdict,
     Verdicts,
 )
 from judged._convert import Purse
 from judged._views import plain, plural, row_of
-from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import Drawn, IntervalOption
 from judged.cli.inputs import (
@@ -31,20 +27,15 @@ from judged.cli.inputs import (
     Line,
     cluster_of,
     of_lines,
-    read_answers,
     read_labels,
 )
 from judged.cli.judging import (
-    LLM,
-    MODEL,
+    NONE,
     REPLAYED,
     AskingOptions,
     JudgeOptions,
     Spending,
-    TraceOptions,
     judge_places,
-    keep,
-    kept_trace,
     read_amount,
     read_member,
     refuse_uncached,
@@ -65,7 +56,6 @@ from judged.cli.tables import (
 from judged.evaluation.labels import INCLUSION
 from judged.evaluation.result import reason_warnings, reasons_of, verdict_warnings
 from judged.values import (
-    AnswerScore,
     Calibration,
     CascadeFrontier,
     CascadeOptions,
@@ -84,7 +74,7 @@ from judged.values import (
 from judged.values.choices import estimates_of
 
 
-class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption):
+class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
     """Hold a judge against human labels.
 
     Tells its quality, the best threshold, and means corrected for its error.
@@ -99,16 +89,8 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
         "Lines of {query, expected_text, retrieved_text, relevant: true|false|null}, query_id and "
         "expected_alternatives if there are any; - reads standard input.",
     )
-    rubric: str | None = opt(
-        "ID",
-        "Calibrate the scores of this rubric instead of a judge: lines are answers, as `judged "
-        "score` reads them, with `relevant` for those that people labelled.",
-    )
     judge: str | None = opt("KIND", "Judge, see `judged judges`; none reads `score` of the lines.")
     min_score: float | None = opt("X", "Score from which a verdict is relevant.")
-    trace: str | None = opt(
-        "FILE", "Keep the judgements in this file, beside those it has.", writes=True
-    )
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
     precision_floor: float | None = opt("X", "Precision that the third threshold must keep; 0.9.")
     folds: int | None = opt("N", "Folds of cross-validation; 5.")
@@ -130,65 +112,33 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
     )
 
     @property
-    def kind(self) -> str | None:
-        """The kind of judge; rubrics are scored by language models."""
-        return self.judge if self.rubric is None else LLM
+    def replays(self) -> bool:
+        """Whether lines bring their scores, so that no judge is to run."""
+        return self.judge == NONE
 
     def settle(self) -> None:
-        """Refuse flags of a judge where there is none, or where a rubric is asked for."""
-        if self.rubric is not None and "rubric" not in self.typed and self.judge:
-            self.leave_out("rubric")
-        of_judges = "profile param member trace"
-        if self.rubric is not None:
-            self.leave_out(
-                f"judge {of_judges}" if "rubric" in self.typed else "",
-                "is of a judge, whose place --rubric takes; leave it out",
-            )
-        elif self.replays:
-            why = f"is of a judge, and {REPLAYED} asks none; leave it out"
-            self.leave_out(f"{of_judges} output", why)
-            self.leave_out(MODEL, f"is for --judge {LLM}; say that too, or leave it out")
+        """Refuse what is for a judge where there is none."""
+        if self.replays:
+            self.leave_out("output estimate max_cost", f"{REPLAYED} asks no judge; leave it out")
         super().settle()
 
     def run(self, out: Output) -> Document | None:
-        """Judge or score what is not, and report."""
-        kept, answers, groups = kept_trace(self, out), None, list[QueryGroup]()
-        if self.rubric is not None:
-            answers = read_answers(self.labels, label_field=self.label_field)
-            lines = [
-                Line(line.number, {}, (), label=line.label, query_id=line.item.query or None)
-                for line in answers.lines
-            ]
-            places = places_of_rubrics([self.rubric]) | answers.places()
-        else:
-            lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
-            folded = FoldedLines([] if self.replays else lines)
-            groups, places = list(folded), folded.places(self.labels)
-        usage, judge, asking = None, None, self.how_asked()
-        with self.asking("judging", len(lines), places) as (server, how):
-            client, info = server.client, server.info
-            if answers is not None and self.rubric is not None:
-                asked = read_rubrics([self.rubric], info, self.min_score, self.parameters())
-                if self.estimate:
-                    would = client.estimate_scores(answers.items, asked, asking=asking)
-                    return report_estimate(out, would)
-                scores = client.score_answers(answers.items, asked, asking=asking, **how)
-                out.warn(*score_warnings(scores))
-                usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
-            elif not self.replays:
-                spec = self.spec(info, self.min_score)
+        """Judge what is not, and report."""
+        lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
+        folded = FoldedLines([] if self.replays else lines)
+        groups, usage, judge = list(folded), None, None
+        with self.asking("judging", len(lines), folded.places(self.labels)) as (server, how):
+            client, asking = server.client, self.how_asked()
+            if not self.replays:
+                spec = self.spec(server.info, self.min_score)
                 if spec.kind == "panel" and spec.profile in {"", "majority"}:
                     raise Problem(
-                        "--judge panel: by majority most votes decide, whatever the threshold, so "
-                        "there is none to choose; calibrate it with --profile mean or --profile "
-                        "weighted"
+                        "--judge panel: by majority there is no threshold to choose; calibrate it "
+                        "with --profile mean or --profile weighted"
                     )
                 if self.estimate:
                     return report_estimate(out, client.estimate(groups, spec, asking=asking))
-                details = kept is not None
-                found = client.judge(groups, spec, include_details=details, asking=asking, **how)
-                keep(kept, groups, found)
-                found = of_lines(lines, found)
+                found = of_lines(lines, client.judge(groups, spec, asking=asking, **how))
                 out.warn(
                     *verdict_warnings(VerdictCounts.of(found)),
                     *reason_warnings(reasons_of(found)),
@@ -221,13 +171,12 @@ class CalibrateCommand(JudgeOptions, AskingOptions, TraceOptions, IntervalOption
             )
 
 
-def _scored(lines: Sequence[Line], found: Verdicts | ScoredAnswers) -> list[Line]:
+def _scored(lines: Sequence[Line], found: Verdicts) -> list[Line]:
     """Return the lines that have a score, labelled or not. Raises Problem."""
     refuse_uncached(found)
-    each: Iterable[Verdict | AnswerScore] = found
     scored = [
         replace(line, score=one.score)
-        for line, one in zip(lines, each, strict=True)
+        for line, one in zip(lines, found, strict=True)
         if one.score is not None
     ]
     if all(line.label is None for line in scored):

@@ -12,7 +12,6 @@ from pathlib import Path
 from judged._views import plural, row_of
 from judged.canary import (
     ASKS,
-    LEAST_FACTOR,
     ROUNDS,
     Canary,
     CanaryItem,
@@ -24,7 +23,7 @@ from judged.canary import (
 from judged.cli.frame import Document, arg, opt
 from judged.cli.inputs import ContextFile, Line, check_expectations
 from judged.cli.judging import CascadeOptions, MaxCost
-from judged.cli.output import Output, Problem, Table, say
+from judged.cli.output import Output, Problem, say
 from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
 
@@ -79,11 +78,9 @@ class RecordCommand(CascadeOptions, MaxCost):
             )
         if share > NOISY:
             out.warn(
-                f"{noisy} of {n} items ({noisy / n:.0%}) changed their verdict between rounds, so "
-                f"a change shows only if more than {min(1.0, share * LEAST_FACTOR):.0%} of "
-                "verdicts differ then, and another judge that is as unsteady looks unchanged; "
-                "lower --judge-temperature, raise --judge-samples, or take items on which the "
-                "judge is surer"
+                f"{noisy} of {n} items changed their verdict between rounds, so small changes of "
+                "the judge don't show; lower --judge-temperature, raise --judge-samples, or take "
+                "items on which it is surer"
             )
         counted = {"items": n, "flips": flips, "asks": asks, "share": share, "noisy_items": noisy}
         return counted | row_of(canary, _WHO)
@@ -161,10 +158,12 @@ class CheckCommand(JudgingCommand, MaxCost):
             for item in canary.items
             if item.item_id in set(found.flipped())
         ]
-        if flipped:  # those that never did before first
-            ordered = sorted(flipped, key=lambda each: each["recorded_flips"])
-            out.show("", Table(list(flipped[0]), [list(e.values()) for e in ordered]), "")
-        out.show(_conclusion(history, level, self.false_alarms))
+        if flipped:
+            out.show(f"flipped: {', '.join(found.flipped())}")
+        now = f"evidence of a change {_exp(found.evidence[-1]):.3g}, an alarm is at"
+        changed = "the judge has changed, until it is recorded anew"
+        said = changed if out.worse else "no sign that the judge has changed"
+        out.show(f"{now} {1 / self.false_alarms:.4g}: {said}")
         return {
             "changed": out.worse,
             "evidence": _exp(found.evidence[-1]),
@@ -212,20 +211,6 @@ def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
     new = set(found.system_fingerprints) - set(canary.system_fingerprints)
     if new and canary.system_fingerprints:
         yield (f"the provider reports a new system fingerprint: {', '.join(sorted(new))}")
-
-
-def _conclusion(history: History, level: float, false_alarms: float) -> str:
-    evidence = history.checks[-1].evidence[-1]
-    now = f"evidence of a change {_exp(evidence):.3g}, an alarm is at {math.exp(level):.4g}"
-    if history.highest < level:
-        return f"{now}: no sign that the judge has changed"
-    first = next(check for check in history.checks if max(check.evidence) >= level)
-    since = first.checked_at.isoformat(timespec="minutes")
-    return (
-        f"{now}: the judge has changed; the alarm began with the check of {since} and stays until "
-        "it is recorded anew. An unchanged judge gets here with a probability of "
-        f"{false_alarms:g} at most"
-    )
 
 
 def _exp(log_value: float) -> float:

@@ -203,10 +203,6 @@ class TestGivingWay:
             ("score a --rubric r", {"JUDGED_JUDGE": "llm", "JUDGED_STRICT": "1"},
              {"rubric": ("r",), "strict": True}),
             ("score a --rubric r", {"JUDGED_JUDGE": "none"}, {"rubric": ("r",), "judge": "none"}),
-            ("calibrate l", {"JUDGED_JUDGE": "exact", "JUDGED_RUBRIC": "r"}, {"judge": "exact"}),
-            ("calibrate l", {"JUDGED_RUBRIC": "r"}, {"rubric": "r"}),
-            ("calibrate l --rubric r", MODEL | {"JUDGED_TRACE": "t", "JUDGED_PARAM": "a=b"},
-             {"rubric": "r", "judge_model": "m", "judge_refresh": True}),
             ("judge c --judge panel", MODEL, {"judge": "panel", "judge_refresh": True}),
             ("score a --rubric r --cache-only", {"JUDGED_JUDGE_REFRESH": "1"},
              {"rubric": ("r",), "cache_only": True}),
@@ -238,9 +234,8 @@ class TestRefusals:
             ("judge c --cascade f --judge exact", "--cascade and --judge exact exclude each"),
             ("judge c --judge none --max-cost 1", "--max-cost: no model is asked"),
             ("score a --rubric r --judge llm", "--judge: answers are scored by language"),
-            ("calibrate l --rubric r --profile p", "--profile: is of a judge, whose place"),
-            ("calibrate l --judge none --trace t", "--trace: is of a judge, and --judge none asks"),
-            ("calibrate l --judge none --estimate", "--estimate: no model is asked"),
+            ("calibrate l --judge none --profile p", "--profile: is for a judge, and --judge"),
+            ("calibrate l --judge none --estimate", "--estimate: --judge none asks no judge"),
         ],
     )
     def test_name_what_is_wrong(self, capsys, words, says):
