@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress
+from itertools import chain
 from struct import error as struct_error
 from struct import pack
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from judged._inputs import (
     need_id,
     need_ids,
     need_kind,
+    no_utf8,
 )
 from judged._transport.call import may_retry
 from judged.errors import InvalidArgument, JudgedError, WrongType
@@ -274,8 +274,6 @@ def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:
 
 _TEXT_BYTES = 3
 """What a string costs on the wire beside its characters."""
-_LITTLE_ENDIAN = "" if sys.byteorder == "little" else "<"
-"""The contract's order of bytes; packing in the machine's own takes a quarter less time."""
 
 
 class Joined(NamedTuple):
@@ -315,86 +313,46 @@ def joined(documents: RetrievedDocuments) -> Joined:
 
 
 def write_trec(relevance: TrecRankings) -> metrics_pb2.TrecRankings:
-    """Return the message of judgements and a run. Raises InvalidArgument for what can't be sent.
-
-    What a topic's columns have to be beyond that is up to the server.
-    """
-    message: Any = metrics_pb2.TrecRankings()
-    for name, given, kind, column in (
-        ("qrels", relevance.qrels, metrics_pb2.TopicQrels, "grades"),
-        ("run", relevance.run, metrics_pb2.TopicRun, "scores"),
-    ):
-        topics, columns = list(map(joined, given.values())), f"{name}_columns"
-        if name == "run":
-            topics = _all_scored(topics)
-        if given and not _write_columns(getattr(message, columns), given, topics, column):
-            message.ClearField(columns)
-            getattr(message, name).extend(_topics(f"trec.{name}", kind, column, given, topics))
-    return message  # type: ignore[no-any-return]  # of any field
-
-
-def _topics(
-    path: str,
-    kind: type[Message],
-    column: str,
-    query_ids: Iterable[object],
-    topics: Sequence[Joined],
-) -> Iterator[Message]:
-    """Yield messages of topics one by one; what none can hold is named by its place."""
-    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
-        topic = f"{path}[{i}]"
-        if isinstance(documents.document_ids, str):
-            raise InvalidArgument.of_field(topic, "must be a list of ids, not one text")
-        ids = {
-            "query_id": need_id(query_id, f"{topic}.query_id"),
-            "document_ids": need_ids(documents.document_ids, f"{topic}.document_ids"),
-        }
-        yield write_at(topic, kind, **ids, **{column: documents.scores})
-
-
-def _all_scored(run: list[Joined]) -> list[Joined]:
-    """Return topics that all have scores, or none: the places where only some had any."""
-    if not any(len(topic.scores) for topic in run):
-        return run
-    return [
-        topic
-        if len(topic.scores)
-        else topic._replace(scores=range(0, -len(topic.document_ids), -1))
-        for topic in run
-    ]
+    """Return the message of judgements and a run. Raises InvalidArgument for what can't be sent."""
+    message = metrics_pb2.TrecRankings()
+    if relevance.qrels:
+        _write_columns(message.qrels_columns, "trec.qrels", relevance.qrels, "grades")
+    if relevance.run:
+        _write_columns(message.run_columns, "trec.run", relevance.run, "scores")
+    return message
 
 
 def _write_columns(
     message: metrics_pb2.TopicColumns,
-    query_ids: Collection[str],
-    topics: Sequence[Joined],
+    path: str,
+    given: Mapping[str, RetrievedDocuments],
     column: str,
-) -> bool:
-    """Fill in topics; return whether that could be done. What is in the message if not is void.
-
-    Judgements can't go without grades, as a run may without scores.
-    """
-    counts = [len(topic.document_ids) for topic in topics]
-    texts = [topic.text for topic in topics]
-    n_scores = [len(topic.scores) for topic in topics]
-    scored = any(n_scores) or column == "grades"
-    if None in texts or not all_texts(query_ids) or (scored and n_scores != counts):
-        return False
-    with_ids = compress(texts, counts)
-    text = "\n".join(with_ids)  # type: ignore[arg-type]  # none of them is None
-    n = sum(counts)
-    if text.count("\n") != max(n - 1, 0):
-        return False  # an id holds a line feed
+) -> None:
+    """Fill in topics. Judgements can't go without grades, as a run may without scores."""
+    topics = list(map(joined, given.values()))
+    scored = column == "grades" or any(len(topic.scores) for topic in topics)
+    for place, (query_id, topic) in enumerate(zip(given, topics, strict=True)):
+        where, n = f"{path}[{place}]", len(topic.document_ids)
+        need_id(query_id, f"{where}.query_id")
+        if topic.text is None:
+            need_ids(topic.document_ids, f"{where}.document_ids")
+        elif topic.text.count("\n") != max(n - 1, 0):
+            rule = "holds an id with a line feed; give it another id"
+            raise InvalidArgument.of_field(f"{where}.document_ids", rule)
+        if scored and len(topic.scores) != n:
+            rule = f"has {len(topic.scores)} entries for {n} documents"
+            raise InvalidArgument.of_field(f"{where}.{column}", rule)
     try:
-        message.query_ids.extend(query_ids)
-        message.n_documents.extend(counts)
-        message.document_ids = text
+        message.query_ids.extend(given)
+        message.n_documents.extend(len(topic.document_ids) for topic in topics)
+        message.document_ids = "\n".join(topic.text or "" for topic in topics if topic.document_ids)
         if scored:
-            scores = chain.from_iterable(topic.scores for topic in topics)
-            message.values = pack(f"{_LITTLE_ENDIAN}{n}d", *scores)
-    except (TypeError, ValueError, struct_error, OverflowError):
-        return False
-    return True
+            values = list(chain.from_iterable(topic.scores for topic in topics))
+            message.values = pack(f"<{len(values)}d", *values)
+    except UnicodeEncodeError as problem:
+        raise InvalidArgument.of_field(path, no_utf8(problem)) from None
+    except (TypeError, struct_error, OverflowError):
+        raise WrongType.of_field(path, f"has {column} that are no numbers") from None
 
 
 _OPTIONS_OF = {
@@ -417,13 +375,11 @@ RELEVANCE: Mapping[type, str] = {
     PerQueryValues: "values",
 }
 """What a request calls what rankings are given as."""
-Rankings = JudgedRankings | GainRankings | EmbeddedRankings
-_MESSAGES: Mapping[type, tuple[type[Message], type[Message]]] = {
-    JudgedRankings: (metrics_pb2.JudgedRankings, metrics_pb2.JudgedRanking),
-    GainRankings: (metrics_pb2.GainRankings, metrics_pb2.GainRanking),
-    EmbeddedRankings: (judge_pb.EmbeddedRankings, judge_pb.EmbeddedRanking),
+_MESSAGES: Mapping[type, type[Message]] = {
+    JudgedRankings: metrics_pb2.JudgedRankings,
+    GainRankings: metrics_pb2.GainRankings,
+    EmbeddedRankings: judge_pb.EmbeddedRankings,
 }
-"""The messages of rankings, and of one of them."""
 
 
 def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOptions:
@@ -463,26 +419,21 @@ def write_relevance(relevance: Relevance) -> object:
         return write_trec(relevance)
     if isinstance(relevance, PerQueryValues):
         return write_values(relevance, "values")
-    return write_rankings(relevance, list(write_each(relevance)))
-
-
-def write_each(relevance: Rankings) -> Iterator[Any]:
-    """Yield the message of each ranking."""
-    path, (_, kind) = RELEVANCE[type(relevance)], _MESSAGES[type(relevance)]
-    for place, ranking in enumerate(relevance.rankings):
-        # Grades say which documents are relevant.
-        others = {"relevant_document_ids": ()} if getattr(ranking, "grades", None) else {}
-        yield write_at(f"{path}.rankings[{place}]", kind, ranking, **others)
-
-
-def write_rankings(relevance: Rankings, rankings: Sequence[object]) -> Message:
-    """Return the message of all rankings, given that of each."""
-    path, (kind, _) = RELEVANCE[type(relevance)], _MESSAGES[type(relevance)]
-    others: dict[str, object] = {"rankings": rankings}
+    path = RELEVANCE[type(relevance)]
+    others: dict[str, object] = {}
     if isinstance(relevance, JudgedRankings):
-        columns = verdicts_pb2.VerdictColumns
-        others["verdicts"] = write_at(f"{path}.verdicts", columns, relevance)
-    return write_at(path, kind, relevance, **others)
+        others["verdicts"] = write_at(f"{path}.verdicts", verdicts_pb2.VerdictColumns, relevance)
+        others["rankings"] = [
+            write_at(
+                f"{path}.rankings[{place}]",
+                metrics_pb2.JudgedRanking,
+                ranking,
+                # Grades say which documents are relevant.
+                **({"relevant_document_ids": ()} if ranking.grades else {}),
+            )
+            for place, ranking in enumerate(relevance.rankings)
+        ]
+    return write_at(path, _MESSAGES[type(relevance)], relevance, **others)
 
 
 def write_metadata(
@@ -604,7 +555,6 @@ def write_compare(
         metrics=as_metrics(metrics),
         options=write_options(options, "trec"),
         runs=[_write_run(name, relevance, options) for name, relevance in runs.items()],
-        qrels=judged.qrels,
         qrels_columns=judged.qrels_columns if judged.HasField("qrels_columns") else None,
         comparison=comparison,
     )
@@ -616,7 +566,7 @@ def _write_run(
     if isinstance(relevance, DocumentRankings):
         written = write_trec(TrecRankings({}, relevance.topics))
         columns = written.run_columns if written.HasField("run_columns") else None
-        content = statistics_pb.DocumentRankings(topics=written.run, topic_columns=columns)
+        content = statistics_pb.DocumentRankings(topic_columns=columns)
         return statistics_pb.ComparedRun(name=name, documents=content)
     kinds = (JudgedRankings, GainRankings, PerQueryValues)
     what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"

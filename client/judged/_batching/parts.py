@@ -27,21 +27,18 @@ from judged._batching.judging import (
     n_contexts,
     packed,
 )
-from judged._codec import read_fields, write_at, write_fields
+from judged._codec import read_fields, write_fields
 from judged._convert import (
     Purse,
-    Rankings,
     checked_group,
     joined,
     missing_for,
     name_of,
     read_verdicts,
-    write_each,
     write_group,
     write_judge,
     write_metadata,
     write_options,
-    write_rankings,
     write_relevance,
     write_trec,
     write_values,
@@ -63,37 +60,35 @@ Metadata = Mapping[str, Mapping[str, str]]
 
 PART_BYTES = 1 << 20
 """Small enough that the server works on one part while the client writes the next."""
-PART_REFERENCES = 100_000
 _PART_QUERIES = 1 << 10
-_VERDICT_BYTES = {"relevant": 1, "status": 1, "source": 1, "flags": 1, "score": 8}
 _RUN = re.compile(r"(?<![\w.])trec\.run\[(\d+)\]")
 
 
-class PartStream(Stream[None]):
-    """The parts of one request, and its one reply; what breaks is sent again from the start."""
+class MetricStream(Stream[None]):
+    """The parts of one request for metrics, and its one reply."""
 
     def __init__(
         self,
-        parts: Callable[[], Iterator[Any]],
-        message: Callable[..., object],
-        of_whole: Callable[[errors.InvalidArgument], errors.InvalidArgument] = lambda error: error,
+        metrics: Sequence[str],
+        relevance: Relevance,
+        options: MetricOptions,
+        metadata: Metadata,
+        human: PerQueryValues | None,
     ) -> None:
-        """Take what writes the parts, the message of the stream, and what renames paths."""
         super().__init__()
-        self._parts = parts
-        self._message = message
-        self._of_whole = of_whole
-        unsent = parts()
+        self._parts = partial(metric_parts, metrics, relevance, options, metadata, human)
+        self._relevance = relevance
+        unsent = self._parts()
         first = list(islice(unsent, 2))
         self.alone = first[0] if len(first) == 1 else None
         """The request, where one message holds it."""
-        self._unsent: Iterator[Any] | None = chain(first, unsent)
+        self._unsent: Iterator[Request] | None = chain(first, unsent)
         self.reply: Any = None
 
     def request(self) -> Iterator[object]:
         """Return what the next try sends."""
         parts, self._unsent = self._unsent or self._parts(), None
-        return self.written(self._message(part=part) for part in parts)
+        return self.written(pb.StreamMetricsRequest(part=part) for part in parts)
 
     def take(self, reply: Any) -> None:  # noqa: ANN401 - the reply of the stream
         """Take in the reply."""
@@ -106,9 +101,13 @@ class PartStream(Stream[None]):
             raise errors.InternalError("the stream ended without a reply")
 
     def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
-        """Return the wait before the next try; the error for none speaks of the whole."""
-        if isinstance(error, errors.InvalidArgument):
-            error = self._of_whole(error)
+        """Return the wait before the next try; an error names topics by their places in all."""
+        given = self._relevance
+        if isinstance(error, errors.InvalidArgument) and isinstance(given, TrecRankings):
+            names, sent = [*given.run], [q for q in _topics(given) if q in given.run]
+            error = rename_paths(
+                error, _RUN, lambda match: f"trec.run[{names.index(sent[int(match[1])])}]"
+            )
         return super().wait_after(error, attempts)
 
 
@@ -139,56 +138,16 @@ def metric_parts(
             yield Request(human_values=values)
 
 
-def of_whole(relevance: Relevance) -> Callable[[errors.InvalidArgument], errors.InvalidArgument]:
-    """Return what makes errors about parts name topics of a run by their places in the whole."""
-
-    def renamed(error: errors.InvalidArgument) -> errors.InvalidArgument:
-        if not isinstance(relevance, TrecRankings):
-            return error
-        names, sent = [*relevance.run], [q for q in _topics(relevance) if q in relevance.run]
-        return rename_paths(
-            error, _RUN, lambda match: f"trec.run[{names.index(sent[int(match[1])])}]"
-        )
-
-    return renamed
-
-
 def _contents(relevance: Relevance) -> Iterator[object]:
-    """Yield what the parts hold of the relevance, cut between queries."""
+    """Yield what the parts hold of the relevance: TREC's is cut between topics."""
     if isinstance(relevance, TrecRankings):
         try:
             yield from map(write_trec, split_trec(relevance))
         except errors.InvalidArgument:
             write_trec(relevance)  # raises it with its place in the whole
             raise
-    elif isinstance(relevance, PerQueryValues):
-        yield write_relevance(relevance)
     else:
-        yield from _cut_rankings(relevance)
-
-
-def _cut_rankings(whole: Rankings) -> Iterator[object]:
-    """Yield some of the rankings each time, with their part of the columns of verdicts."""
-    columns = {name: getattr(whole, name, ()) for name in _VERDICT_BYTES}
-    columns = {name: column for name, column in columns.items() if len(column)}
-    of_verdict = sum(_VERDICT_BYTES[name] for name in columns)
-
-    def n_verdicts(ranking: Any) -> int:  # noqa: ANN401 - a value, or its message
-        return ranking.expected * ranking.retrieved if columns else 0
-
-    total = sum(map(n_verdicts, whole.rankings))
-    misfit = any(len(column) != total for column in columns.values())
-    if not whole.rankings or misfit or getattr(whole, "human_labels", None) is not None:
-        yield write_relevance(whole)  # labels correct all of it; what does not fit is the server's
-        return
-    first = 0
-    sized = ((one, [one.ByteSize() + of_verdict * n_verdicts(one)]) for one in write_each(whole))
-    for pack in packed(sized, [PART_BYTES]):
-        end = first + sum(map(n_verdicts, pack))
-        cut: dict[str, Any] = {name: column[first:end] for name, column in columns.items()}
-        cut["rankings"] = ()
-        yield write_rankings(replace(whole, **cut), pack)
-        first = end
+        yield write_relevance(relevance)
 
 
 def _topics(whole: TrecRankings) -> Iterator[str]:
@@ -219,32 +178,21 @@ def split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
         )
 
 
-def text_parts(
+def write_texts(
     metrics: Sequence[str],
     items: Iterable[TextItem],
     *,
     per_item: bool,
     interval: IntervalOptions | None,
-) -> Callable[[], Iterator[statistics_service_pb2.ComputeTextMetricsRequest]]:
-    """Return what writes a request in parts, or the one that holds everything."""
-    names, listed = as_metrics(metrics), need_each(items, "items", (TextItem,), "TextItem")
-
-    def parts() -> Iterator[statistics_service_pb2.ComputeTextMetricsRequest]:
-        messages = (
-            write_at(f"items[{index}]", statistics_service_pb2.TextItem, item)
-            for index, item in enumerate(listed)
-        )
-        sized = ((each, (each.ByteSize(), len(each.references))) for each in messages)
-        for pack in packed(sized, (PART_BYTES, PART_REFERENCES)) if listed else ([],):
-            yield write_fields(
-                statistics_service_pb2.ComputeTextMetricsRequest,
-                metrics=names,
-                items=pack,
-                per_item=per_item,
-                interval=interval,
-            )
-
-    return parts
+) -> statistics_service_pb2.ComputeTextMetricsRequest:
+    """Return the request for metrics of texts."""
+    return write_fields(
+        statistics_service_pb2.ComputeTextMetricsRequest,
+        metrics=as_metrics(metrics),
+        items=need_each(items, "items", (TextItem,), "TextItem"),
+        per_item=per_item,
+        interval=interval,
+    )
 
 
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]

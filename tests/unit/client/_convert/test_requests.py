@@ -9,7 +9,6 @@ from judged import (
     Asking,
     CalibrateOptions,
     CompareOptions,
-    DocumentRankings,
     HumanLabels,
     IntervalOptions,
     InvalidArgument,
@@ -78,13 +77,6 @@ def write(runs, qrels=None, **options):
 
 
 class TestWrite:
-    def test_documents_that_can_not_be_joined(self):
-        message = write({"a": DocumentRankings({"1": ["d\n"]})}, {"1": {"d\n": 3}})
-        (topic,) = message.runs[0].documents.topics
-        assert list(topic.document_ids) == ["d\n"]
-        assert (message.qrels[0].query_id, list(message.qrels[0].grades)) == ("1", [3])
-        assert not message.HasField("qrels_columns")
-
     def test_zeros_are_sent(self):
         options = write({}, permutations=0, seed=0, max_moved=0, difference=0.0).comparison
         assert all(options.HasField(name) for name in options.DESCRIPTOR.fields_by_name)
