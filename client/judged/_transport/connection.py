@@ -7,7 +7,7 @@ import copy
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import grpc
@@ -189,14 +189,6 @@ INFO_S = 10.0
 """Seconds that calls have where nobody says otherwise, by what they do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unset:
-    """Stands for an option that is left as it is, where None means something else."""
-
-
-UNSET = Unset()
-
-
 class BaseClient(Generic[ConnectionT]):
     """A client without its calls."""
 
@@ -215,21 +207,21 @@ class BaseClient(Generic[ConnectionT]):
     def with_options(
         self,
         *,
-        timeout: float | Unset | None = UNSET,
-        max_retries: int | Unset | None = UNSET,
-        metadata: Mapping[str, str] | Unset | None = UNSET,
+        timeout: float | None = None,
+        max_retries: int | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> Self:
         """Return a client with other options over the same connection; this one stays as it is.
 
         `timeout` is the seconds that each call has as a whole, unless it gets a `timeout` of its
-        own: None means what the call needs at most, 10 minutes to judge, an hour for streams,
+        own: by default what the call needs at most, 10 minutes to judge, an hour for streams,
         evaluations and scores, 2 minutes to compute. `max_retries` is how often a message is sent
-        again that was not answered, or a stream that brought nothing: None means while its time
-        lasts. `metadata` is sent along with every call. What is left out stays as it is. To close
-        one closes all.
+        again that was not answered, or a stream that brought nothing: by default while its
+        time lasts. `metadata` is sent along with every call. What is left out stays as it is. To
+        close one closes all.
         """
         changes = {"timeout": timeout, "max_retries": max_retries, "metadata": metadata}
-        given = {name: value for name, value in changes.items() if not isinstance(value, Unset)}
+        given = {name: value for name, value in changes.items() if value is not None}
         made = copy.copy(self)
         options = replace(self._options, **given)  # type: ignore[arg-type]  # their names
         made._options = options  # noqa: SLF001 - a copy of ours

@@ -18,7 +18,7 @@ from judged._inputs import (
 )
 from judged._views import View, row_of
 from judged.errors import InvalidArgument, WrongType
-from judged.values.choices import Estimate, Estimates, HumanLabels, ends_of, estimate_names
+from judged.values.choices import Estimate, HumanLabels, ends_of, estimate_names
 from judged.values.groups import EmbeddedRankings
 
 
@@ -82,7 +82,7 @@ class SystemScores:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Agreement(Estimates):
+class Agreement(View):
     """How far raters agree. An estimate is None where it does not apply or is undefined.
 
     `confusion` counts, row after row, the items that the first of two raters put into the category
@@ -110,7 +110,7 @@ class Agreement(Estimates):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankAgreement(Estimates):
+class RankAgreement(View):
     """How far two judges order the same systems alike; None where that is undefined."""
 
     n_systems: int
@@ -125,11 +125,6 @@ class MeasuredAgreement(View):
 
     ratings: Agreement | None
     systems: RankAgreement | None
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a coefficient of either, with its interval."""
-        parts = (part for part in (self.ratings, self.systems) if part is not None)
-        return [row for part in parts for row in part.to_rows()]
 
 
 MEASURES = estimate_names(Agreement)
@@ -187,9 +182,6 @@ class SystemRanking(View):
     queries: int
     warnings: Sequence[str]
     signature: str
-
-    def __repr__(self) -> str:
-        return f"SystemRanking({' > '.join(system.name for system in self.systems)})"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a system, the strongest first."""

@@ -8,19 +8,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
 from judged import errors
 from judged._files import FileError, Record, parse_json, replace_text
 from judged._inputs import Given, need_kind
-from judged._views import View, row_of
+from judged._views import View
 from judged.values.calibrators import Calibrator, ErrorGuarantee
 from judged.values.choices import (
     CorrectedEstimate,
     Estimate,
-    Estimates,
     estimate_names,
-    estimate_row,
 )
 from judged.values.judges import Judge, JudgeIdentity, to_judge
 
@@ -73,7 +70,7 @@ class CalibrateOptions:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JudgeQuality(Estimates):
+class JudgeQuality(View):
     """How well a judge follows labels at one threshold; an undefined estimate is None."""
 
     n: int
@@ -142,9 +139,6 @@ class ReliabilityBin:
     upper: float = 0.0
 
 
-_OF_BIN = ("probability", "relevant", "lower", "upper")
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Reliability(View):
     """A calibrator, and how far its probabilities can be believed.
@@ -165,15 +159,6 @@ class Reliability(View):
     warnings: tuple[str, ...] = ()
     accuracy: Estimate | None = None
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a bin, from probability 0 to 1."""
-        width = 1 / len(self.bins)
-        return [
-            {"from": round(place * width, 10), "n": each.n}
-            | {name: getattr(each, name) if each.n else None for name in _OF_BIN}
-            for place, each in enumerate(self.bins)
-        ]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Calibration(View):
@@ -190,10 +175,6 @@ class Calibration(View):
     thresholds: tuple[Threshold, ...] = ()
     reliability: Reliability | None = None
     agreement: CorrectedEstimate | None = None
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a measure of the judge, then the prevalence, each with its interval."""
-        return [*self.quality.to_rows(), estimate_row("prevalence", self.prevalence.corrected)]
 
 
 _FORMAT = 3
@@ -310,15 +291,6 @@ class CascadeFrontier(View):
     n_clusters: int
     signature: str
     warnings: tuple[str, ...] = ()
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a cascade, the cheapest first."""
-        return [
-            {"stages": [stage.stage for stage in point.stages]}
-            | row_of(point, "cost settled accuracy least_accuracy certified")
-            | {"proposed": place == self.proposed}
-            for place, point in enumerate(self.points)
-        ]
 
 
 def save_cascade(cascade: Judge, path: str | Path, **facts: object) -> None:

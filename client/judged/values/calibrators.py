@@ -101,9 +101,7 @@ class Calibrator:
             raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
         again = "make it anew with `judged calibrate`"
         if fields.get("fitted") is False:
-            few = f"{fields.get('n_labels', 'its')} labels were too few"
-            why = fields.get("not_fitted") or few
-            raise _refused(f"{path} holds nothing that labels made: {why}; {again}")
+            raise _refused(f"{path} holds nothing that labels made; {again}")
         try:
             found = Record(fields, str(path), None, "").read(cls)
         except FileError as error:

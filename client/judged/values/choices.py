@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
-from typing import Any, Self
+from typing import Any
 
 from judged._inputs import Given
 from judged._views import View
@@ -130,25 +130,19 @@ class IntervalMethod(IntEnum):
     """Mean and standard error under Student's t."""
 
 
-class Options:
-    """Options of a call, whose defaults are the server's."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, **given: Any) -> Self:  # noqa: ANN401 - of any field
-        """Return options with what is given; what is None has its default."""
-        return cls(**{name: value for name, value in given.items() if value is not None})
-
-
 @dataclass(frozen=True, slots=True)
-class IntervalOptions(Options):
+class IntervalOptions:
     """What interval to make. `resamples` and `seed` are those of the bootstrap; T has none."""
 
     method: IntervalMethod = IntervalMethod.PERCENTILE
     confidence: float = 0.95
     resamples: int = 10_000
     seed: int = 0
+
+    @classmethod
+    def of(cls, **given: Any) -> IntervalOptions:  # noqa: ANN401 - of any field
+        """Return options with what is given; what is None has its default."""
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def signature(self) -> str:
@@ -206,16 +200,6 @@ def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
     """Return the row of a number with its interval."""
     known = estimate or Estimate()
     return {"measure": name, "value": known.value, **ends_of(known.interval)}
-
-
-class Estimates(View):
-    """A result with a row a number."""
-
-    __slots__ = ()
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a number, with its interval."""
-        return [estimate_row(*named) for named in estimates_of(self).items()]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

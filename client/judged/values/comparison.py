@@ -15,7 +15,7 @@ from judged.values.agreement import (
     RetrievedDocuments,
     kept_run,
 )
-from judged.values.choices import Estimate, Options, ends_of
+from judged.values.choices import Estimate, ends_of
 from judged.values.metrics import MetricTable
 
 
@@ -34,7 +34,7 @@ RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues
 
 
 @dataclass(frozen=True, slots=True)
-class CompareOptions(Options):
+class CompareOptions:
     """How runs are compared.
 
     `difference` is a true mean difference, above 0, to tell the power for.
@@ -135,10 +135,6 @@ class ComparedRuns(View):
     tables: Mapping[str, MetricTable]
     comparisons: Sequence[RunComparison]
     signature: str
-
-    def __repr__(self) -> str:
-        runs = ", ".join(self.tables)
-        return f"ComparedRuns({runs}; {len(self.comparisons)} comparisons, {self.signature!r})"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each metric of each run beside the first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
@@ -16,7 +16,6 @@ from judged._inputs import (
     as_ids,
     as_list,
     need_grades,
-    need_list,
     refuse_set,
     set_fields,
 )
@@ -38,11 +37,11 @@ class Embeddings(View):
         cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
     ) -> Embeddings:
         """Return the embeddings of lists of vectors, all of one length."""
-        sides = [_rows(expected, "expected"), _rows(retrieved, "retrieved")]
-        dimensions = max((len(row) for rows in sides for row in rows), default=0)
-        if any(len(row) != dimensions for rows in sides for row in rows):
+        rows = [*expected, *retrieved]
+        dimensions = len(rows[0]) if rows else 0
+        if any(len(row) != dimensions for row in rows):
             raise ValueError("all vectors must have the same number of dimensions")
-        return cls(dimensions, *map(_packed, sides))
+        return cls(dimensions, _packed(expected), _packed(retrieved))
 
     @property
     def row_bytes(self) -> int:
@@ -66,16 +65,9 @@ class EmbeddedRankings(Given, View):
     min_score: float | None = None
 
 
-def _rows(rows: object, field: str) -> list[Sequence[Any]]:
-    listed = need_list(rows, field, "vectors")
-    return [need_list(row, f"{field}[{i}]", "numbers") for i, row in enumerate(listed)]
-
-
 def _packed(rows: Sequence[Sequence[float]]) -> bytes:
-    values = array("f", chain(*rows))
-    if sys.byteorder != "little":  # pragma: no cover - few machines
-        values.byteswap()
-    return values.tobytes()
+    values = list(chain.from_iterable(rows))
+    return struct.pack(f"<{len(values)}f", *values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +291,6 @@ class Verdicts(View, Listed[Verdict]):
 
     def __len__(self) -> int:
         return len(self.relevant)
-
-    def __repr__(self) -> str:
-        return (
-            f"Verdicts({len(self)} of {max(0, len(self.offsets) - 1)} groups, {self.n_ok} OK, "
-            f"{self.relevant.count(True)} relevant, judge={self.judge.signature!r})"
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdicts as rows, with the judge and what it took."""

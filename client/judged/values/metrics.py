@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from judged._inputs import Given
-from judged._views import Row, View, named_mean, plain, row_of
+from judged._views import Row, View, plain, row_of
 from judged.errors import InvalidArgument
 from judged.values.agreement import IdFit, PerQueryValues
 from judged.values.choices import (
@@ -122,14 +122,6 @@ class _Metrics(View, Generic[_Result]):
     def __iter__(self) -> Iterator[_Result]:
         return iter(self.metrics)
 
-    def __repr__(self) -> str:
-        means: list[str] = [named_mean(metric.name, metric.mean) for metric in self.metrics]
-        return f"{type(self).__name__}({', '.join([*self._about(), *means])})"
-
-    def _about(self) -> list[str]:
-        """Return what a repr says before the means."""
-        return []
-
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a metric."""
         return [row for metric in self.metrics for row in metric.to_rows()]
@@ -142,9 +134,6 @@ class MetricSlice(_Metrics[MetricResult]):
     key: str
     value: str
     metrics: Sequence[MetricResult]
-
-    def _about(self) -> list[str]:
-        return [f"{self.key}={self.value!r}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the slice as it stands in the JSON document of a table."""
@@ -165,9 +154,6 @@ class MetricTable(_Metrics[MetricResult]):
     slices: Sequence[MetricSlice] = field(default_factory=list)
     warnings: Sequence[str] = ()
     id_fit: IdFit | None = None
-
-    def _about(self) -> list[str]:
-        return [f"{self.counts.evaluated} of {self.counts.queries} queries"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `judged compare` and `--baseline` read.
@@ -200,10 +186,6 @@ class MetricTable(_Metrics[MetricResult]):
             rule = "was not asked for; compute the table with MetricOptions(per_query=True)"
             raise InvalidArgument.of_field("per_query", rule)
         return PerQueryValues(self.query_ids, [metric.per_query for metric in self.metrics])
-
-    def to_query_rows(self) -> list[dict[str, Any]]:
-        """Return a row a query, with a column a metric; none without MetricOptions(per_query)."""
-        return [{"query_id": query_id, **values} for query_id, values in self.query_values()]
 
 
 def _by_name(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
@@ -280,14 +262,6 @@ class NegativeReport(View):
     matches: Sequence[NegativeMatch]
     counts: VerdictCounts
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a match. Ranks count from 1, negatives from 0."""
-        return [
-            {"query_id": match.query_id, "rank": match.retrieved + 1}
-            | row_of(match, "document_id negative score")
-            for match in self.matches
-        ]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Evaluation(View):
@@ -317,5 +291,5 @@ class Evaluation(View):
         return document | {name: plain(value) for name, value in told.items() if value}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a metric; those of queries are `table.to_query_rows()`."""
+        """Return a row a metric; the values of queries are `table.query_values()`."""
         return self.table.to_rows()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged._inputs import Given, set_fields
-from judged._views import Listed, View, named_mean, row_of
+from judged._views import Listed, View, row_of
 from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
 from judged.values.groups import VerdictError
@@ -209,10 +209,6 @@ class ScoredAnswers(View, Listed[AnswerScore]):
 
     def __len__(self) -> int:
         return len(self.scores)
-
-    def __repr__(self) -> str:
-        means = [named_mean(summary.rubric, summary.mean) for summary in self.rubrics]
-        return f"ScoredAnswers({', '.join([f'{len(self)} scores', *means])})"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a score."""
