@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC
 from enum import Enum
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from judged._inputs import kind_of, no_id, no_utf8
+from judged._inputs import kind_of, no_utf8
 from judged.errors import InvalidArgument, WrongType
 
 Value = TypeVar("Value")
@@ -89,29 +89,17 @@ def write_at(path: str, kind: type[Written], value: Any = None, **others: object
 
 
 def _unfit(kind: type[Message], written: Mapping[str, Any]) -> InvalidArgument:
-    """Return the error of the first item of a field that does not fit, else that of the field."""
+    """Return the error of the first field that does not fit, or of its first such item."""
     named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
     for name, whole in written.items():
-        if _problem(kind, name, whole) is not None:
-            for path, field, value, part in _items(named[name], whole):
-                if (problem := _problem(kind, name, part)) is not None:
-                    return _refusal(field, path, value, problem)
+        if (problem := _problem(kind, name, whole)) is None:
+            continue
+        if named[name].is_repeated and not isinstance(whole, Mapping):
+            for place, item in enumerate(whole):
+                if (of_item := _problem(kind, name, [item])) is not None:
+                    return _refusal(named[name], f"{name}[{place}]", item, of_item)
+        return _refusal(named[name], name, whole, problem)
     return InvalidArgument.of_field("", "holds a value of the wrong type")
-
-
-_Items = Iterator[tuple[str, FieldDescriptor, object, object]]
-
-
-def _items(field: FieldDescriptor, whole: Any) -> _Items:  # noqa: ANN401 - of any type
-    """Yield path, field and value of each item, with what a message takes of it; the whole last."""
-    if (item := _item_of_map(field)) is not None:
-        for key, value in whole.items():
-            wrong = key if isinstance(value, str) and not isinstance(key, str) else value
-            yield f'{field.name}["{str(key)[:80]}"]', item, wrong, {key: value}
-    elif field.is_repeated:
-        for place, value in enumerate(whole):
-            yield f"{field.name}[{place}]", field, value, [value]
-    yield field.name, field, whole, whole
 
 
 def _problem(kind: type[Message], name: str, part: object) -> Exception | None:
@@ -126,22 +114,22 @@ def _refusal(
     field: FieldDescriptor, path: str, value: object, problem: Exception
 ) -> InvalidArgument:
     """Return the error of a value that a field, or an item of it, can't hold."""
-    given = type(value).__name__
     if isinstance(problem, UnicodeEncodeError):
         return InvalidArgument.of_field(path, no_utf8(problem))
-    if value is None and field.is_repeated and not path.endswith("]"):
-        rule = f"must be a list or a mapping, not {given}"
-    elif field.type == FieldDescriptor.TYPE_STRING:
-        is_id = path.partition("[")[0].endswith(("_id", "_ids"))
-        rule = no_id(value) if is_id else f"must be text, not {given}"
-    elif field.enum_type is not None:
-        names = ", ".join(each.name for each in field.enum_type.values if each.number)
-        rule = f"must be one of {names}, not {given}"
-    elif isinstance(value, SupportsFloat) and not isinstance(problem, TypeError):
+    if isinstance(value, SupportsFloat) and not isinstance(problem, TypeError):
         return InvalidArgument.of_field(path, "is out of the range of its field")
+    if field.type == FieldDescriptor.TYPE_STRING:
+        what = "text or a whole number" if field.name.endswith(("_id", "_ids")) else "text"
+    elif field.enum_type is not None:
+        what = f"one of {_names(field)}"
     else:
-        rule = f"must be a number, not {given}"
-    return WrongType.of_field(path, rule)
+        what = "a mapping of texts" if isinstance(value, Mapping) else "a number"
+    return WrongType.of_field(path, f"must be {what}, not {type(value).__name__}")
+
+
+def _names(field: FieldDescriptor) -> str:
+    known = () if field.enum_type is None else field.enum_type.values
+    return ", ".join(each.name for each in known if each.number)
 
 
 @cache
@@ -317,9 +305,7 @@ def _choice(field: FieldDescriptor, kind: type[Enum], number: int) -> Enum:
     try:
         return kind(number)
     except ValueError:
-        known = field.enum_type.values if field.enum_type is not None else ()
-        names = ", ".join(each.name for each in known if each.number)
-        raise UnknownChoice("", f"must be unset or one of {names}") from None
+        raise UnknownChoice("", f"must be unset or one of {_names(field)}") from None
 
 
 def _chosen(kind: Any, choice: str, message: Any) -> object:  # noqa: ANN401 - a message

@@ -43,9 +43,6 @@ CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
 """Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
 ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
-PART_CHARACTERS = 1 << 21
-"""An evaluated group above this is cut, between results: in UTF-8 it may be four times as large."""
-PART_CONTEXTS = 1 << 17
 _SPAN_NUMBERS = 16
 """About what the two positions of a span take."""
 
@@ -145,11 +142,10 @@ def cut(
     A large group is cut between its results, and what continues it begins a chunk.
     """
     most = most_contexts(judge, asking)
-    limits = (PART_CHARACTERS, PART_CONTEXTS) if evaluated else (CHUNK_CHARACTERS, most)
     pieces = (
         (piece, (cost, _work(piece), CHUNK_GROUPS if piece.start else 1))
         for index, group in enumerate(groups)
-        for piece, cost in _pieces(index, group, *limits, whole=evaluated and bool(group.spans))
+        for piece, cost in _pieces(index, group, most, whole=evaluated and bool(group.spans))
     )
     return packed(pieces, (CHUNK_CHARACTERS, most, CHUNK_GROUPS))
 
@@ -160,11 +156,11 @@ def _work(piece: Piece) -> int:
 
 
 def _pieces(
-    index: int, group: QueryGroup, characters: int, contexts: int, *, whole: bool
+    index: int, group: QueryGroup, contexts: int, *, whole: bool
 ) -> Iterator[tuple[Piece, int]]:
     """Yield the pieces of a group with their sizes; spans count within one that stays `whole`."""
     n, cost = group.n_retrieved, text_cost(group)
-    if whole or (cost <= characters and n_contexts(group, n) <= contexts):
+    if whole or (cost <= CHUNK_CHARACTERS and n_contexts(group, n) <= contexts):
         yield Piece(index, group, 0, n), cost
         return
     row = group.embeddings.row_bytes if group.embeddings is not None else 0
@@ -173,7 +169,7 @@ def _pieces(
         costs = map(_span_cost, group.spans.retrieved)
         weights = [weight + more for weight, more in zip(weights, costs, strict=False)]
     head = cost - sum(weights)
-    limits = (max(1, characters - head), max(1, contexts // max(1, n_contexts(group, 1))))
+    limits = (max(1, CHUNK_CHARACTERS - head), max(1, contexts // max(1, n_contexts(group, 1))))
     sized = ((rank, (weight, 1)) for rank, weight in enumerate(weights))
     for ranks in packed(sized, limits) if weights else ([],):
         start, end = (ranks[0], ranks[-1] + 1) if ranks else (0, 0)

@@ -342,7 +342,8 @@ def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
         return verdicts
     ends = accumulate((len(line.contexts) for line in lines), initial=0)
     worth = partial(_worth, verdicts)
-    return verdicts.at([max(range(start, end), key=worth) for start, end in pairwise(ends)])
+    best = [verdicts[max(range(start, end), key=worth)] for start, end in pairwise(ends)]
+    return Verdicts.of(best, range(len(best) + 1), verdicts.judge, verdicts.usage)
 
 
 def _worth(verdicts: Verdicts, index: int) -> tuple[int, float]:

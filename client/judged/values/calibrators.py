@@ -101,7 +101,8 @@ class Calibrator:
             raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
         again = "make it anew with `judged calibrate`"
         if fields.get("fitted") is False:
-            raise _refused(f"{path} holds nothing that labels made; {again}")
+            why = fields.get("not_fitted") or "its labels were too few"
+            raise _refused(f"{path} holds nothing that labels made: {why}; {again}")
         try:
             found = Record(fields, str(path), None, "").read(cls)
         except FileError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields
 from itertools import chain, pairwise, repeat
 from operator import add
 from typing import Any
@@ -37,11 +37,11 @@ class Embeddings(View):
         cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
     ) -> Embeddings:
         """Return the embeddings of lists of vectors, all of one length."""
-        rows = [*expected, *retrieved]
-        dimensions = len(rows[0]) if rows else 0
-        if any(len(row) != dimensions for row in rows):
+        sides = [[list(row) for row in side] for side in (expected, retrieved)]
+        sizes = {len(row) for side in sides for row in side}
+        if len(sizes) > 1:
             raise ValueError("all vectors must have the same number of dimensions")
-        return cls(dimensions, _packed(expected), _packed(retrieved))
+        return cls(max(sizes, default=0), *map(_packed, sides))
 
     @property
     def row_bytes(self) -> int:
@@ -276,18 +276,6 @@ class Verdicts(View, Listed[Verdict]):
             usage=usage,
             groups=groups,
         )
-
-    def at(self, places: Sequence[int]) -> Verdicts:
-        """Return those at some places, each as the only one of a group."""
-        parts: dict[str, Any] = {}
-        for name in _COLUMNS:
-            column = getattr(self, name)
-            taken = [column[place] for place in places] if column else []
-            parts[name] = array(column.typecode, taken) if isinstance(column, array) else taken
-        for name in ("errors", "details"):
-            given = getattr(self, name)
-            parts[name] = {n: given[place] for n, place in enumerate(places) if place in given}
-        return replace(self, **parts, offsets=range(len(places) + 1))
 
     def __len__(self) -> int:
         return len(self.relevant)

@@ -53,4 +53,3 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut what is sent into many chunks, and groups into pieces, as with millions of contexts."""
     monkeypatch.setattr(judged._batching.judging, "CHUNK_CONTEXTS", 7)
     monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 60)
-    monkeypatch.setattr(chunks, "PART_CHARACTERS", 40)
