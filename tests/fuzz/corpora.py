@@ -13,7 +13,7 @@ from typing import Any
 from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server.http_api.port import to_json
-from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config import Structured
 from judged_server.llm.reply_cache import to_payload
 
@@ -81,8 +81,7 @@ def _bodies() -> Iterator[bytes]:
 def _payloads() -> Iterator[bytes]:
     for case in _texts(ROOT / "tests" / "data" / "llm_replies.jsonl"):
         finish = FinishReason[case["finish_reason"]]
-        logprobs = (TokenLogprob("yes", (("yes", -0.1), ("no", -2.5))),)
-        kept = ChatReply(case["reply"], finish, TokenUsage(3, 4), "m", None, "fp", logprobs)
+        kept = ChatReply(case["reply"], finish, TokenUsage(3, 4), "m", None, "fp")
         payload = to_payload(kept)
         if payload is not None:
             yield payload

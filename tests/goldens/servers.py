@@ -52,7 +52,7 @@ def running_servers(*names: str) -> Iterator[dict[str, ServerProcess]]:
             folder.mkdir()
             if name in _PROVIDERS:
                 provider = stack.enter_context(provider_on_a_thread(script, _PROVIDERS[name]))
-                models = {"small": priced(1.0, 2.0), "other": "logprobs = true\n"}
+                models = {"small": priced(1.0, 2.0), "other": ""}
                 one = "max_concurrency = 1"  # or who shares whose reply would be chance
                 config = llm_config(folder, provider, models, provider_lines=one)
                 more += ["--llm-config", config, "--llm-cache", "memory"]

@@ -38,7 +38,7 @@ from judged_server.llm.chat import (
     failed,
 )
 from judged_server.llm.models import ModelChain, missing_key_fault
-from judged_server.llm.parsing import read, weighed
+from judged_server.llm.parsing import read
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.scheduling.fairness import SingleFlight
@@ -126,9 +126,7 @@ class _Asked(NamedTuple):
         """Return what a reply says, whether it came just now or was kept."""
         if reply.unreadable:
             return failed(Reason.PROVIDER_ERROR, reply.unreadable)
-        question = self.question
-        parsed = read(reply, question.rubric, structured=self.model.card.structured)
-        return weighed(parsed, reply) if question.logprobs else parsed
+        return read(reply, self.question.rubric, structured=self.model.card.structured)
 
 
 class ModelCaller:

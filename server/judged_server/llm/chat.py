@@ -129,8 +129,7 @@ class Receipt(Protocol):
 class ChatRequest(NamedTuple):
     """One question to a model: instructions, the material, and how to answer.
 
-    `schema` None asks for plain text. `seed` goes to providers that take one. `logprobs` asks for
-    the log-probabilities of the first tokens where the model offers them.
+    `schema` None asks for plain text. `seed` goes to providers that take one.
     """
 
     system: str
@@ -139,7 +138,6 @@ class ChatRequest(NamedTuple):
     max_tokens: int
     temperature: float
     seed: int | None = None
-    logprobs: bool = False
     receipt: Receipt | None = None
 
 
@@ -149,14 +147,6 @@ class TokenUsage(NamedTuple):
     input_tokens: int = 0
     output_tokens: int = 0
     estimated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
-    """One place of the reply: the token chosen, and the likeliest ones with their natural logs."""
-
-    token: str
-    top: tuple[tuple[str, float], ...]
 
 
 class ChatReply(NamedTuple):
@@ -175,7 +165,6 @@ class ChatReply(NamedTuple):
     model: str
     refusal: str | None = None
     system_fingerprint: str = ""
-    logprobs: tuple[TokenLogprob, ...] = ()
     left_out: tuple[str, ...] = ()
     unreadable: str = ""
 
@@ -238,7 +227,6 @@ class ChatModelCard:
     dialect: str
     model: str
     structured: bool
-    logprobs: bool
     prices: Prices | None
     conditions: str = ""
     takes_temperature: bool = True

@@ -239,7 +239,6 @@ class ModelConfiguration:
         str, matching(r"[!-~]([ -~]{0,198}[!-~])?", "the provider's name of the model")
     ]
     structured: Structured = Structured.JSON_SCHEMA
-    logprobs: bool = False
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     send_temperature: bool = True
     send_seed: bool = True
@@ -322,12 +321,12 @@ class Capabilities:
 
 FAKE = "fake"
 _NOT_SENT = """
-    allow_http allow_private auth base_url ca_file key_env key_file logprobs max_concurrency
+    allow_http allow_private auth base_url ca_file key_env key_file max_concurrency
     max_tokens_parameter organization project requests_per_minute schema_bounds send_seed
     send_temperature timeout_s tokens_per_minute
 """
 
-_NOT_ANTHROPIC = "organization project logprobs send_seed max_tokens_parameter schema_bounds"
+_NOT_ANTHROPIC = "organization project send_seed max_tokens_parameter schema_bounds"
 
 CAPABILITIES = {
     "openai": Capabilities(tuple(Structured), ("bearer", "api-key")),

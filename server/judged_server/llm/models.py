@@ -147,7 +147,7 @@ class ModelChain:
         attempts = 0
         fault: ProviderFault | None = None
         first, *others = self._models
-        chain = [first, *(m for m in others if m.card.logprobs or not request.logprobs)]
+        chain = [first, *others]
         for model in chain:
             left_s = timeout_s - (self._clock.now() - began)
             if fault is not None:
@@ -314,7 +314,6 @@ def _card(
         dialect=provider.dialect,
         model=model.model,
         structured=model.structured is not Structured.NONE,
-        logprobs=model.logprobs,
         prices=model.prices or unpriced,
         takes_temperature=model.send_temperature,
         conditions=orjson.dumps(

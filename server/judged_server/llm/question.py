@@ -39,8 +39,7 @@ _TEXT, _LIST = b"t", b"l"
 class Question(NamedTuple):
     """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
 
-    Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1. With `logprobs`
-    the score is the probability of a yes, by `parsing.reply`.
+    Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1.
     """
 
     rubric: Rubric
@@ -48,7 +47,6 @@ class Question(NamedTuple):
     number: int
     temperature: float
     max_tokens: int
-    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,6 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
         rubric.sha256,
         repr(float(question.temperature)),
         str(question.max_tokens),
-        str(question.logprobs),
     )
     pieces = [*map(_prefixed, asked), question.number.to_bytes(8, "little")]
     for name in rubric.fields:
@@ -163,7 +160,6 @@ def request_for(
         temperature=question.temperature,
         # Numbers that no other sample of the context has, so that none repeats another.
         seed=question.number + attempt * MAX_SAMPLES,
-        logprobs=question.logprobs,
     )
 
 

@@ -18,9 +18,9 @@ from typing import Any
 from aiohttp import web
 
 KNOWN_FIELDS = {
-    "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "messages", "model",
+    "frequency_penalty", "max_completion_tokens", "max_tokens", "messages", "model",
     "n", "presence_penalty", "response_format", "seed", "stop", "store", "temperature",
-    "tool_choice", "tools", "top_logprobs", "top_p", "user",
+    "tool_choice", "tools", "top_p", "user",
 }  # fmt: skip
 
 
@@ -50,8 +50,6 @@ class Answer:
     finish_reason: str = "stop"
     refusal: str | None = None
     delay_s: float = 0.0
-    logprobs: dict[str, Any] | None = None
-    """What it tells of them, if it is asked; by default each word is nearly sure."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,6 @@ def completion(asked: Asked, answer: Answer) -> dict[str, Any]:
         message["tool_calls"] = [{"id": "call_1", "type": "function", "function": call}]
         content = None
     choice = {"index": 0, "message": message | {"content": content}, "finish_reason": finish}
-    logprobs = answer.logprobs or _logprobs(answer.text, body)
-    choice["logprobs"] = logprobs if body.get("logprobs") else None
     prompt, said = len(asked.system + asked.user) // 4 + 1, len(answer.text) // 4 + 1
     return {
         "id": f"chatcmpl-{asked.number}",
@@ -156,19 +152,6 @@ def completion(asked: Asked, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _logprobs(text: str, body: dict[str, Any]) -> dict[str, Any]:
-    tokens = []
-    for word in text.split() or [""]:
-        others = [(word, -0.1), *((f"other{n}", -3.0 - n) for n in range(20))]
-        shown = [
-            {"token": token, "logprob": value, "bytes": list(token.encode())}
-            for token, value in others[: body.get("top_logprobs", 0)]
-        ]
-        first = {"token": word, "logprob": -0.1, "bytes": list(word.encode())}
-        tokens.append(first | {"top_logprobs": shown})
-    return {"content": tokens, "refusal": None}
-
-
 def _problem(body: Any) -> str | None:
     """What the API would say against a request; None when it is fine."""
     if not isinstance(body, dict):
@@ -180,8 +163,6 @@ def _problem(body: Any) -> str | None:
         return problem
     if "max_tokens" in body and "max_completion_tokens" in body:
         return "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
-    if "top_logprobs" in body and not body.get("logprobs"):
-        return "top_logprobs needs logprobs"
     if not 0 <= body.get("temperature", 1) <= 2:
         return "Invalid 'temperature'"
     held = body.get("response_format", {}).get("json_schema")

@@ -135,7 +135,6 @@ ASKING = {
     "llm": judge("llm"),
     "llm, three votes": judge("llm", samples=3, temperature=0.7, model="other"),
     "llm, graded": judge("llm", rubric="graded_relevance"),
-    "llm, logprobs": judge("llm", scoring="logprobs", model="other"),
     "llm in a panel": judge("panel", members=members(judge("llm"), judge("exact"))),
     "llm in a cascade": judge("cascade", members=members(CALIBRATED, judge("llm"))),
 }

@@ -73,23 +73,10 @@ def llm_server(llama: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         model = "smollm2-135m"
 
         [[models]]
-        name = "structured_with_logprobs"
-        provider = "llama"
-        model = "smollm2-135m"
-        logprobs = true
-
-        [[models]]
         name = "plain"
         provider = "llama"
         model = "smollm2-135m"
         structured = "none"
-
-        [[models]]
-        name = "plain_with_logprobs"
-        provider = "llama"
-        model = "smollm2-135m"
-        structured = "none"
-        logprobs = true
 
         [[providers]]
         name = "messages"
@@ -138,20 +125,6 @@ def test_replies_keep_the_schema(client: Client):
     assert found.usage.calls == found.usage.attempts
     assert found.usage.cost is None
     assert found.usage.latency_s > 0
-
-
-@pytest.mark.parametrize("model", ["structured_with_logprobs", "plain_with_logprobs"])
-def test_the_probability_of_a_yes_is_read_off_the_tokens(client: Client, model: str):
-    parameters = {"model": model, "scoring": "logprobs", "max_tokens": 200}
-    found = client.judge([GROUP], Judge("llm", parameters=parameters), timeout=250)
-    for verdict in found:
-        if verdict.status is Status.OK:
-            assert 0 <= verdict.score <= 1
-            assert verdict.relevant is (verdict.score >= 0.5)
-        else:  # it rambles now and then
-            assert verdict.error.reason in NO_REPLY_OF_USE
-
-    assert found.agreement == []
 
 
 def test_a_cancelled_call_frees_the_model(llama: str, llm_server: ServerProcess):

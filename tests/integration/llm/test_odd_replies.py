@@ -17,7 +17,6 @@ from judged import (
     Asking,
     CacheMode,
     Client,
-    InvalidArgument,
     Judge,
     QueryGroup,
     Status,
@@ -51,8 +50,7 @@ def provider() -> Iterator[RawProvider]:
 @pytest.fixture(scope="module")
 def target(provider: RawProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("odd")
-    weighed = PLAIN + "logprobs = true\n"
-    config = provider.config(folder, PLAIN, logprobs=weighed, behind='fallback = ["json"]', json="")
+    config = provider.config(folder, PLAIN, behind='fallback = ["json"]', json="")
     with running_server("--llm-config", config) as ready:
         yield ready.address
 
@@ -98,63 +96,6 @@ def test_what_is_left_out_is_told_once(client: Client, provider: RawProvider):
         asking=Asking(CacheMode.REFRESH),
     )
     assert found.usage.left_out == ("openai: system_fingerprint is a number",)
-
-
-def place(yes: object, no: object, chosen: str = "YES") -> bytes:
-    """A reply YES with the log-probabilities of its one token."""
-    top = [{"token": "YES", "logprob": yes}, {"token": "NO", "logprob": no}]
-    logprobs = {"content": [{"token": chosen, "logprob": yes, "top_logprobs": top}]}
-    choice = {"message": {"content": "YES"}, "finish_reason": "stop", "logprobs": logprobs}
-    return json.dumps(openai(choices=[choice])).encode()
-
-
-@pytest.mark.parametrize(
-    ("yes", "no", "score"),
-    [
-        (-0.1, None, 1.0),
-        (-0.1, -float("inf"), 1.0),
-        (-0.1, -9999.0, 1.0),
-        (1e-7, -30.0, 1.0),
-        (-0.6931, -0.6931, 0.5),
-        # Impossible ones decide nothing.
-        (None, -3.0, None),
-        (-float("inf"), -3.0, None),
-        (0.7, -3.0, None),
-        (-0.1, 0.7, None),
-        (-0.1, float("nan"), None),
-        (-0.1, "-inf", None),
-        (True, -3.0, None),
-    ],
-)
-def test_a_log_probability_that_can_not_be_one_decides_nothing(
-    client: Client, provider: RawProvider, yes: object, no: object, score: float | None
-):
-    provider.says(place(yes, no))
-    found, _ = ask(client, "logprobs", scoring="logprobs")
-    if score is None:
-        assert (found.status, found.error and found.error.reason) == (
-            Status.ABSTAINED,
-            "UNPARSABLE",
-        )
-    else:
-        assert found.status is Status.OK
-        assert found.score == pytest.approx(score, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "field", "rule"),
-    [
-        ({"model": "openai"}, "scoring", "logprobs = true"),
-        ({"model": "logprobs", "samples": 3}, "samples", "must be 1, or unset"),
-        ({"scoring": "guess"}, "scoring", "one of vote, logprobs"),
-    ],
-)
-def test_what_cant_be_scored_by_probabilities_is_refused(
-    client: Client, parameters: dict[str, Any], field: str, rule: str
-):
-    with pytest.raises(InvalidArgument, match=rule) as caught:
-        ask(client, **{"model": "logprobs", "scoring": "logprobs", **parameters})
-    assert caught.value.field == f'judge.parameters["{field}"]'
 
 
 def test_an_unreadable_reply_is_counted_by_its_own_count(client: Client, provider: RawProvider):

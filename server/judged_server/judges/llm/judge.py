@@ -23,7 +23,6 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
     VerdictDetail,
-    need,
 )
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Caller, Judge, JudgeKind, Profile, size_of
@@ -37,7 +36,7 @@ from judged_server.judges.llm.scoring import (
 )
 from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller
-from judged_server.llm.models import ChatModels, ModelChain, check_api_keys, missing_key_fault
+from judged_server.llm.models import ChatModels, check_api_keys, missing_key_fault
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, holds_reserved
 from judged_server.llm.rubrics.rubric import CONTEXT_FIELDS, EXPECTED_TEXT, FieldValue, Rubric
 from judged_server.scheduling.concurrency import choose_class, fan_out, run_by_size
@@ -46,9 +45,6 @@ VERSION = 1
 RUBRIC = "retrieval_match"
 VOTES_ABOVE_ZERO = 3
 """Samples of a temperature above 0, where one alone may be chance."""
-
-VOTE, LOGPROBS = "vote", "logprobs"
-"""The values of the parameter scoring."""
 
 MAX_IN_WORK = 256
 """Samples of one call that wait for the model at once; the model has limits of its own."""
@@ -100,12 +96,6 @@ class LlmKind(JudgeKind):
             samples_of("context"),
             TEMPERATURE,
             Parameter("max_tokens", 256, "The longest reply.", 1, 32768),
-            Parameter(
-                "scoring",
-                VOTE,
-                "The score: a vote, or the probability of a yes, by one reply's log-probabilities.",
-                choices=(VOTE, LOGPROBS),
-            ),
         )
         description = "A language model says whether the texts match, by a rubric."
         return (Profile("", description, self._rubrics[self._rubric].min_score, parameters),)
@@ -113,28 +103,20 @@ class LlmKind(JudgeKind):
     def build(self, spec: JudgeSpec) -> LlmJudge:
         """Return the judge.
 
-        Raises ModelNotConfigured when there is no such model here, and InvalidField when it, or
-        what else is asked for, can't be scored by log-probabilities. A model whose key is missing
+        Raises ModelNotConfigured when there is no such model here. A model whose key is missing
         is refused when it would be asked: its kept replies can still be had.
         """
         given = spec.parameters
-        logprobs = given["scoring"] == LOGPROBS
         rubric = self._rubrics[str(given["rubric"]).partition("@")[0]]
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
         # Where a reply is a score, the threshold says what is a yes.
         rubric = replace(rubric, min_score=min_score)
-        asked = asked_rubric(self._models, rubric, given, logprobs=logprobs)
-        if logprobs:
-            _check_logprobs(asked.model, rubric, asked.samples)
+        asked = asked_rubric(self._models, rubric, given)
         return LlmJudge(self._model_caller, asked, min_score)
 
 
 def asked_rubric(
-    models: ChatModels | None,
-    rubric: Rubric,
-    given: Mapping[str, ParameterScalar],
-    *,
-    logprobs: bool = False,
+    models: ChatModels | None, rubric: Rubric, given: Mapping[str, ParameterScalar]
 ) -> AskedRubric:
     """Return how a rubric is asked by the parameters of a request, all of which are settled.
 
@@ -143,24 +125,9 @@ def asked_rubric(
     name, temperature = str(given["model"]), float(given["temperature"])
     if models is None:
         raise ModelNotConfigured(name, NO_CONFIGURATION)
-    samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature and not logprobs else 1)
+    samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if temperature else 1)
     max_tokens = int(given["max_tokens"])
-    return AskedRubric(rubric, models.get(name), samples, temperature, max_tokens, logprobs)
-
-
-def _check_logprobs(model: ModelChain, rubric: Rubric, samples: int) -> None:
-    """Raise InvalidField, by its place in a spec, where log-probabilities can't make a score."""
-    field = 'parameters["scoring"]'
-    need(
-        model.card.logprobs,
-        field,
-        f"{LOGPROBS} needs a model with logprobs = true in the server's --llm-config, and "
-        f"{model.card.name} has not; ask its operator, or score by {VOTE}",
-    )
-    rule = f"the rubric {rubric.id} asks for a score itself; score by {VOTE}"
-    need(rubric.form == "verdict", field, rule)
-    rule = f"must be 1, or unset, where scoring is {LOGPROBS}"
-    need(samples == 1, 'parameters["samples"]', rule)
+    return AskedRubric(rubric, models.get(name), samples, temperature, max_tokens)
 
 
 class LlmJudge(Judge):
@@ -170,11 +137,8 @@ class LlmJudge(Judge):
         self._model_caller = model_caller
         self._asked = asked
         self.needs_expected = EXPECTED_TEXT in asked.rubric.fields
-        parts = asked.signature_parts()
-        if asked.logprobs:
-            parts.append(("scoring", LOGPROBS))
         identity = JudgeIdentity.build(
-            LlmKind.kind, "", min_score, parts, VERSION, asked.key_parts()
+            LlmKind.kind, "", min_score, asked.signature_parts(), VERSION, asked.key_parts()
         )
         self.identity = replace(identity, max_grade=asked.rubric.max_grade)
 
@@ -229,11 +193,9 @@ class LlmJudge(Judge):
         await fan_out(vote, range(len(contexts)), min(MAX_IN_WORK, len(contexts)))
         refuse_if_nothing_asked(cost_tracker, reasons)
         in_order = [votes[place] for place in range(len(contexts))]
-        columns = await run_by_size(
+        return await run_by_size(
             size, to_columns, contexts, in_order, places, asked.nothing, caller.wants_details
         )
-        # One reply is no vote: its probability decides alone, under whatever threshold.
-        return replace(columns, majorities=None, agreements=None) if asked.logprobs else columns
 
 
 Context = tuple[str, str, str]

@@ -48,7 +48,6 @@ class AskedRubric:
     samples: int
     temperature: float
     max_tokens: int
-    logprobs: bool = False
 
     @property
     def priced(self) -> bool:
@@ -65,7 +64,7 @@ class AskedRubric:
     ) -> Question:
         """Return sample `number` of the rubric, or of one of its steps, about some texts."""
         rubric = step or self.rubric
-        return Question(rubric, fields, number, self.temperature, self.max_tokens, self.logprobs)
+        return Question(rubric, fields, number, self.temperature, self.max_tokens)
 
     def signature_parts(self) -> list[tuple[str, str]]:
         """Return the parts of a signature that say what is asked, of whom and how often."""

@@ -18,11 +18,9 @@ stood in them.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from types import NoneType
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -36,7 +34,6 @@ from judged_server.llm.chat import (
     FinishReason,
     ProviderFault,
     Reason,
-    TokenLogprob,
     TokenUsage,
 )
 from judged_server.llm.config import (
@@ -239,51 +236,6 @@ def _part_text(part: object, odd: list[str]) -> str:
 
 _THOUGHT = re.compile("think|thought|reason")
 
-LOG_SLACK = 1e-4
-"""How far above 0 rounding may take the logarithm of a probability."""
-
-
-def token_logprobs(
-    places: Iterable[tuple[object, object]], key: str, value_key: str, odd: list[str]
-) -> tuple[TokenLogprob, ...]:
-    """Return the tokens that were chosen, each with the likeliest ones of its place.
-
-    `places` are pairs of a token and what lists the likeliest ones under `key`. None are returned
-    where a token is missing: where those behind it begin nobody knows.
-    """
-    found = []
-    for chosen, likeliest in places:
-        token = chosen.get("token") if isinstance(chosen, dict) else None
-        if not isinstance(token, str):
-            odd.append("logprobs lacks a token")
-            return ()
-        top = _likeliest(token, optional(likeliest, key, list, odd), value_key, odd)
-        found.append(TokenLogprob(token, top))
-    return tuple(found)
-
-
-def _likeliest(
-    said: str, others: list[Any], value_key: str, odd: list[str]
-) -> tuple[tuple[str, float], ...]:
-    """Return the tokens of one place with their logarithms; none if one of them can't be known.
-
-    What has no logarithm, or minus infinity, is impossible; but not the token that was chosen.
-    """
-    top: list[tuple[str, float]] = []
-    for other in others:
-        pair: dict[str, Any] = other if isinstance(other, dict) else {}
-        token: object = pair.get("token")
-        value: Any = pair.get(value_key)
-        if isinstance(token, str) and value in (None, -math.inf) and token != said:
-            continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not isinstance(token, str) or not is_number or not -math.inf < value <= LOG_SLACK:
-            odd.append("a log-probability can't be one")
-            return ()
-        top.append((token, min(float(value), 0.0)))
-    return tuple(top)
-
-
 _WORDS = {
     FinishReason.STOP: "stop stopsequence endturn tooluse toolcalls functioncall eos eostoken "
     "complete completed",
@@ -383,7 +335,6 @@ def _delay_s(tables: list[dict[str, Any]]) -> float | None:
     return None
 
 
-_TOP_LOGPROBS = 5
 _CALLED = "Records the answer."
 
 
@@ -468,8 +419,6 @@ def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
         body["temperature"] = request.temperature
     if model.send_seed and request.seed is not None:
         body["seed"] = request.seed
-    if model.logprobs and request.logprobs:
-        body |= {"logprobs": True, "top_logprobs": _TOP_LOGPROBS}
     if request.schema is None or model.structured is Structured.NONE:
         return body
     name, said = request.schema.name, request.schema.schema
@@ -494,7 +443,6 @@ def _read_openai(
     message = required(choice, "message", dict)
     finish = finish_reason(choice, "finish_reason", odd)
     refuses = message.get("refusal") is True
-    places = optional(optional(choice, "logprobs", dict, odd), "content", list, odd)
     refusal = None if refuses else optional(message, "refusal", str, odd)
     if message.get("tool_calls"):
         function = required(first(required(message, "tool_calls", list)), "function", dict)
@@ -510,7 +458,6 @@ def _read_openai(
         model=optional(reply, "model", str, odd),
         refusal=refusal or None,
         system_fingerprint=optional(reply, "system_fingerprint", str, odd),
-        logprobs=token_logprobs(zip(places, places, strict=True), "top_logprobs", "logprob", odd),
     )
 
 
@@ -576,8 +523,6 @@ def _write_gemini(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
         settings["temperature"] = request.temperature
     if model.send_seed and request.seed is not None:
         settings["seed"] = request.seed
-    if model.logprobs and request.logprobs:
-        settings |= {"responseLogprobs": True, "logprobs": _TOP_LOGPROBS}
     if request.schema is None or model.structured is Structured.NONE:
         return body
     name, schema = request.schema.name, request.schema.schema
@@ -604,15 +549,11 @@ def _read_gemini(
     candidate = first(required(reply, "candidates", list))
     # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
     content = {} if candidate.get("content") is None else required(candidate, "content", dict)
-    logprobs = optional(candidate, "logprobsResult", dict, odd)
-    chosen = optional(logprobs, "chosenCandidates", list, odd)
-    places = zip_longest(chosen, optional(logprobs, "topCandidates", list, odd)[: len(chosen)])
     return ChatReply(
         text=_gemini_text(content.get("parts"), body, odd),
         finish_reason=finish_reason(candidate, "finishReason", odd),
         usage=usage,
         model=version,
-        logprobs=token_logprobs(places, "candidates", "logProbability", odd),
     )
 
 

@@ -25,7 +25,7 @@ from judged_server.llm.question import Question
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.rubric import load_builtin
 
-CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, Prices(1.0, 2.0))
+CARD = ChatModelCard("small", "p", "openai", "gpt", True, Prices(1.0, 2.0))
 RUBRIC = load_builtin()["retrieval_match"]
 YES = json.dumps({"reasoning": "so it is", "verdict": "yes"})
 REFUSED = ChatReply("", FinishReason.REFUSAL, TokenUsage(), "gpt-1", "I can't")

@@ -24,7 +24,7 @@ QUESTION = ChatRequest("s", "u", None, 9, 0.0)
 
 
 def card(name: str, **changes: Any) -> ChatModelCard:
-    fields: dict[str, Any] = {"structured": True, "logprobs": False, "prices": None, **changes}
+    fields: dict[str, Any] = {"structured": True, "prices": None, **changes}
     return ChatModelCard(name, f"p-{name}", "openai", f"m-{name}", conditions=name, **fields)
 
 
@@ -128,17 +128,6 @@ async def test_when_none_answers_the_first_fault_counts_with_the_attempts_of_all
     with pytest.raises(ProviderFault) as caught:
         await chain(clock, *models).complete(QUESTION, 10.0)
     assert (caught.value.reason, caught.value.attempts) == (Reason.PROVIDER_REFUSED_KEY, 4)
-
-
-async def test_log_probabilities_come_only_from_models_that_have_them():
-    clock = StillClock()
-    first = Scripted("a", clock, fault(Reason.BREAKER_OPEN), logprobs=True)
-    without = Scripted("b", clock, "no")
-    third = Scripted("c", clock, "yes", logprobs=True)
-    asked = ChatRequest("s", "u", None, 9, 0.0, logprobs=True)
-    done = await chain(clock, first, without, third).complete(asked, 10.0)
-    assert done.answered_by == third.card
-    assert without.left_s == []
 
 
 async def test_a_cancel_is_not_passed_on():

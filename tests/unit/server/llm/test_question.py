@@ -10,7 +10,7 @@ from judged_server.llm.chat import ChatModelCard, Prices
 from judged_server.llm.question import Question, question_key
 from judged_server.llm.rubrics.rubric import load_builtin
 
-CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None, "at home")
+CARD = ChatModelCard("small", "p", "openai", "gpt", True, None, "at home")
 RUBRIC = load_builtin()["retrieval_match"]
 TEXTS = {"query": "q", "expected_text": "e", "retrieved_text": "r"}
 
@@ -18,8 +18,8 @@ texts = st.text(st.characters(), max_size=4)
 values = texts | st.lists(texts, max_size=4)
 
 
-def asked(rubric=RUBRIC, fields=TEXTS, number=0, temperature=0.0, max_tokens=256, logprobs=False):
-    return Question(rubric, fields, number, temperature, max_tokens, logprobs)
+def asked(rubric=RUBRIC, fields=TEXTS, number=0, temperature=0.0, max_tokens=256):
+    return Question(rubric, fields, number, temperature, max_tokens)
 
 
 def showing(*names):
@@ -49,7 +49,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "id": "other", "version": 2, "scored": True, "system": "other {{answer}}",
         "user": RUBRIC.user + " Please.", "structured_answer": "other", "plain_answer": "other",
     },
-    "how": {"number": 1, "temperature": 0.1, "max_tokens": 255, "logprobs": True},
+    "how": {"number": 1, "temperature": 0.1, "max_tokens": 255},
 }  # fmt: skip
 
 

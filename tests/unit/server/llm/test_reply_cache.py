@@ -7,7 +7,7 @@ from judged_server.llm.reply_cache import DAY_S, ReplyCache
 from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.store.kept_rows import Row
 
-CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None)
+CARD = ChatModelCard("small", "p", "openai", "gpt", True, None)
 RUBRIC = load_builtin()["retrieval_match"]
 
 

@@ -2,12 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.reply_cache import from_payload, to_payload
 
 words = st.text(max_size=20)
-numbers = st.floats(-100, 0)
-places = st.builds(TokenLogprob, words, st.lists(st.tuples(words, numbers), max_size=3).map(tuple))
 replies = st.builds(
     ChatReply,
     text=words,
@@ -18,7 +16,6 @@ replies = st.builds(
     model=words,
     refusal=st.none(),  # such a reply is no verdict, and never kept
     system_fingerprint=words,
-    logprobs=st.lists(places, max_size=3).map(tuple),
     left_out=st.just(()),  # told when it came, as what was estimated
     unreadable=st.just(""),  # such a reply is never kept
 )

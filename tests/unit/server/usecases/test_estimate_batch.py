@@ -29,7 +29,7 @@ class Model:
     problem = ""
 
     def __init__(self, prices: Prices | None = None) -> None:
-        self.card = ChatModelCard("m", "p", "openai", "m", True, False, prices)
+        self.card = ChatModelCard("m", "p", "openai", "m", True, prices)
         self.cards = (self.card,)
 
     def get(self, name: str) -> Model:

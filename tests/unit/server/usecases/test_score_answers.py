@@ -59,7 +59,7 @@ async def gathered(
 class SlowModel:
     """A model of no provider, which counts the questions that wait for it; its own only model."""
 
-    card = ChatModelCard("slow", "none", "none", "slow", True, False, None)
+    card = ChatModelCard("slow", "none", "none", "slow", True, None)
     cards = (card,)
     problem = ""
     waiting = most = 0

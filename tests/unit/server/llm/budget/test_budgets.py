@@ -28,7 +28,7 @@ REQUEST = ChatRequest("s", "u", None, 100, 0.0)
 # 48 of the template, 1 and 1 of the texts, at 1,000 nano-units; 100 at 2,000.
 MOST = 250_000
 COUNTED = TokenUsage(10, 5)
-CARD = ChatModelCard("m", "p", "openai", "m-1", True, False, Prices(1.0, 2.0))
+CARD = ChatModelCard("m", "p", "openai", "m-1", True, Prices(1.0, 2.0))
 
 
 class Model:

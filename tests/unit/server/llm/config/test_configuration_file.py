@@ -53,7 +53,6 @@ provider = "cloud"
 model = "gpt-4o-mini"
 default = true
 structured = "tool"
-logprobs = true
 max_tokens_parameter = "max_completion_tokens"
 send_temperature = false
 send_seed = false
@@ -88,7 +87,6 @@ def test_a_whole_file(tmp_path):
         "cloud",
         "gpt-4o-mini",
         Structured.TOOL,
-        logprobs=True,
         max_tokens_parameter="max_completion_tokens",
         send_temperature=False,
         send_seed=False,

@@ -20,7 +20,6 @@ from judged_server.llm.chat import (
     ChatRequest,
     FinishReason,
     ReplySchema,
-    TokenLogprob,
     TokenUsage,
 )
 from judged_server.llm.config import (
@@ -54,7 +53,7 @@ SCHEMA = ReplySchema(
         "additionalProperties": False,
     },
 )
-ASKS = ChatRequest("You judge.", "Is it so?", SCHEMA, 50, 0.25, 11, logprobs=True)
+ASKS = ChatRequest("You judge.", "Is it so?", SCHEMA, 50, 0.25, 11)
 
 for forbids in (CompletionCreateParamsNonStreaming, MessageCreateParamsNonStreaming):
     with_config(ConfigDict(extra="forbid"))(forbids)
@@ -71,7 +70,7 @@ def model(
     dialect: str, means: Structured = Structured.JSON_SCHEMA, *, on: bool = True, **more: Any
 ) -> ModelConfiguration:
     """A model of a dialect whose quirks are all on, or all off."""
-    quirks = dict.fromkeys(("logprobs", "send_temperature", "send_seed"), on)
+    quirks = dict.fromkeys(("send_temperature", "send_seed"), on)
     if dialect == "anthropic":
         quirks["send_temperature"] = False
     return ModelConfiguration("m", "p", "m-1", means, **{**quirks, **more})
@@ -130,7 +129,6 @@ def openai_reads(reply: Json) -> ChatReply:
         assert isinstance(call, ChatCompletionMessageFunctionToolCall)
         text = call.function.arguments
     ends = {"stop": "STOP", "tool_calls": "STOP", "length": "LENGTH", "content_filter": "SAFETY"}
-    places = (choice.logprobs.content or []) if choice.logprobs else []
     return ChatReply(
         text,
         FinishReason.REFUSAL if message.refusal else FinishReason[ends[choice.finish_reason]],
@@ -138,12 +136,6 @@ def openai_reads(reply: Json) -> ChatReply:
         parsed.model,
         message.refusal,
         parsed.system_fingerprint or "",
-        tuple(
-            TokenLogprob(
-                place.token, tuple((other.token, other.logprob) for other in place.top_logprobs)
-            )
-            for place in places
-        ),
     )
 
 
@@ -178,35 +170,24 @@ def gemini_reads(reply: Json) -> ChatReply:
     if not parsed.candidates:
         return ChatReply("", FinishReason.SAFETY, spent, parsed.model_version or "")
     [candidate] = parsed.candidates
-    calls, result = parsed.function_calls, candidate.logprobs_result
+    calls = parsed.function_calls
     ends = {"STOP": "STOP", "MAX_TOKENS": "LENGTH", "CONTINUATION": "LENGTH"}
     stopped = "SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII ESCALATION MODEL_ARMOR"
     ends |= dict.fromkeys(stopped.split(), "SAFETY")
     finish = candidate.finish_reason.value if candidate.finish_reason else ""
-    chosen = (result.chosen_candidates or []) if result else []
-    top = (result.top_candidates or []) if result else []
     return ChatReply(
         compact(calls[0].args) if calls else parsed.text or "",
         FinishReason[ends.get(finish, "OTHER" if finish else "UNTOLD")],
         spent,
         parsed.model_version or "",
-        logprobs=tuple(
-            TokenLogprob(
-                place.token or "",
-                tuple((one.token or "", one.log_probability or 0) for one in others.candidates),
-            )
-            for place, others in zip(chosen, top, strict=True)
-        ),
     )
 
 
 READS = {"openai": openai_reads, "anthropic": anthropic_reads, "gemini": gemini_reads}
 
 
-def openai(finish: str = "stop", logprobs: bool = True, **message: Any) -> Json:
+def openai(finish: str = "stop", **message: Any) -> Json:
     """A reply as the API documents it."""
-    top = [{"token": "YES", "logprob": -0.2}, {"token": "NO", "logprob": -1.7, "bytes": None}]
-    place = {"token": "YES", "logprob": -0.2, "bytes": [89, 69, 83], "top_logprobs": top}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -216,7 +197,7 @@ def openai(finish: str = "stop", logprobs: bool = True, **message: Any) -> Json:
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": "YES", "refusal": None, **message},
-                "logprobs": {"content": [place], "refusal": None} if logprobs else None,
+                "logprobs": None,
                 "finish_reason": finish,
             }
         ],
@@ -268,21 +249,6 @@ TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "verdict", "input": ARG
 FUNCTION = {"functionCall": {"name": "verdict", "args": ARGUMENTS}}
 THOUGHT = {"type": "thinking", "thinking": "Hm. It says NO.", "signature": "c2ln"}
 REFUSED = {"type": "refusal", "category": "bio", "explanation": "It could do harm."}
-LOGPROBS = {
-    "chosenCandidates": [
-        {"token": "YES", "tokenId": 1, "logProbability": -0.5},
-        {"token": "!", "tokenId": 2, "logProbability": -0.25},
-    ],
-    "topCandidates": [
-        {
-            "candidates": [
-                {"token": "YES", "tokenId": 1, "logProbability": -0.5},
-                {"token": "NO", "tokenId": 3, "logProbability": -1.5},
-            ]
-        },
-        {"candidates": [{"token": "!", "tokenId": 2, "logProbability": -0.25}]},
-    ],
-}
 BLOCKED = {
     "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
     "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9},
@@ -291,7 +257,7 @@ BLOCKED = {
 REPLIES: list[tuple[str, Json]] = [
     ("openai", openai()),
     ("openai", openai() | {"usage": None, "system_fingerprint": None}),
-    ("openai", openai("length", logprobs=False)),
+    ("openai", openai("length")),
     ("openai", openai("content_filter", content=None)),
     ("openai", openai("tool_calls", content=None, tool_calls=[TOOL_CALL])),
     ("openai", openai(content=None, refusal="I can't help with that.")),
@@ -305,7 +271,6 @@ REPLIES: list[tuple[str, Json]] = [
     ("anthropic", anthropic(text("Y"), usage={"input_tokens": 1, "output_tokens": 2})),
     ("gemini", gemini({"text": "I think NO.", "thought": True}, {"text": "{"}, {"text": "}"})),
     ("gemini", gemini(FUNCTION)),
-    ("gemini", gemini({"text": "YES!"}, logprobsResult=LOGPROBS)),
     ("gemini", BLOCKED),
     ("gemini", gemini(content={"role": "model"}, finishReason="MAX_TOKENS")),
     *(("gemini", gemini(finishReason=reason.value)) for reason in types.FinishReason),
@@ -326,7 +291,6 @@ def test_requests_are_what_the_api_takes(dialect, means, schema, on):
     for key in ("temperature", "seed"):
         assert (key in settings) is (on and dialect != "anthropic"), key
     said = json.dumps(body)
-    assert ("logprobs" in said.lower()) is (on and dialect != "anthropic")
     assert ("additionalProperties" in said) is (
         schema is not None and means in {Structured.JSON_SCHEMA, Structured.TOOL}
     )
@@ -429,8 +393,6 @@ async def test_gemini_requests_are_what_the_sdk_sends():
                 max_output_tokens=50,
                 temperature=0.25,
                 seed=11,
-                response_logprobs=True,
-                logprobs=5,
                 response_mime_type="application/json",
                 response_json_schema=SCHEMA.schema,
             ),

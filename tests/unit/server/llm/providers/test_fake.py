@@ -16,7 +16,7 @@ from judged_server.settings import SettingsError
 
 from tests.fakes.still_clock import StillClock
 
-CARD = ChatModelCard("m", "p", "fake", "fake-1", True, False, None)
+CARD = ChatModelCard("m", "p", "fake", "fake-1", True, None)
 SCHEMA = ReplySchema("retrieval_match", {"type": "object"})
 
 
