@@ -59,20 +59,11 @@ def _replies() -> Iterator[bytes]:
 def _bodies() -> Iterator[bytes]:
     said = '{"reasoning": "it is so", "verdict": "yes", "score": 0.5}'
     for number, (dialect, shape) in enumerate(SHAPES.items()):
-        for structured in (Structured.NONE, Structured.TOOL):
-            of_tools: dict[str, dict[str, object]] = {
-                "openai": {
-                    "tools": [{}], "tool_choice": {"function": {"name": "n"}},
-                },
-                "anthropic": {"tools": [{"name": "n"}]},
-                "gemini": {"tools": [{"functionDeclarations": [{"name": "n"}]}]},
-            }  # fmt: skip
-            tools = of_tools[dialect] if structured is Structured.TOOL else {}
-            messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-            body = {"model": "m", "messages": messages, **tools}
-            heard = Heard(dialect, structured, "m", "s", "u", None, 9, 0.0, 1, body)
-            for step in range(len(ASKED)):
-                yield bytes([number, 0, step]) + json.dumps(shape.say(heard, said)).encode()
+        messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+        body = {"model": "m", "messages": messages}
+        heard = Heard(dialect, Structured.NONE, "m", "s", "u", None, 9, 0.0, 1, body)
+        for step in range(len(ASKED)):
+            yield bytes([number, 0, step]) + json.dumps(shape.say(heard, said)).encode()
         error = {"error": {"message": "no", "type": "server_error", "code": "content_filter"}}
         for status in range(8):
             yield bytes([number, status, 0]) + json.dumps(error).encode()

@@ -194,8 +194,8 @@ def provider(raw: bytes) -> None:
         _hold(found.status is not Status.OK, "a refusal is no verdict")
     payload = to_payload(said)
     if payload is not None and not said.refusal:
-        # What was left out, and which tokens are an estimate, is told by the call that paid.
-        kept = said._replace(left_out=(), usage=said.usage._replace(estimated=False))
+        # Which tokens are an estimate is told by the call that paid.
+        kept = said._replace(usage=said.usage._replace(estimated=False))
         _hold(from_payload(payload) == kept, "a kept reply is the reply")
 
 
@@ -301,7 +301,7 @@ def json_request(raw: bytes) -> None:
 
 def retry_after(raw: bytes) -> None:
     """Any Retry-After is a number of seconds from 0 on, or nothing."""
-    seconds = retry_after_s(raw.decode("latin-1"), NOW)
+    seconds = retry_after_s(raw.decode("latin-1"))
     _hold(seconds is None or (math.isfinite(seconds) and seconds >= 0), "seconds from 0 on")
 
 

@@ -28,7 +28,7 @@ from judged.values.server_info import BudgetLeft
 from judged_server.domain import CostTracker, nano_covering, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.chat import ChatRequest, Completed, ModelFault, Prices, Reason, TokenUsage
-from judged_server.llm.models import ModelChain, prices_of
+from judged_server.llm.models import ChatModel
 from judged_server.llm.question import PlannedCall, new_nonce, request_for
 from judged_server.llm.transport.endpoint import Clock
 from judged_server.settings import state_folder
@@ -248,7 +248,7 @@ class Budgets:
 
     async def complete(
         self,
-        model: ModelChain,
+        model: ChatModel,
         request: ChatRequest,
         timeout_s: float,
         cost_tracker: CostTracker,
@@ -263,9 +263,9 @@ class Budgets:
         was no time to wait, and as the model does. A call that was sent and then cut off may be
         charged, so it counts with all that it may cost.
         """
-        prices = prices_of(model)
+        prices = model.card.prices
         own = self.own()
-        if not prices:
+        if prices is None:
             if own:
                 raise _unpriced_fault(model)
             done = _counted(await model.complete(request, timeout_s), request)
@@ -282,8 +282,7 @@ class Budgets:
         try:
             done = await model.complete(request._replace(receipt=purse), ends - now())
             done = replied = _counted(done, request)
-            paid = (done.answered_by or model.card).prices
-            answered = 0 if paid is None else cost_of(paid, *done.reply.usage[:2])
+            answered = cost_of(prices, *done.reply.usage[:2])
         except ModelFault as fault:
             fault.in_doubt = purse.in_doubt * most
             raise
@@ -307,7 +306,7 @@ class Budgets:
         return await self._ledger.written(max(WRITTEN_WITHIN_S, left_s))
 
     def _note(
-        self, model: ModelChain, judge: str, rubric: str, done: Completed | None, spent: int
+        self, model: ChatModel, judge: str, rubric: str, done: Completed | None, spent: int
     ) -> None:
         """Write down who asked for what; what may have been charged without a reply counts too."""
         if self._ledger is None or (done is None and not spent):
@@ -317,7 +316,7 @@ class Budgets:
             Period.DAY.name_at(self._clock.date()),
             TENANT.get().name,
             judge,
-            (model.card if done is None else done.answered_by or model.card).name,
+            model.card.name,
             rubric,
             self.currency,
             int(done is not None),
@@ -529,7 +528,7 @@ _BUDGETS = {
 budget it is."""
 
 
-def _unpriced_fault(model: ModelChain) -> ModelFault:
+def _unpriced_fault(model: ChatModel) -> ModelFault:
     return ModelFault(
         Reason.BUDGET,
         f"the model {model.card.name} has no prices on this server, and what you may spend has a "
@@ -607,10 +606,9 @@ def cost_of(prices: Prices, input_tokens: int, output_tokens: int) -> int:
     return nano_covering((input_price * input_tokens + output_price * output_tokens) / 10**6)
 
 
-def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:
-    """Return the most that a request can cost, in nano-units, whichever of the prices holds."""
-    tokens = request_tokens(request)
-    return max(cost_of(each, tokens, request.max_tokens) for each in prices)
+def most_of(prices: Prices, request: ChatRequest) -> int:
+    """Return the most that a request can cost, in nano-units."""
+    return cost_of(prices, request_tokens(request), request.max_tokens)
 
 
 class CallEstimate(NamedTuple):
@@ -628,6 +626,6 @@ def estimate_calls(
     for planned in planned_calls:
         model = planned.model
         request = request_for(planned.question, new_nonce(), structured=model.card.structured)
-        prices = prices_of(model)
-        cost = most_of(prices, request) if prices else None
+        prices = model.card.prices
+        cost = None if prices is None else most_of(prices, request)
         yield planned, CallEstimate(request_tokens(request), request.max_tokens, cost)

@@ -37,7 +37,7 @@ from judged_server.llm.chat import (
     abstained,
     failed,
 )
-from judged_server.llm.models import ModelChain, missing_key_fault
+from judged_server.llm.models import ChatModel, missing_key_fault
 from judged_server.llm.parsing import read
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
@@ -97,15 +97,13 @@ class CallOptions:
 class Answer(NamedTuple):
     """What came of a question: a parsed reply, the reply itself if one came, and what it took.
 
-    `fallback` names the model that gave the reply in place of the one that was asked. `unwritten`
-    says that what it cost could not be written down in time.
+    `unwritten` says that what it cost could not be written down in time.
     """
 
     parsed: ParsedReply
     reply: ChatReply | None = None
     usage: Usage = Usage()
     source: Source = Source.COMPUTED
-    fallback: str = ""
     unwritten: bool = False
 
 
@@ -113,7 +111,7 @@ class _Asked(NamedTuple):
     """A question on its way, and the key by which those of the caller's domain alone find it."""
 
     key: bytes
-    model: ModelChain
+    model: ChatModel
     question: Question
     call_options: CallOptions
 
@@ -139,7 +137,7 @@ class ModelCaller:
         self._owed: dict[bytes, Answer] = {}
         """Answers that were not given, since what they cost could not be written down."""
 
-    async def ask(self, model: ModelChain, question: Question, call_options: CallOptions) -> Answer:
+    async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
         """Return the answer, whatever comes of it, in time for the caller.
 
         Cancelling it closes the connection of the call under way.
@@ -206,7 +204,7 @@ class ModelCaller:
                 return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
 
     async def _ask_and_keep(self, asked: _Asked) -> Answer:
-        """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
+        """Ask the provider, and keep the reply if it is a verdict."""
         answer = await self._ask_model(asked)
         if answer.unwritten:
             self._owed[asked.key] = answer
@@ -217,7 +215,7 @@ class ModelCaller:
         return answer
 
     async def _keep(self, asked: _Asked, answer: Answer) -> None:
-        ours = answer.parsed.status is Status.OK and not answer.fallback
+        ours = answer.parsed.status is Status.OK
         if self._cache is not None and answer.reply is not None and ours:
             rubric, card = asked.question.rubric, asked.model.card
             # What nobody paid for is answered before it is stored.
@@ -230,7 +228,7 @@ class ModelCaller:
         if owed.reply is None or not await self._budgets.written(asked.call_options.ends_at):
             return Answer(_UNWRITTEN)
         parsed, usage = asked.parsed(owed.reply), Usage(cached=1)
-        found = Answer(parsed, owed.reply, usage, Source.CACHE, owed.fallback)
+        found = Answer(parsed, owed.reply, usage, Source.CACHE)
         if self._owed.pop(asked.key, None) is not None:
             await self._keep(asked, found)
         return found
@@ -268,19 +266,12 @@ class ModelCaller:
                 answer = answer._replace(parsed=parsed, usage=usage)
                 break
             _trace(card, question, request, done.latency_s, done)
-            reply, by = done.reply, done.answered_by
+            reply = done.reply
             parsed = asked.parsed(reply)
             if nonce in reply.text or nonce in parsed.reasoning:
                 parsed = _MARKER_REPEATED
-            # What a fallback answered is paid by its own prices.
-            usage += _usage(done, by or card)
-            answer = Answer(
-                parsed,
-                reply,
-                usage,
-                fallback="" if by is None else by.name,
-                unwritten=done.unwritten,
-            )
+            usage += _usage(done, card)
+            answer = Answer(parsed, reply, usage, unwritten=done.unwritten)
             if not reply.unreadable and parsed.reason not in _REPAIRS:
                 break
         if answer.usage.calls or answer.usage.cost:
@@ -375,7 +366,7 @@ _NO_TIME = failed(
 
 def _usage(done: Completed, card: ChatModelCard) -> Usage:
     """Return what a reply took, by the prices of the model that gave it."""
-    prices, name = card.prices, card.name
+    prices = card.prices
     tokens = done.reply.usage
     cost = None
     if prices is not None:
@@ -386,7 +377,6 @@ def _usage(done: Completed, card: ChatModelCard) -> Usage:
     return Usage(
         *(1, done.attempts, tokens.input_tokens, tokens.output_tokens, cost, done.latency_s),
         estimated=int(tokens.estimated or done.in_doubt > 0),
-        left_out=tuple(sorted({f"{name}: {what}" for what in done.reply.left_out})),
     )
 
 

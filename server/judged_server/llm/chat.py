@@ -152,11 +152,9 @@ class TokenUsage(NamedTuple):
 class ChatReply(NamedTuple):
     """What a model answered.
 
-    `text` is the reply, or the arguments of the tool call that stands for it, as JSON text.
     `refusal` is the model's own words of refusal, where the provider tells them apart. `model` and
-    `system_fingerprint` are what the provider says has answered. `left_out` names what stood beside
-    the text and can't be what its name says. `unreadable` says of a reply that came, and was paid
-    for, why nobody can read it.
+    `system_fingerprint` are what the provider says has answered. `unreadable` says of a reply that
+    came, and was paid for, why nobody can read it.
     """
 
     text: str
@@ -165,7 +163,6 @@ class ChatReply(NamedTuple):
     model: str
     refusal: str | None = None
     system_fingerprint: str = ""
-    left_out: tuple[str, ...] = ()
     unreadable: str = ""
 
 
@@ -239,7 +236,6 @@ class ChatModelCard:
 class Completed(NamedTuple):
     """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all.
 
-    `answered_by` is the card of the fallback that answered; None when the model that was asked did.
     `in_doubt` is what requests that were cut off before may have cost, in nano-units. `unwritten`
     says that what it cost could not be written down in time.
     """
@@ -247,6 +243,5 @@ class Completed(NamedTuple):
     reply: ChatReply
     attempts: int
     latency_s: float
-    answered_by: ChatModelCard | None = None
     in_doubt: int = 0
     unwritten: bool = False

@@ -5,7 +5,7 @@ key that was put in the wrong place.
 
     currency = "USD"
     [[providers]]  name, dialect, base_url, key_env or key_file, limits
-    [[models]]     name, provider, model, structured, prices, quirks, fallback
+    [[models]]     name, provider, model, structured, prices, quirks
     [budget]       per_request, per_day, prices of models without any, file
 
 First what each table may say, then what one says of another. Keys of providers never stand in the
@@ -186,7 +186,6 @@ class Structured(StrEnum):
 
     JSON_SCHEMA = "json_schema"
     JSON_OBJECT = "json_object"
-    TOOL = "tool"
     NONE = "none"
 
 
@@ -195,8 +194,7 @@ class ProviderConfiguration:
     """One provider: where it is, how it is paid, how hard it may be asked.
 
     Rates are per minute, None for no limit. `timeout_s` is for one attempt.
-    `allow_private` lets the name in its URL lead into a private network, `allow_http` lets prompts
-    travel in the open.
+    `allow_http` lets prompts travel in the open.
     """
 
     name: Name
@@ -217,7 +215,6 @@ class ProviderConfiguration:
     requests_per_minute: Annotated[float | None, Field(ge=1, le=1e9)] = None
     tokens_per_minute: Annotated[float | None, Field(ge=1, le=1e12)] = None
     timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 25.0
-    allow_private: bool = False
     allow_http: bool = False
     replies: FilePath = None
 
@@ -228,10 +225,7 @@ class ProviderConfiguration:
 
 @table(frozen=True, slots=True, config=STRICT)
 class ModelConfiguration:
-    """One model of a provider, under the operator's name, with its quirks.
-
-    `fallback` names the models that are asked in its place when its provider fails, in order.
-    """
+    """One model of a provider, under the operator's name, with its quirks."""
 
     name: Name
     provider: Name
@@ -245,13 +239,10 @@ class ModelConfiguration:
     schema_bounds: bool = True
     input_per_million: PerMillion | None = None
     output_per_million: PerMillion | None = None
-    fallback: tuple[Name, ...] = ()
     default: bool = False
 
     def __post_init__(self) -> None:
         _prices(self, "")
-        if len(set(self.fallback)) < len(self.fallback):
-            raise ValueError("fallback names a model twice")
 
     @property
     def prices(self) -> Prices | None:
@@ -321,7 +312,7 @@ class Capabilities:
 
 FAKE = "fake"
 _NOT_SENT = """
-    allow_http allow_private auth base_url ca_file key_env key_file max_concurrency
+    allow_http auth base_url ca_file key_env key_file max_concurrency
     max_tokens_parameter organization project requests_per_minute schema_bounds send_seed
     send_temperature timeout_s tokens_per_minute
 """
@@ -331,14 +322,14 @@ _NOT_ANTHROPIC = "organization project send_seed max_tokens_parameter schema_bou
 CAPABILITIES = {
     "openai": Capabilities(tuple(Structured), ("bearer", "api-key")),
     "anthropic": Capabilities(
-        (Structured.JSON_SCHEMA, Structured.TOOL, Structured.NONE),
+        (Structured.JSON_SCHEMA, Structured.NONE),
         ("x-api-key", "bearer"),
         tuple(_NOT_ANTHROPIC.split()),
         # Newer models refuse a temperature, and the package's types no longer know it.
         {"send_temperature": False, "send_seed": False},
     ),
     "gemini": Capabilities(
-        (Structured.JSON_SCHEMA, Structured.JSON_OBJECT, Structured.TOOL, Structured.NONE),
+        tuple(Structured),
         ("x-goog-api-key", "bearer"),
         ("organization", "project", "max_tokens_parameter", "schema_bounds"),
     ),
@@ -387,9 +378,6 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
             way = "models", at
             _refuse_taken(model.name, models)
             models[model.name] = _model(model, content["models"][at], providers, models)
-        for at, model in enumerate(found.models):
-            way = "models", at
-            _check_fallback(models[model.name], models)
         if "budget" in content:
             way = ("budget",)
             _check_budget(budget, found.models)
@@ -460,22 +448,6 @@ def _api_of(provider: ProviderConfiguration, given: Mapping[str, Any]) -> Capabi
                 "leave it out"
             )
     return has
-
-
-def _check_fallback(model: ModelConfiguration, known: Mapping[str, ModelConfiguration]) -> None:
-    """Refuse models that are not there, the model itself, and mixed forms."""
-    for name in model.fallback:
-        if name not in known:
-            hint = did_you_mean(name, known, "add its [[models]] table")
-            raise ValueError(f"fallback names no model of this file; {hint}")
-        if name == model.name:
-            raise ValueError("fallback names the model itself; name another")
-        plain = Structured.NONE
-        if (known[name].structured is plain) != (model.structured is plain):
-            raise ValueError(
-                f"fallback names {name}; both must take a schema, or neither (structured), since "
-                "one question is written for both"
-            )
 
 
 def _check_budget(budget: BudgetConfiguration, models: Iterable[ModelConfiguration]) -> None:

@@ -1,16 +1,14 @@
 """The language models of one server, as the operator named them.
 
-A model whose key is missing is listed all the same, with what to do. Of a model with fallbacks, the
-reply says who gave it, so that it is paid by its own prices and not taken for an answer of the
-model that was asked.
+A model whose key is missing is listed all the same, with what to do.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -24,8 +22,6 @@ from judged_server.llm.chat import (
     Completed,
     FinishReason,
     Prices,
-    ProviderFault,
-    Reason,
     TokenUsage,
 )
 from judged_server.llm.config import (
@@ -51,16 +47,6 @@ MOST_OUTPUT_SHARE = 10
 """Output tokens over `max_tokens` from which, beside those, a count is not believed: some providers
 do not count what a model thinks among them."""
 
-_OF_THE_PROVIDER = {
-    Reason.RATE_LIMITED,
-    Reason.PROVIDER_UNREACHABLE,
-    Reason.PROVIDER_REFUSED_KEY,
-}
-"""What another provider may do better, even where this one won't."""
-
-OWN_SHARE = 0.5
-"""What a model may take of the time that is left, while others stand behind it."""
-
 _MAY_BE_CUT = (FinishReason.STOP, FinishReason.OTHER, FinishReason.UNTOLD)
 
 _log = Logger("llm")
@@ -68,7 +54,7 @@ _log = Logger("llm")
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """A model of the configuration, alone.
+    """A model of the configuration.
 
     One whose key is missing has a `problem`, and stands for its kept replies.
     """
@@ -81,13 +67,15 @@ class ConfiguredModel:
     clock: Clock
     problem: str = ""
 
-    async def complete(
-        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
-    ) -> Completed:
+    @property
+    def unavailable(self) -> str:
+        """What to do before it can be asked now; "" when it can."""
+        return self.problem or self.endpoint.queue.key_problem
+
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply within `timeout_s` seconds, retries included.
 
-        Raises ProviderFault, and ModelNotConfigured where the key is missing. Where another model
-        stands behind it, it does not wait (`waits` is false) while its provider is unhealthy.
+        Raises ProviderFault, and ModelNotConfigured where the key is missing.
         """
         if self.problem:
             raise ModelNotConfigured(self.card.name, self.problem)
@@ -101,7 +89,7 @@ class ConfiguredModel:
             len(body) // BYTES_A_TOKEN + request.max_tokens,
             request.receipt,
         )
-        reply, attempts = await self.endpoint.ask(call, timeout_s, waits=waits)
+        reply, attempts = await self.endpoint.ask(call, timeout_s)
         usage = reply.usage
         most_output = request.max_tokens * MOST_OUTPUT_SHARE + MOST_HIDDEN_TOKENS
         if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:
@@ -113,110 +101,18 @@ class ConfiguredModel:
         return Completed(reply, attempts, self.clock.now() - began)
 
 
-class ModelChain:
-    """A model and those behind it, in order: what questions are put to.
-
-    `problem` says what to do before it can be asked, "" when it can be. `cards` are those of all
-    that may answer in its name, each with its own prices.
-    """
-
-    def __init__(
-        self, card: ChatModelCard, models: Sequence[ConfiguredModel | FakeModel], clock: Clock
-    ) -> None:
-        """Ask the first of `models` first; `card` is its card, with the chain in its conditions."""
-        self.card = card
-        self.cards = tuple(model.card for model in models)
-        self.problem = models[0].problem
-        self._models = models
-        self._clock = clock
-
-    @property
-    def unavailable(self) -> str:
-        """What to do before it can be asked now; "" when it can, or others may answer."""
-        first, *others = self._models
-        refused = first.endpoint.queue.key_problem if isinstance(first, ConfiguredModel) else ""
-        return self.problem or ("" if others else refused)
-
-    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
-        """Return the first reply within `timeout_s` seconds, of which each model leaves a share.
-
-        Raises the ProviderFault of the model that was asked when none can answer, with the attempts
-        of all.
-        """
-        began = self._clock.now()
-        attempts = 0
-        fault: ProviderFault | None = None
-        first, *others = self._models
-        chain = [first, *others]
-        for model in chain:
-            left_s = timeout_s - (self._clock.now() - began)
-            if fault is not None:
-                if left_s <= 0:
-                    break
-                _log.warning(
-                    "llm fallback",
-                    model=self.card.name,
-                    fallback=model.card.name,
-                    reason=str(fault.reason),
-                )
-            last = model is chain[-1]
-            try:
-                done = await model.complete(
-                    request, left_s if last else left_s * OWN_SHARE, waits=last
-                )
-            except ProviderFault as failed:
-                attempts += failed.attempts
-                fault = fault or failed
-                if not passes_on(failed):
-                    break
-                continue
-            return done._replace(
-                attempts=attempts + done.attempts,
-                latency_s=self._clock.now() - began,
-                answered_by=None if fault is None else model.card,
-            )
-        if fault is None:
-            raise RuntimeError("a chain holds one model at least")
-        fault.attempts = attempts
-        raise fault
+ChatModel = ConfiguredModel | FakeModel
 
 
-def prices_of(model: ModelChain) -> tuple[Prices, ...]:
-    """Return the prices of all models that may answer in a model's name; () when one has none."""
-    if model.card.prices is None:
-        return ()
-    prices = [card.prices for card in model.cards if card.prices is not None]
-    return tuple(prices) if len(prices) == len(model.cards) else ()
-
-
-def missing_key_fault(model: ModelChain) -> ModelNotConfigured | None:
+def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
     """Return why a model whose key is missing can't be asked; None for all others."""
     return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
 
 
-def check_api_keys(model: ModelChain, cache: CacheMode) -> None:
+def check_api_keys(model: ChatModel, cache: CacheMode) -> None:
     """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
     if cache is not CacheMode.ONLY and (fault := missing_key_fault(model)) is not None:
         raise fault
-
-
-def passes_on(fault: ProviderFault) -> bool:
-    """Return whether another provider may do better.
-
-    A request that this one turned down as such, too long say, is not sent to another.
-    """
-    return fault.reason in _OF_THE_PROVIDER or fault.retryable or fault.unsent
-
-
-def with_chain(card: ChatModelCard, chain: Sequence[ChatModelCard]) -> ChatModelCard:
-    """Return the card of a model whose replies may be those of a chain as well."""
-    if not chain:
-        return card
-    behind = [
-        [other.name, other.provider, other.dialect, other.model, other.conditions]
-        for other in chain
-    ]
-    return replace(card, conditions=orjson.dumps([card.conditions, behind]).decode())
 
 
 class ChatModels:
@@ -234,14 +130,14 @@ class ChatModels:
         random = random or Random()  # noqa: S311 - it spreads retries and keeps no secret
         self.configuration = configuration
         self._endpoints: dict[str, Endpoint] = {}
-        alone: dict[str, ConfiguredModel | FakeModel] = {}
+        made: dict[str, ChatModel] = {}
         for provider in configuration.providers:
             models = [each for each in configuration.models if each.provider == provider.name]
             if provider.replies is not None:
                 script = read_script(provider.replies)
                 for model in models:
                     card = _card(model, provider, script.sha256, configuration.budget.unpriced)
-                    alone[model.name] = FakeModel(card, script, clock)
+                    made[model.name] = FakeModel(card, script, clock)
                 continue
             key, problem = key_of(provider, environ)
             if problem:
@@ -253,24 +149,17 @@ class ChatModels:
             headers = dialect.headers(provider, key)
             for model in models:
                 card = _card(model, provider, provider.base_url, configuration.budget.unpriced)
-                alone[model.name] = ConfiguredModel(
+                made[model.name] = ConfiguredModel(
                     card, model, dialect, headers, endpoint, clock, problem
                 )
-        self._models: dict[str, ModelChain] = {}
-        for model in configuration.models:
-            name = model.name
-            own, chain = alone[name], [alone[other] for other in model.fallback]
-            # Those behind it whose key is missing are left out; that was logged.
-            able = [] if own.problem else [other for other in chain if not other.problem]
-            card = with_chain(own.card, [other.card for other in chain])
-            self._models[name] = ModelChain(card, [own, *able], clock)
+        self._models = {each.name: made[each.name] for each in configuration.models}
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
         """Return the models of a file. Raises SettingsError, which names the file and the place."""
         return cls(read_configuration(path), environ)
 
-    def listed(self) -> tuple[ModelChain, ...]:
+    def listed(self) -> tuple[ChatModel, ...]:
         """Return the models, the default first, those that can't be asked too."""
         return tuple(self._models.values())
 
@@ -285,7 +174,7 @@ class ChatModels:
         """Return 1 for each provider that is not asked until it answers again, 0 for the others."""
         return {name: float(each.queue.breaker.is_open) for name, each in self._endpoints.items()}
 
-    def get(self, name: str) -> ModelChain:
+    def get(self, name: str) -> ChatModel:
         """Return a model by name, "" for the default; one without its key has a `problem`.
 
         Raises ModelNotConfigured with the next step when there is none.

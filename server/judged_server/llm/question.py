@@ -27,7 +27,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
 from judged_server.llm.chat import ChatModelCard, ChatRequest
-from judged_server.llm.models import ModelChain
+from judged_server.llm.models import ChatModel
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
 
@@ -57,7 +57,7 @@ class PlannedCall:
     is not.
     """
 
-    model: ModelChain
+    model: ChatModel
     question: Question
     times: int = 1
     settled: bool = True

@@ -122,8 +122,8 @@ def to_payload(reply: ChatReply) -> bytes | None:
     """Return a reply as JSON; None for one that can't be read, or holds a lone surrogate."""
     if reply.unreadable:
         return None
-    # What it took, and what was left out of it, was said when it came.
-    kept = reply._replace(usage=reply.usage._replace(estimated=False), left_out=())
+    # What it took was said when it came.
+    kept = reply._replace(usage=reply.usage._replace(estimated=False))
     try:
         return _PAYLOADS.dump_json(kept)
     except PydanticSerializationError:

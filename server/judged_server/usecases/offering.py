@@ -30,7 +30,7 @@ from judged_server.tenant import EVERYTHING, Allowed, Tenant
 from judged_server.usecases.score_answers import Scoring
 
 if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
-    from judged_server.llm.models import ChatModels, ModelChain
+    from judged_server.llm.models import ChatModel, ChatModels
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Offering:
     catalog: JudgeCatalog
     scoring: Scoring
     rubrics: Sequence[Rubric]
-    chat_models: Sequence[ModelChain]
+    chat_models: Sequence[ChatModel]
     embedders: Embedders
 
     def offers(self) -> list[Offer]:

@@ -1,8 +1,7 @@
 """One scripted provider that speaks every dialect: each API's request in, its reply out.
 
 It refuses what the real ones refuse (a wrong key or version, unknown fields, a model it does not
-know), and puts the script's answer where such a model would: into the text, or into the arguments
-of the tool that was asked for. The script sees the same `Heard`, whatever the dialect.
+know). The script sees the same `Heard`, whatever the dialect.
 """
 
 from __future__ import annotations
@@ -72,11 +71,7 @@ def _hear_openai(_: str, body: Json) -> Heard:
         raise Refused(400, problem)
     asked = Asked(body, 0)
     means, schema = Structured.NONE, None
-    if "tools" in body:
-        function = body["tools"][0]["function"]
-        assert body["tool_choice"]["function"]["name"] == function["name"]
-        means, schema = Structured.TOOL, function["parameters"]
-    elif "response_format" in body:
+    if "response_format" in body:
         means = Structured(body["response_format"]["type"])
         schema = body["response_format"].get("json_schema", {}).get("schema")
     longest = body.get("max_tokens", body.get("max_completion_tokens"))
@@ -91,17 +86,13 @@ def _say_openai(heard: Heard, text: str) -> Json:
 
 
 def _hear_anthropic(_: str, body: Json) -> Heard:
-    known = {"model", "max_tokens", "system", "messages", "temperature", "tools", "tool_choice"}
-    _only(body, known | {"output_config"}, "body")
+    known = {"model", "max_tokens", "system", "messages", "temperature", "output_config"}
+    _only(body, known, "body")
     [message] = body["messages"]
     if message["role"] != "user" or not isinstance(body["max_tokens"], int):
         raise Refused(400, "messages: Unexpected role, or max_tokens: Field required")
     means, schema = Structured.NONE, None
-    if "tools" in body:
-        [tool] = body["tools"]
-        assert body["tool_choice"]["name"] == tool["name"]
-        means, schema = Structured.TOOL, tool["input_schema"]
-    elif "output_config" in body:
+    if "output_config" in body:
         held = body["output_config"]["format"]
         means, schema = Structured(held["type"]), held["schema"]
         if "maximum" in json.dumps(schema):
@@ -114,17 +105,13 @@ def _hear_anthropic(_: str, body: Json) -> Heard:
 
 def _say_anthropic(heard: Heard, text: str) -> Json:
     block: Json = {"type": "text", "text": text, "citations": None}
-    stop = "end_turn"
-    if heard.means is Structured.TOOL:
-        name, stop = heard.body["tools"][0]["name"], "tool_use"
-        block = {"type": "tool_use", "id": "toolu_1", "name": name, "input": json.loads(text)}
     return {
         "id": "msg_013Zva2CMHLNnXjNJJKqJ2EF",
         "type": "message",
         "role": "assistant",
         "model": heard.model,
         "content": [block],
-        "stop_reason": stop,
+        "stop_reason": "end_turn",
         "stop_sequence": None,
         "stop_details": None,
         "container": None,
@@ -133,8 +120,7 @@ def _say_anthropic(heard: Heard, text: str) -> Json:
 
 
 def _hear_gemini(path: str, body: Json) -> Heard:
-    known = {"systemInstruction", "contents", "generationConfig", "tools", "toolConfig"}
-    _only(body, known, "body")
+    _only(body, {"systemInstruction", "contents", "generationConfig"}, "body")
     settings = body["generationConfig"]
     _only(
         settings,
@@ -142,12 +128,7 @@ def _hear_gemini(path: str, body: Json) -> Heard:
         "generation_config",
     )
     means, schema = Structured.NONE, None
-    if "tools" in body:
-        [function] = body["tools"][0]["functionDeclarations"]
-        wanted = body["toolConfig"]["functionCallingConfig"]
-        assert (wanted["mode"], wanted["allowedFunctionNames"]) == ("ANY", [function["name"]])
-        means, schema = Structured.TOOL, function["parametersJsonSchema"]
-    elif settings.get("responseMimeType") == "application/json":
+    if settings.get("responseMimeType") == "application/json":
         schema = settings.get("responseJsonSchema")
         means = Structured.JSON_OBJECT if schema is None else Structured.JSON_SCHEMA
     [system], [user] = body["systemInstruction"]["parts"], body["contents"][0]["parts"]
@@ -160,9 +141,6 @@ def _hear_gemini(path: str, body: Json) -> Heard:
 
 def _say_gemini(heard: Heard, text: str) -> Json:
     part: Json = {"text": text}
-    if heard.means is Structured.TOOL:
-        name = heard.body["tools"][0]["functionDeclarations"][0]["name"]
-        part = {"functionCall": {"name": name, "args": json.loads(text)}}
     thought = {"text": "let me think", "thought": True}
     content = {"parts": [thought, part], "role": "model"}
     n_in, n_out = len(heard.user) // 4, len(text) // 4 + 1

@@ -1,8 +1,6 @@
 """A provider that speaks OpenAI's Chat Completions faithfully and answers from a script.
 
-It refuses what the real one refuses: a wrong key, an unknown model, unknown or misplaced fields. A
-structured request gets the script's answer where such a model would put it: in the content, or in
-the arguments of the tool call that was asked for.
+It refuses what the real one refuses: a wrong key, an unknown model, unknown or misplaced fields.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from aiohttp import web
 KNOWN_FIELDS = {
     "frequency_penalty", "max_completion_tokens", "max_tokens", "messages", "model",
     "n", "presence_penalty", "response_format", "seed", "stop", "store", "temperature",
-    "tool_choice", "tools", "top_p", "user",
+    "top_p", "user",
 }  # fmt: skip
 
 
@@ -129,11 +127,6 @@ def completion(asked: Asked, answer: Answer) -> dict[str, Any]:
     content: str | None = answer.text if answer.refusal is None else None
     message: dict[str, Any] = {"role": "assistant", "refusal": answer.refusal, "annotations": []}
     finish = answer.finish_reason
-    if "tools" in body and answer.refusal is None:
-        name = body["tool_choice"]["function"]["name"]
-        call = {"name": name, "arguments": answer.text}
-        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": call}]
-        content = None
     choice = {"index": 0, "message": message | {"content": content}, "finish_reason": finish}
     prompt, said = len(asked.system + asked.user) // 4 + 1, len(answer.text) // 4 + 1
     return {

@@ -166,8 +166,6 @@ class AnswerScorer:
         session = Session(asking, self.asked)
         finding = await self._find(session, rendered)
         warnings = [*rendered.warnings, *finding.warnings]
-        if session.fallbacks:
-            warnings.append(f"answered by a fallback: {', '.join(sorted(session.fallbacks))}")
         model, system_fingerprint = session.answered_by
         found = replace(
             self.missing(item, finding.fault, finding.status),

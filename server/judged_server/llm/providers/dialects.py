@@ -11,8 +11,7 @@ and `google-genai` 3.4.0. Only the text of a reply must be there: fields come an
     gemini     https://ai.google.dev/api/generate-content
 
 Of a reply, strictly its text is read. What stands beside the text decides nothing: where it can't
-be what its name says, it is left out and told (`odd`). Messages name fields and never show what
-stood in them.
+be what its name says, it is left out. Messages name fields and never show what stood in them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -51,23 +49,14 @@ _T = TypeVar("_T")
 def parse(body: bytes) -> object:
     """Return what the body says; None when it is not JSON.
 
-    A byte order mark before it and numbers that JSON has not are taken: -Infinity is null, as a
-    log-probability say, and the others are texts, which are no number anywhere.
+    NaN and its like, which JSON has not, are null; half a character is refused.
     """
+    # What is raised is not kept as the cause of a fault: it holds the whole body, perhaps a prompt.
     try:
-        parsed: object = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        # Not kept as the cause of a fault: it holds the whole body, and so perhaps a prompt or key.
-        try:
-            lenient = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)
-            parsed = orjson.loads(orjson.dumps(lenient))  # refuses half characters, as above
-        except (ValueError, TypeError, RecursionError):
-            return None
+        parsed: object = orjson.loads(orjson.dumps(json.loads(body)))
+    except (ValueError, TypeError, RecursionError):
+        return None
     return parsed
-
-
-def _no_number(name: str) -> str | None:
-    return None if name == "-Infinity" else name
 
 
 def _reply_object(body: bytes) -> dict[str, Any]:
@@ -75,8 +64,8 @@ def _reply_object(body: bytes) -> dict[str, Any]:
     reply = parse(body)
     if not isinstance(reply, dict):
         if body.lstrip().startswith(b"<"):
-            raise answered_before(200, body, retryable=True)
-        raise broken(f"is {_what_came_as(body)} in place of a JSON object")
+            raise answered_before(200, retryable=True)
+        raise broken("is no JSON object")
     error = reply.get("error")
     if error and not (isinstance(error, str) and error.isspace()):
         code = error.get("code") if isinstance(error, dict) else None
@@ -86,25 +75,11 @@ def _reply_object(body: bytes) -> dict[str, Any]:
     return reply
 
 
-def what_came(value: object) -> str:
-    """Return which kind of JSON value something is."""
-    if isinstance(value, bool):
-        return "true or false"
-    kinds = {dict: "an object", list: "a list", str: "a text", NoneType: "null"}
-    return kinds.get(type(value), "a number")
-
-
-def _what_came_as(body: bytes) -> str:
-    value = parse(body)
-    return what_came(value) if value is not None else f"{len(body)} bytes that are no JSON"
-
-
-def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFault:
+def answered_before(status: int, *, retryable: bool) -> ProviderFault:
     """Return the fault of an answer that is not the provider's: a firewall's page, say."""
-    page = "a page of HTML" if body.lstrip().startswith(b"<") else _what_came_as(body)
     fault = ProviderFault(
         Reason.PROVIDER_ERROR,
-        f"{page} with the status {status} came in place of its answer, perhaps from a firewall "
+        f"something else than its answer came with the status {status}, perhaps from a firewall "
         "or a proxy before it; check base_url, and what this server may reach",
         retryable=retryable,
         status=status,
@@ -120,27 +95,6 @@ def _error_of(body: bytes) -> Any:  # noqa: ANN401 - whatever stands there
     """
     reply = parse(body)
     return reply.get("error") if isinstance(reply, dict) else None
-
-
-def rewrite(value: object, body: bytes) -> str:
-    """Return what a model filled in, as the JSON text that it would have been.
-
-    `body` is where it stood. A key that occurs twice there is refused, as in a text that a model
-    wrote: of two verdicts the last one would win. Raises UnreadableReply.
-    """
-    try:
-        json.loads(body, object_pairs_hook=_no_duplicate_keys)
-    except (ValueError, RecursionError):
-        raise broken("nests an answer too deeply, or has a key twice") from None
-    try:
-        return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:
-        raise broken("nests an answer too deeply") from None
-
-
-def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError
 
 
 class UnreadableReply(Exception):
@@ -175,66 +129,38 @@ def first(items: list[Any]) -> dict[str, Any]:
 def required(table: object, key: str, kind: type[_T]) -> _T:
     """Return a field that must be there, in its type. Raises UnreadableReply."""
     value = table.get(key) if isinstance(table, dict) else None
-    if value is None:
-        raise broken(f"lacks {key}")
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise broken(f"has {what_came(value)} as its {key}")
+        raise broken(f"lacks {key}, or has it in another type")
     return value
 
 
-def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
-    """Return a field that may be missing or null, then an empty one of its kind.
-
-    So it is in another type than its own, which `odd` is told.
-    """
+def optional(table: object, key: str, kind: type[_T]) -> _T:
+    """Return a field that may be missing, or in another type: then an empty one of its kind."""
     value = table.get(key) if isinstance(table, dict) else None
-    if type(value) is kind:
-        return value
-    if value is not None:
-        odd.append(f"{key} is {what_came(value)}")
-    return kind()
+    return value if type(value) is kind else kind()
 
 
-def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int:
+def _tokens(table: dict[str, Any], keys: tuple[str, ...]) -> int:
     """Return the sum of some counts of tokens; 0 where none is told, or one can't be a count."""
-    total = 0
-    for key in keys:
-        count = table.get(key)
-        if isinstance(count, float) and count.is_integer():
-            count = int(count)
-        if count is not None and (type(count) is not int or count < 0):
-            odd.append(f"{key} is no count of tokens")
-            return 0
-        total += count or 0
-    return total
+    counts = [table.get(key) or 0 for key in keys]
+    return sum(counts) if all(type(count) is int and count >= 0 for count in counts) else 0
 
 
-def text_of(content: object, odd: list[str]) -> str:
+def text_of(content: object) -> str:
     """Return the text of a reply's content: itself, or that of its parts, thoughts left out."""
     if content is None or isinstance(content, str):
         return content or ""
-    parts, told = content if isinstance(content, list) else [content], len(odd)
-    said = "".join(_part_text(part, odd) for part in parts)
-    if not said and len(odd) > told:
-        raise broken("has no text in its content, but other parts")
-    return said
+    return "".join(map(_part_text, content if isinstance(content, list) else [content]))
 
 
-def _part_text(part: object, odd: list[str]) -> str:
+def _part_text(part: object) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise broken(f"has {what_came(part)} in its content")
-    kind = part.get("type", "text" if "text" in part else "other")
-    if part.get("thought") is True or _THOUGHT.search(str(kind)):
-        return ""
-    if kind in {"text", "output_text"}:
-        return required(part, "text", str)
-    odd.append("a part of its content has another type than text")
-    return ""
+        raise broken("has no text in its content")
+    is_text = part.get("type", "text") in {"text", "output_text"} and "text" in part
+    return required(part, "text", str) if is_text and part.get("thought") is not True else ""
 
-
-_THOUGHT = re.compile("think|thought|reason")
 
 _WORDS = {
     FinishReason.STOP: "stop stopsequence endturn tooluse toolcalls functioncall eos eostoken "
@@ -250,9 +176,9 @@ _FINISH = {word: finish for finish, words in _WORDS.items() for word in words.sp
 _CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
 
 
-def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
+def finish_reason(table: dict[str, Any], key: str) -> FinishReason:
     """Return why a model stopped: UNTOLD where nothing says so, OTHER for an unknown word."""
-    value = optional(table, key, str, odd)
+    value = optional(table, key, str)
     if not value:
         return FinishReason.UNTOLD
     word = "".join(filter(str.isalpha, value.lower()))
@@ -316,26 +242,11 @@ def fault_of(status: int, body: bytes) -> ProviderFault:
             break
     else:
         if status == 403 and not told:
-            return answered_before(status, body, retryable=False)
+            return answered_before(status, retryable=False)
     if 300 <= status < 400:
         meaning = _REDIRECT
     says = f"it answered {status}{meaning}"
-    found = ProviderFault(reason, says, retryable=passes, status=status)
-    if passes:
-        found.retry_after_s = _delay_s(tables)
-    return found
-
-
-def _delay_s(tables: list[dict[str, Any]]) -> float | None:
-    """Return the seconds of a RetryInfo, "34.5s" say, which Gemini has for a Retry-After."""
-    for each in tables:
-        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", str(each.get("retryDelay")))
-        if found:
-            return float(found[1])
-    return None
-
-
-_CALLED = "Records the answer."
+    return ProviderFault(reason, says, retryable=passes, status=status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +259,7 @@ class Dialect:
 
     path: Callable[[ModelConfiguration], str]
     write_request: Callable[[ModelConfiguration, ChatRequest], dict[str, Any]]
-    read: Callable[[dict[str, Any], bytes, TokenUsage, list[str]], ChatReply]
+    read: Callable[[dict[str, Any], TokenUsage], ChatReply]
     counted_in: str
     counts: tuple[tuple[str, ...], tuple[str, ...]]
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -375,20 +286,19 @@ class Dialect:
         filter that stopped the prompt, which Azure and OpenRouter report as an error, is a reply
         with the finish reason SAFETY.
         """
-        usage, odd = TokenUsage(), list[str]()
+        usage = TokenUsage()
         if status != 200:
             if _is_filtered(status, _error_of(body)):
                 return ChatReply("", FinishReason.SAFETY, usage, "")
             raise fault_of(status, body)
         try:
             reply = _reply_object(body)
-            told = optional(reply, self.counted_in, dict, odd)
-            put_in, put_out = (_tokens(told, keys, odd) for keys in self.counts)
+            told = optional(reply, self.counted_in, dict)
+            put_in, put_out = (_tokens(told, keys) for keys in self.counts)
             usage = TokenUsage(put_in, put_out)
-            found = self.read(reply, body, usage, odd)
+            return self.read(reply, usage)
         except UnreadableReply as broken_reply:
-            found = ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
-        return found._replace(left_out=tuple(odd))
+            return ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
 
 
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
@@ -424,40 +334,26 @@ def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
     name, said = request.schema.name, request.schema.schema
     if not model.schema_bounds:
         said = _unbounded(said)
-    if model.structured is Structured.TOOL:
-        function = {"name": name, "parameters": said, "strict": True}
-        body["tools"] = [{"type": "function", "function": function}]
-        body["tool_choice"] = {"type": "function", "function": {"name": name}}
-    else:
-        body["response_format"] = {"type": str(model.structured)}
+    body["response_format"] = {"type": str(model.structured)}
     if model.structured is Structured.JSON_SCHEMA:
         held = {"name": name, "schema": said, "strict": True}
         body["response_format"]["json_schema"] = held
     return body
 
 
-def _read_openai(
-    reply: dict[str, Any], body: bytes, usage: TokenUsage, odd: list[str]
-) -> ChatReply:
+def _read_openai(reply: dict[str, Any], usage: TokenUsage) -> ChatReply:
     choice = first(required(reply, "choices", list))
     message = required(choice, "message", dict)
-    finish = finish_reason(choice, "finish_reason", odd)
+    finish = finish_reason(choice, "finish_reason")
     refuses = message.get("refusal") is True
-    refusal = None if refuses else optional(message, "refusal", str, odd)
-    if message.get("tool_calls"):
-        function = required(first(required(message, "tool_calls", list)), "function", dict)
-        arguments = function.get("arguments")
-        filled = isinstance(arguments, dict)
-        text = rewrite(arguments, body) if filled else required(function, "arguments", str)
-    else:
-        text = text_of(message.get("content"), odd)
+    refusal = None if refuses else optional(message, "refusal", str)
     return ChatReply(
-        text=text,
+        text=text_of(message.get("content")),
         finish_reason=FinishReason.REFUSAL if refusal or refuses else finish,
         usage=usage,
-        model=optional(reply, "model", str, odd),
+        model=optional(reply, "model", str),
         refusal=refusal or None,
-        system_fingerprint=optional(reply, "system_fingerprint", str, odd),
+        system_fingerprint=optional(reply, "system_fingerprint", str),
     )
 
 
@@ -473,37 +369,25 @@ def _write_anthropic(model: ModelConfiguration, request: ChatRequest) -> dict[st
     if request.schema is not None and model.structured is Structured.JSON_SCHEMA:
         held = {"type": "json_schema", "schema": _unbounded(request.schema.schema)}
         body["output_config"] = {"format": held}
-    if request.schema is not None and model.structured is Structured.TOOL:
-        name, schema = request.schema.name, dict(request.schema.schema)
-        body["tools"] = [{"name": name, "description": _CALLED, "input_schema": schema}]
-        body["tool_choice"] = {"type": "tool", "name": name, "disable_parallel_tool_use": True}
     return body
 
 
-def _read_anthropic(
-    reply: dict[str, Any], body: bytes, usage: TokenUsage, odd: list[str]
-) -> ChatReply:
-    finish = finish_reason(reply, "stop_reason", odd)
+def _read_anthropic(reply: dict[str, Any], usage: TokenUsage) -> ChatReply:
+    finish = finish_reason(reply, "stop_reason")
     refusal = ""
     if finish is FinishReason.REFUSAL:
-        details = optional(reply, "stop_details", dict, odd)
-        refusal = optional(details, "explanation", str, odd)
+        details = optional(reply, "stop_details", dict)
+        refusal = optional(details, "explanation", str)
     content = reply.get("content")
     if content is None:
         raise broken("lacks content")
-    blocks = content if isinstance(content, list) else []
-    call = next((each for each in blocks if _is_call(each)), None)
     return ChatReply(
-        text=rewrite(required(call, "input", dict), body) if call else text_of(content, odd),
+        text=text_of(content),
         finish_reason=finish,
         usage=usage,
-        model=optional(reply, "model", str, odd),
+        model=optional(reply, "model", str),
         refusal=refusal or None,
     )
-
-
-def _is_call(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") == "tool_use"
 
 
 def _gemini_path(model: ModelConfiguration) -> str:
@@ -525,45 +409,27 @@ def _write_gemini(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
         settings["seed"] = request.seed
     if request.schema is None or model.structured is Structured.NONE:
         return body
-    name, schema = request.schema.name, request.schema.schema
-    if model.structured is Structured.TOOL:
-        function = {"name": name, "description": _CALLED, "parametersJsonSchema": schema}
-        body["tools"] = [{"functionDeclarations": [function]}]
-        demand = {"mode": "ANY", "allowedFunctionNames": [name]}
-        body["toolConfig"] = {"functionCallingConfig": demand}
-    else:
-        settings["responseMimeType"] = "application/json"
+    settings["responseMimeType"] = "application/json"
     if model.structured is Structured.JSON_SCHEMA:
-        settings["responseJsonSchema"] = schema
+        settings["responseJsonSchema"] = request.schema.schema
     return body
 
 
-def _read_gemini(
-    reply: dict[str, Any], body: bytes, usage: TokenUsage, odd: list[str]
-) -> ChatReply:
-    version = optional(reply, "modelVersion", str, odd)
-    feedback = optional(reply, "promptFeedback", dict, odd)
+def _read_gemini(reply: dict[str, Any], usage: TokenUsage) -> ChatReply:
+    version = optional(reply, "modelVersion", str)
+    feedback = optional(reply, "promptFeedback", dict)
     # A prompt that was blocked.
-    if not reply.get("candidates") and optional(feedback, "blockReason", str, odd):
+    if not reply.get("candidates") and optional(feedback, "blockReason", str):
         return ChatReply("", FinishReason.SAFETY, usage, version)
     candidate = first(required(reply, "candidates", list))
     # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
     content = {} if candidate.get("content") is None else required(candidate, "content", dict)
     return ChatReply(
-        text=_gemini_text(content.get("parts"), body, odd),
-        finish_reason=finish_reason(candidate, "finishReason", odd),
+        text=text_of(content.get("parts")),
+        finish_reason=finish_reason(candidate, "finishReason"),
         usage=usage,
         model=version,
     )
-
-
-def _gemini_text(parts: object, body: bytes, odd: list[str]) -> str:
-    """Return the arguments of the first function call, or all text but what the model thought."""
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict) and part.get("thought") is not True and part.get("functionCall"):
-            call = required(part, "functionCall", dict)
-            return rewrite({} if call.get("args") is None else required(call, "args", dict), body)
-    return text_of(parts, odd)
 
 
 DIALECTS = {

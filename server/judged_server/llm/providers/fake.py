@@ -106,18 +106,15 @@ class Script:
 class FakeModel:
     """A model that answers from a script."""
 
-    problem = ""
+    problem = unavailable = ""
 
     def __init__(self, card: ChatModelCard, script: Script, clock: Clock) -> None:
         self.card = card
         self._script = script
         self._clock = clock
 
-    async def complete(
-        self, request: ChatRequest, timeout_s: float, *, waits: bool = True
-    ) -> Completed:
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply of the first line that answers. Raises ProviderFault as it says."""
-        del waits
         began = self._clock.now()
         texts = texts_of(request.user)
         rubric = "" if request.schema is None else request.schema.name

@@ -4,15 +4,14 @@ A call is tried again as long as its caller has time: a failure of the provider 
 Before another try it waits as long as the provider asked, or else a random part of .5 s, then 1 s,
 up to 8 s (full jitter, so that callers turned away together do not come back together). What keeps
 a provider in trouble from being finished off is not a number of tries: the breaker stops all
-requests to it but a probe. A provider that did not answer in its time is asked once more at most,
-and one that another model stands behind three times.
+requests to it but a probe. A provider that did not answer in its time is asked once more at most.
 
 Senders take turns by the tokens of their requests, interactive requests before those of batch work
 (`scheduling.fairness`), so that nobody who has much to ask takes all places from the others.
 Those of one sender go in the order they came.
 
 A request goes when three agree. Until then it waits, which costs no request, and fails only when
-its time can't suffice, when the key is refused, or when a fallback stands ready (`waits` is false).
+its time can't suffice, or when the key is refused.
 
     Rate      the operator's requests_per_minute and tokens_per_minute, and the pauses that the
               provider asks for by a 429
@@ -32,7 +31,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from random import Random
 from typing import NamedTuple
 
@@ -63,10 +61,8 @@ class Clock:
         return asyncio.get_running_loop().call_later(seconds, callback)
 
 
-MAX_TRIES_BEFORE_FALLBACK = 3
 MAX_TIMEOUTS = 2
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
-_LOG_EVERY_S = 60.0
 LEAST_PAUSE_S = 1.0
 """The pause after a 429 that names a shorter one, or none."""
 UNREACHED_S = 30.0
@@ -121,26 +117,23 @@ class Endpoint:
         self._transport = transport
         self.queue = RequestQueue(provider, clock)
         self._key_taken = False
-        self._logged: dict[object, float] = {}
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
-    async def ask(
-        self, call: Call, timeout_s: float, *, waits: bool = True
-    ) -> tuple[ChatReply, int]:
+    async def ask(self, call: Call, timeout_s: float) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
 
-        A provider that is unhealthy is waited for, unless `waits` is false. Raises the last
-        ProviderFault that came of a request, with the number of requests in it.
+        A provider that is unhealthy is waited for. Raises the last ProviderFault that came of a
+        request, with the number of requests in it.
         """
         ends = self._clock.now() + timeout_s
         sent = timeouts = 0
         last: ProviderFault | None = None
         while True:
             try:
-                return await self._send(call, ends, waits=waits), sent + 1
+                return await self._send(call, ends), sent + 1
             except ProviderFault as fault:
                 if fault.attempts == 0 and last is not None:
                     raise last from None  # it says more than that a call was held back here
@@ -152,7 +145,6 @@ class Endpoint:
                     sent == 0
                     or not fault.retryable
                     or timeouts >= MAX_TIMEOUTS
-                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not waits)
                     or self._clock.now() + wait_s >= ends
                 ):
                     raise
@@ -166,8 +158,8 @@ class Endpoint:
         longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
         return self._random.uniform(0, longest_s)
 
-    async def _send(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
-        turn = await self.queue.turn(call.tokens, ends, waits=waits)
+    async def _send(self, call: Call, ends: float) -> ChatReply:
+        turn = await self.queue.turn(call.tokens, ends)
         was_sent = False
         try:
             if call.receipt is not None:
@@ -180,7 +172,6 @@ class Endpoint:
         except ProviderFault as fault:
             if call.receipt is not None and fault.turned_down:
                 call.receipt.turned_down()
-            self._log_failure(fault)
             self.queue.failed(turn, fault, full_time=timeout_s == self._provider.timeout_s)
             raise
         except BaseException:
@@ -195,9 +186,7 @@ class Endpoint:
         try:
             reply = call.read(answer.status, answer.body)
         except ProviderFault as fault:
-            asked = retry_after_s(answer.retry_after, self._clock.date())
-            if asked is not None:  # else what the body asks for, where a dialect has that
-                fault.retry_after_s = asked
+            fault.retry_after_s = retry_after_s(answer.retry_after)
             fault.of_provider(self._provider.name)
             refuses_key = fault.reason is Reason.PROVIDER_REFUSED_KEY
             if refuses_key and fault.status == _FORBIDDEN and self._key_taken:
@@ -214,13 +203,6 @@ class Endpoint:
             says = f"{name}: {reply.unreadable}, so that it can't be read"
             reply = reply._replace(unreadable=says)
         return reply
-
-    def _log_failure(self, fault: ProviderFault) -> None:
-        """Log a kind of failure, now and then."""
-        kind, now = (fault.reason, fault.status), self._clock.now()
-        if now >= self._logged.get(kind, now):
-            self._logged[kind] = now + _LOG_EVERY_S
-            _log.warning("llm provider failed", provider=self._provider.name, reason=fault.message)
 
 
 class Turn(NamedTuple):
@@ -240,7 +222,6 @@ class _Waiting(NamedTuple):
     turn: asyncio.Future[Turn]
     tokens: int
     ends: float
-    waits: bool
 
 
 class RequestQueue:
@@ -265,21 +246,19 @@ class RequestQueue:
         refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
         return cause.message if cause is not None and refused else ""
 
-    async def turn(self, tokens: int, ends: float, *, waits: bool = True) -> Turn:
+    async def turn(self, tokens: int, ends: float) -> Turn:
         """Return once a request of so many tokens may be sent, before `ends` of the clock.
 
         Raises ProviderFault, of no attempt, when it may not.
         """
         fault = self.breaker.refusal()
-        if fault is None and self.breaker.is_open and not waits:
-            fault = self._unhealthy()
         wait_s = self._wait_s
         if fault is None and not math.isinf(wait_s) and self._clock.now() + wait_s > ends:
             fault = self._out_of_time()
         if fault is not None:
             raise fault
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.put(_Waiting(future, tokens, ends, waits), SENDER.get())
+        self._waiting.put(_Waiting(future, tokens, ends), SENDER.get())
         self._wake()
         try:
             async with asyncio.timeout(ends - self._clock.now()):
@@ -324,10 +303,6 @@ class RequestQueue:
             self.breaker.succeeded(turn)
         else:
             self.breaker.failed(turn, fault, refuse=self._never_reached(fault))
-        if self.breaker.is_open:
-            for waiting in self._waiting:
-                if not waiting.waits and not waiting.turn.done():
-                    waiting.turn.set_exception(self._unhealthy())
         self._wake()
 
     def dropped(self, turn: Turn, *, was_sent: bool = True) -> None:
@@ -376,11 +351,6 @@ class RequestQueue:
         if self._unreached_since is None:
             self._unreached_since = now
         return now - self._unreached_since >= UNREACHED_S or not fault.retryable
-
-    def _unhealthy(self) -> ProviderFault:
-        return _held_back(
-            Reason.BREAKER_OPEN, f"{self._name} keeps failing and is asked again in some seconds"
-        )
 
     def _out_of_time(self) -> ProviderFault:
         """Return the fault of a call whose time is over, or can't suffice."""
@@ -561,22 +531,10 @@ class Breaker:
         self._failed.clear()
 
 
-def retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Return the seconds that a Retry-After header asks for; None when it says nothing usable.
-
-    It is a number of seconds or a date (RFC 9110, section 10.2.3); a date in the past is 0.
-    """
-    if value is None:
-        return None
-    value = value.strip()
+def retry_after_s(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header asks for; None without a number of them."""
     try:
-        seconds = float(value)
+        seconds = float(value or "")
     except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except (ValueError, TypeError, OverflowError, IndexError):
-            return None
-        if date.tzinfo is None:
-            date = date.replace(tzinfo=UTC)
-        seconds = max(0.0, (date - now).total_seconds())
+        return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 from judged.values.choices import CacheMode, Source, Status
@@ -47,7 +46,6 @@ class Model:
         self.asked: list[ChatRequest] = []
         self.timeouts: list[float] = []
         self.in_flight = 0
-        self.answered_by: ChatModelCard | None = None
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         self.asked.append(request)
@@ -61,7 +59,7 @@ class Model:
             self.in_flight -= 1
         if isinstance(reply, Exception):
             raise reply
-        return Completed(reply, 1, 0.5, self.answered_by)
+        return Completed(reply, 1, 0.5)
 
 
 QUESTION = Question(
@@ -108,14 +106,6 @@ class TestCache:
         assert len(model.asked) == 2 * tries
         missed = await ask(model_caller, model, CacheMode.ONLY)
         assert missed.parsed.reason is Reason.NOT_CACHED
-
-    async def test_the_reply_of_a_fallback_is_not_kept(self):
-        model_caller, model = keeping(), Model()
-        model.answered_by = replace(CARD, name="other")
-        assert (await ask(model_caller, model)).parsed.status is Status.OK
-        model.answered_by = None
-        assert (await ask(model_caller, model)).source is Source.COMPUTED
-        assert (await ask(model_caller, model)).source is Source.CACHE
 
     async def test_refresh_asks_anew_and_replaces_what_was_kept(self):
         no = json.dumps({"reasoning": "so it is", "verdict": "no"})

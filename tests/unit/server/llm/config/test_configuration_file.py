@@ -34,7 +34,6 @@ max_concurrency = 64
 requests_per_minute = 500
 tokens_per_minute = 200_000
 timeout_s = 20
-allow_private = true
 
 [[providers]]
 name = "here"
@@ -52,7 +51,7 @@ name = "large"
 provider = "cloud"
 model = "gpt-4o-mini"
 default = true
-structured = "tool"
+structured = "json_object"
 max_tokens_parameter = "max_completion_tokens"
 send_temperature = false
 send_seed = false
@@ -77,7 +76,6 @@ def test_a_whole_file(tmp_path):
         requests_per_minute=500,
         tokens_per_minute=200_000,
         timeout_s=20,
-        allow_private=True,
     )
     here = ProviderConfiguration(
         "here", "http://127.0.0.1:8080/v1", key_file=Path("/run/secrets/here")
@@ -86,7 +84,7 @@ def test_a_whole_file(tmp_path):
         "large",
         "cloud",
         "gpt-4o-mini",
-        Structured.TOOL,
+        Structured.JSON_OBJECT,
         max_tokens_parameter="max_completion_tokens",
         send_temperature=False,
         send_seed=False,
@@ -180,5 +178,5 @@ def test_the_keys_of_each_provider_are_read(name, provider, model):
 
 
 def test_the_docs_describe_every_key():
-    for key in [*re.findall(r"^(\w+) = ", WHOLE, re.MULTILINE), "replies", "fallback"]:
+    for key in [*re.findall(r"^(\w+) = ", WHOLE, re.MULTILINE), "replies"]:
         assert f"`{key}`" in DOCS, key

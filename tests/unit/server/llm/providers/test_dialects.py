@@ -31,7 +31,7 @@ from judged_server.llm.config import (
 from judged_server.llm.providers.dialects import DIALECTS
 from judged_server.llm.rubrics.rubric import load_builtin
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolCall
+from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
@@ -61,8 +61,6 @@ GEMINI_PARTS = {
     "systemInstruction": types.Content,
     "contents": list[types.Content],
     "generationConfig": types.GenerationConfig,
-    "tools": list[types.Tool],
-    "toolConfig": types.ToolConfig,
 }
 
 
@@ -96,7 +94,7 @@ def typed(params: Any) -> Callable[[Json], Json]:
     def take(body: Json) -> Json:
         taken = adapter.validate_python(body)
         # Lists are checked when they are read.
-        return {**taken, **{n: list(taken[n]) for n in ("messages", "tools") if n in taken}}
+        return {**taken, "messages": list(taken["messages"])}
 
     return take
 
@@ -124,13 +122,10 @@ TAKES = {
 def openai_reads(reply: Json) -> ChatReply:
     parsed = ChatCompletion.model_validate(reply)
     choice, usage = parsed.choices[0], parsed.usage
-    message, text = choice.message, choice.message.content or ""
-    for call in message.tool_calls or []:
-        assert isinstance(call, ChatCompletionMessageFunctionToolCall)
-        text = call.function.arguments
-    ends = {"stop": "STOP", "tool_calls": "STOP", "length": "LENGTH", "content_filter": "SAFETY"}
+    message = choice.message
+    ends = {"stop": "STOP", "length": "LENGTH", "content_filter": "SAFETY"}
     return ChatReply(
-        text,
+        message.content or "",
         FinishReason.REFUSAL if message.refusal else FinishReason[ends[choice.finish_reason]],
         TokenUsage(usage.prompt_tokens, usage.completion_tokens) if usage else TokenUsage(),
         parsed.model,
@@ -142,17 +137,16 @@ def openai_reads(reply: Json) -> ChatReply:
 def anthropic_reads(reply: Json) -> ChatReply:
     parsed = Message.model_validate(reply, strict=True)
     ends = {
-        **dict.fromkeys(("end_turn", "stop_sequence", "tool_use"), "STOP"),
+        **dict.fromkeys(("end_turn", "stop_sequence"), "STOP"),
         **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "LENGTH"),
         "refusal": "REFUSAL",
         "pause_turn": "OTHER",
     }
-    calls = [compact(block.input) for block in parsed.content if block.type == "tool_use"]
     said = "".join(block.text for block in parsed.content if block.type == "text")
     usage = parsed.usage
     cached = (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0)
     return ChatReply(
-        calls[0] if calls else said,
+        said,
         FinishReason[ends[parsed.stop_reason or ""]],
         TokenUsage(usage.input_tokens + cached, usage.output_tokens),
         parsed.model,
@@ -164,19 +158,18 @@ def gemini_reads(reply: Json) -> ChatReply:
     parsed = types.GenerateContentResponse.model_validate(reply)
     usage = parsed.usage_metadata or types.GenerateContentResponseUsageMetadata()
     spent = TokenUsage(
-        (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        usage.prompt_token_count or 0,
         (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
     )
     if not parsed.candidates:
         return ChatReply("", FinishReason.SAFETY, spent, parsed.model_version or "")
     [candidate] = parsed.candidates
-    calls = parsed.function_calls
     ends = {"STOP": "STOP", "MAX_TOKENS": "LENGTH", "CONTINUATION": "LENGTH"}
     stopped = "SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII ESCALATION MODEL_ARMOR"
     ends |= dict.fromkeys(stopped.split(), "SAFETY")
     finish = candidate.finish_reason.value if candidate.finish_reason else ""
     return ChatReply(
-        compact(calls[0].args) if calls else parsed.text or "",
+        parsed.text or "",
         FinishReason[ends.get(finish, "OTHER" if finish else "UNTOLD")],
         spent,
         parsed.model_version or "",
@@ -243,10 +236,6 @@ def gemini(*parts: Json, **candidate: Any) -> Json:
     }
 
 
-ARGUMENTS = {"verdict": "yes", "reasoning": "é\n"}
-TOOL_CALL = {"id": "c", "type": "function", "function": {"name": "verdict", "arguments": "{}"}}
-TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "verdict", "input": ARGUMENTS}
-FUNCTION = {"functionCall": {"name": "verdict", "args": ARGUMENTS}}
 THOUGHT = {"type": "thinking", "thinking": "Hm. It says NO.", "signature": "c2ln"}
 REFUSED = {"type": "refusal", "category": "bio", "explanation": "It could do harm."}
 BLOCKED = {
@@ -259,10 +248,8 @@ REPLIES: list[tuple[str, Json]] = [
     ("openai", openai() | {"usage": None, "system_fingerprint": None}),
     ("openai", openai("length")),
     ("openai", openai("content_filter", content=None)),
-    ("openai", openai("tool_calls", content=None, tool_calls=[TOOL_CALL])),
     ("openai", openai(content=None, refusal="I can't help with that.")),
     ("anthropic", anthropic(text("YES"))),
-    ("anthropic", anthropic(text("Let me see."), TOOL_USE, stop="tool_use")),
     ("anthropic", anthropic(THOUGHT, text("{"), text("}"))),
     ("anthropic", anthropic(THOUGHT, stop="max_tokens")),
     ("anthropic", anthropic(text("Y"), stop="model_context_window_exceeded")),
@@ -270,7 +257,6 @@ REPLIES: list[tuple[str, Json]] = [
     ("anthropic", anthropic(text("I can"), stop="refusal", stop_details=REFUSED)),
     ("anthropic", anthropic(text("Y"), usage={"input_tokens": 1, "output_tokens": 2})),
     ("gemini", gemini({"text": "I think NO.", "thought": True}, {"text": "{"}, {"text": "}"})),
-    ("gemini", gemini(FUNCTION)),
     ("gemini", BLOCKED),
     ("gemini", gemini(content={"role": "model"}, finishReason="MAX_TOKENS")),
     *(("gemini", gemini(finishReason=reason.value)) for reason in types.FinishReason),
@@ -292,21 +278,20 @@ def test_requests_are_what_the_api_takes(dialect, means, schema, on):
         assert (key in settings) is (on and dialect != "anthropic"), key
     said = json.dumps(body)
     assert ("additionalProperties" in said) is (
-        schema is not None and means in {Structured.JSON_SCHEMA, Structured.TOOL}
+        schema is not None and means is Structured.JSON_SCHEMA
     )
 
 
-@pytest.mark.parametrize("means", [Structured.JSON_SCHEMA, Structured.TOOL])
-def test_openai_leaves_bounds_out_where_they_are_refused(means):
+def test_openai_leaves_bounds_out_where_they_are_refused():
     share = {"type": "number", "minimum": 0, "maximum": 1}
     claims = {"type": "array", "items": share, "maxItems": 9, "minItems": 1}
     properties = {"maximum": share, "claims": claims, "why": {"enum": ["a"]}}
     schema = {"type": "object", "properties": properties, "required": ["maximum"]}
     asked = ASKS._replace(schema=ReplySchema("r", schema))
-    assert compact(schema) in compact(written("openai", asked, means=means))
+    assert compact(schema) in compact(written("openai", asked))
     bare = {"type": "number"}
     held = {"maximum": bare, "claims": {"type": "array", "items": bare}, "why": {"enum": ["a"]}}
-    sent = written("openai", asked, means=means, schema_bounds=False)
+    sent = written("openai", asked, schema_bounds=False)
     assert compact(schema | {"properties": held}) in compact(sent)
 
 
@@ -382,7 +367,7 @@ async def test_requests_are_what_the_sdk_sends(dialect, sdk, reply, version):
 async def test_gemini_requests_are_what_the_sdk_sends():
     """The package is told the same in its own words, and its request is ours."""
     with raw_provider() as server:
-        server.says(gemini(FUNCTION))
+        server.says(gemini({"text": "YES"}))
         options = types.HttpOptions(base_url=server.url, api_version="v1beta")
         client = genai.Client(api_key="k", http_options=options)
         reply = await client.aio.models.generate_content(
@@ -404,7 +389,7 @@ async def test_gemini_requests_are_what_the_sdk_sends():
     # It writes some names in snake case, which the API takes as well.
     assert gemini_takes(asked) == written("gemini")
     assert server.paths[-1] == "/v1beta" + DIALECTS["gemini"].path(model("gemini"))
-    assert reply.function_calls[0].args == json.loads(read("gemini", gemini(FUNCTION)).text)
+    assert reply.text == "YES"
 
 
 @pytest.mark.parametrize(("dialect", "reply"), REPLIES)
@@ -436,27 +421,6 @@ def test_any_texts_are_read_as_the_vendors_read_them(said, refusal, thought):
 )
 def test_unknown_fields_and_missing_extras_do_not_matter(dialect, bare):
     assert read(dialect, bare) == ChatReply("NO", FinishReason.UNTOLD, TokenUsage(), "")
-
-
-@pytest.mark.parametrize(
-    ("dialect", "body"),
-    [
-        ("openai", b'{"choices":[{"message":{"tool_calls":[{"function":{"arguments":%b}}]}}]}'),
-        ("anthropic", b'{"content":[{"type":"tool_use","input":%b}]}'),
-        ("gemini", b'{"candidates":[{"content":{"parts":[{"functionCall":{"args":%b}}]}}]}'),
-    ],
-)
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (b'{"verdict":"no","verdict":"yes"}', "a key twice"),
-        (b'{"a":' + b"[" * 400 + b"]" * 400 + b"}", "too deeply"),
-    ],
-)
-def test_arguments_that_say_something_twice_or_nest_too_deeply_are_unreadable(
-    dialect, body, arguments, says
-):
-    assert says in read(dialect, body % arguments).unreadable
 
 
 @pytest.mark.parametrize(

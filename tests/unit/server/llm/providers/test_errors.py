@@ -17,7 +17,7 @@ FIELDS = (
     "content", "details", "error", "explanation", "finishReason", "function", "functionCall",
     "input", "input_tokens", "message", "parts", "promptFeedback",
     "promptTokenCount", "prompt_tokens", "reason", "retryDelay", "stop_details", "stop_reason",
-    "text", "thought", "token", "tool_calls", "tool_use", "type", "usage", "usageMetadata",
+    "text", "thought", "token", "type", "usage", "usageMetadata",
 )  # fmt: skip
 """Names in the replies and errors of the dialects."""
 
@@ -40,7 +40,6 @@ BAD_KEY = {
     "domain": "googleapis.com",
     "metadata": {"service": "generativelanguage.googleapis.com"},
 }
-LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.074824224s"}
 
 OPENAI = [
     (429, {"error": {"code": "insufficient_quota"}}, Reason.RATE_LIMITED, False, "no money"),
@@ -131,17 +130,6 @@ def test_errors_say_what_to_do_and_whether_to_try_again(
     assert (caught.value.reason, caught.value.retryable) == (reason, retryable)
     assert caught.value.status == status
     assert "canary" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("delay", "seconds"),
-    [("34.074824224s", 34.074824224), ("0s", 0.0), ("-1s", None), ("nans", None), ("5", None)],
-)
-def test_errors_of_gemini_name_the_time_to_wait_in_their_body(delay, seconds):
-    body = of_gemini("RESOURCE_EXHAUSTED", "no", {"@type": "x"}, LATER | {"retryDelay": delay})
-    with pytest.raises(ProviderFault) as caught:
-        DIALECTS["gemini"].read_reply(429, json.dumps(body).encode())
-    assert caught.value.retry_after_s == seconds
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"error":"text"}', b'{"error":{}}', b"\xff"])

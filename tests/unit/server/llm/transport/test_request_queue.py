@@ -9,7 +9,6 @@ import pytest
 from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.transport.endpoint import (
-    FAILED_OF_WINDOW,
     REQUEST_TOKENS,
     TURN_TOKENS,
     RequestQueue,
@@ -95,21 +94,6 @@ async def test_one_whose_time_ends_while_it_waits_for_room_says_so():
     with pytest.raises(ProviderFault, match="max_concurrency") as caught:
         await asked.turn(0, clock.seconds + 0.05)
     assert (caught.value.reason, caught.value.attempts) == (Reason.TIMEOUT, 0)
-
-
-async def test_those_with_a_fallback_are_turned_away_when_the_provider_fails_and_others_wait():
-    asked = queue(max_concurrency=1)
-    for _ in range(FAILED_OF_WINDOW - 1):
-        asked.failed(await asked.turn(0, FAR), DOWN, full_time=True)
-    last = await asked.turn(0, FAR)
-    hasty = asyncio.create_task(asked.turn(0, FAR, waits=False))
-    waits = asyncio.create_task(asked.turn(0, FAR))
-    await settle()
-    asked.failed(last, DOWN, full_time=True)
-    with pytest.raises(ProviderFault) as caught:
-        await hasty
-    assert caught.value.reason is Reason.BREAKER_OPEN
-    assert (await waits).probe
 
 
 async def test_what_was_not_sent_frees_its_place_and_its_rate():
