@@ -73,6 +73,10 @@ MEANT: dict[str, str] = {
     r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
     "have no bounds, and more labels are not forecast.",
     r"id_fit\.|spelling, which counts|that were retrieved is among the": "A pair of ids is shown.",
+    r"llm, logprobs|GetServerInfo .*judges\.sha256": "There are no scores by log-probabilities.",
+    r"(fingerprint|scoring_key|stages_sha256): |(llm/|members:)[0-9a-f]{8}|members:exact"
+    r"|^(StreamJudge llm|ScoreAnswers)[^:]*: sha256|--trace t\.jsonl[^:]*: files": "The parser of "
+    "replies has another version, which is in the keys of judges that ask models.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 
