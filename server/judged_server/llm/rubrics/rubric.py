@@ -428,13 +428,6 @@ def _check(rubric: Rubric) -> None:
     _check_words(rubric, "structured_answer", [f'"{key}"' for key in rubric.properties])
     _check_words(rubric, "structured_answer", [*rubric.grades, *claims])
     _check_words(rubric, "plain_answer", _PLAIN.get(rubric.form, ()))
-    unread = {"verdict": "" if rubric.scored else '"score"', "score": '"verdict"'}
-    word = unread.get(rubric.form)
-    if word and word in rubric.structured_answer:
-        raise ValueError(
-            f"structured_answer must not ask for {word}, which a rubric of this form does not "
-            'read; a form = "verdict" does with scored = true'
-        )
 
 
 def _check_words(rubric: Rubric, key: str, words: Collection[str]) -> None:
@@ -457,15 +450,9 @@ def _check_user(rubric: Rubric) -> None:
     if len(set(fields)) < len(fields):
         raise ValueError("user must show each text once")
     if not _OF_CONTEXTS.isdisjoint(fields) and not _OF_ANSWERS.isdisjoint(fields):
-        raise ValueError(
-            "user shows texts of a context (expected_text, retrieved_text) beside texts of an "
-            "answer; a rubric is for the one or for the other"
-        )
+        raise ValueError("user shows texts of a context beside texts of an answer; keep one kind")
     if rubric.judges_contexts and RETRIEVED_TEXT not in fields:
-        raise ValueError(
-            "user must show {{retrieved_text}}, the text of a context that is judged; a rubric for "
-            "answers shows {{answer}}, {{reference}}, {{references}} or {{contexts}}"
-        )
+        raise ValueError("user must show {{retrieved_text}}, or texts of an answer")
     if rubric.form == "verification" and CLAIM not in fields:
         raise ValueError("user must show {{claim}}, the one that is checked")
     if rubric.need_contexts and "contexts" not in fields:
@@ -476,22 +463,10 @@ def _placeholders(template: str, key: str, known: Sequence[str]) -> list[str]:
     """Return the names in double braces; a template has none but `known`, so all are filled."""
     names: list[str] = PLACEHOLDER.findall(template)
     rest = PLACEHOLDER.sub("", template)
-    if "{{" in rest or "}}" in rest:
-        raise ValueError(f"{key} has double braces that are not around a name")
-    for name in _SINGLE.findall(rest):
-        if name.strip() in known:  # any other may be meant as it stands: {} is in much prose
-            raise ValueError(
-                f"{key} holds {{{name}}}, which nothing takes the place of; write "
-                f"{_listed([name.strip()])}"
-            )
-    for name in names:
-        if name not in known:
-            hint = f"write {_listed([name.strip()])}, without spaces"
-            hint = hint if name.strip() in known else f"it may hold {_listed(known)}"
-            # As it stands, unless it is whole lines of the template.
-            shown = re.fullmatch(r"[^\n]{0,60}", name)
-            what = _listed([name]) if shown else "lines in double braces"
-            raise ValueError(f"{key} holds {what}, which is not known here; {hint}")
+    # In single braces any other name may be meant as it stands: {} is in much prose.
+    unfilled = {name.strip() for name in _SINGLE.findall(rest)}.intersection(known)
+    if unfilled or "{{" in rest or "}}" in rest or not set(names) <= set(known):
+        raise ValueError(f"{key} may hold {_listed(known)}, and nothing else like them")
     return names
 
 
