@@ -50,6 +50,10 @@ MEANT: dict[str, str] = {
     r"in the cache +\d+.*cache hits": "An estimate is told by the names of its fields.",
     r"which a judgment list is made of": "One sentence for an id that a judgment list can't hold.",
     r"a comparison needs at least two runs": "Says what to do alone.",
+    r"llm, logprobs|GetServerInfo .*judges\.sha256": "There are no scores by log-probabilities.",
+    r"(fingerprint|scoring_key|stages_sha256): |(llm/|members:)[0-9a-f]{8}|members:exact"
+    r"|^(StreamJudge llm|ScoreAnswers)[^:]*: sha256|--trace t\.jsonl[^:]*: files": "The parser of "
+    "replies has another version, which is in the keys of judges that ask models.",
     r"judge\.calibration: was made": "Told by its flag.",
     r'-> "[^"]*(must be (from|at least|above) [-\d]|is that of |\d+ entries for )': "Intervals, "
     "repeats and lengths are each told in one way.",
@@ -73,10 +77,6 @@ MEANT: dict[str, str] = {
     r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
     "have no bounds, and more labels are not forecast.",
     r"id_fit\.|spelling, which counts|that were retrieved is among the": "A pair of ids is shown.",
-    r"llm, logprobs|GetServerInfo .*judges\.sha256": "There are no scores by log-probabilities.",
-    r"(fingerprint|scoring_key|stages_sha256): |(llm/|members:)[0-9a-f]{8}|members:exact"
-    r"|^(StreamJudge llm|ScoreAnswers)[^:]*: sha256|--trace t\.jsonl[^:]*: files": "The parser of "
-    "replies has another version, which is in the keys of judges that ask models.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 
