@@ -79,28 +79,15 @@ def test_a_search_and_a_kind_narrow_the_table(opened):
     assert page.is_visible("#empty")
 
 
-def test_of_3000_rows_only_those_in_sight_are_drawn(opened):
+def test_of_3000_rows_the_first_500_are_drawn_and_a_search_finds_the_others(opened):
     page = opened(to_html(make_report(result_document(3000))))
-    assert page.locator("#body tr").count() < 60
-    page.evaluate("document.getElementById('scroll').scrollTop = 1e9")
-    page.wait_for_selector("#body tr[aria-rowindex='3001']")
-    assert page.locator("#body tr").count() < 60
+    assert page.locator("#body tr").count() == 500
+    assert "3,000 queries; the first 500 are shown" in page.inner_text("#shown")
     page.fill("#search", "q02999")
     assert ids(page) == ["q02999"]
-
-
-def test_the_keyboard_alone_reaches_every_query(opened):
-    page = opened(to_html(make_report(result_document(200))))
     page.focus("#body th button")
-    for key in ("ArrowDown", "PageDown", "ArrowUp", "End"):
-        page.keyboard.press(key)
-    last = page.evaluate("document.activeElement.textContent")
-    assert page.evaluate("Number(document.activeElement.dataset.index)") == 199
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.textContent").startswith(last)
-    assert page.inner_text("#detail h3").startswith(last)
-    page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.textContent") == last
+    assert page.evaluate("document.activeElement.textContent").startswith("q02999")
 
 
 def test_a_query_shows_its_texts_with_the_shared_words_marked(opened):

@@ -2,9 +2,8 @@
 // Draws the failures and the table of queries out of the packed columns. Texts of others only ever
 // become text nodes: nothing here writes HTML.
 (async () => {
-  const ROW = 34;
-  const SPARE = 8;
   const EXAMPLES = 5;
+  const MOST_ROWS = 500;
   const KINDS = JSON.parse(document.getElementById("kinds").textContent);
   const STATUSES = { ERROR: "failed", ABSTAINED: "abstained", NOT_ASSESSABLE: "not assessable" };
   const byId = (id) => document.getElementById(id);
@@ -175,8 +174,6 @@
   }
 
   // ---- the table of queries ----
-  const scroll = byId("scroll");
-  const body = byId("body");
   const search = byId("search");
   const kindChoice = byId("kind");
   const detail = byId("detail");
@@ -207,7 +204,6 @@
   const haystack = data.ids.map((id, row) => `${id}\n${data.queries[row]}`.toLowerCase());
   let order = Array.from({ length: n }, (_, row) => row);
   let sorted = { column: null, down: false };
-  let active = 0;
 
   function header() {
     const heads = columns.map((column, index) => {
@@ -216,7 +212,7 @@
       const button = el("button", { type: "button", "data-column": index, on: { click: () => sortBy(index) } }, column.title + arrow);
       return el("th", { scope: "col", "aria-sort": state, class: column.wide ? "wide" : index ? "number" : "id" }, button);
     });
-    byId("head").replaceChildren(el("tr", { "aria-rowindex": "1" }, heads));
+    byId("head").replaceChildren(el("tr", {}, heads));
   }
 
   function sortBy(index) {
@@ -245,95 +241,35 @@
         return sign * (x < y ? -1 : x > y ? 1 : 0) || a - b;
       });
     }
-    byId("shown").textContent = order.length === n ? plural(n, "query", "queries") : `${order.length.toLocaleString("en")} of ${plural(n, "query", "queries")}`;
-    byId("grid").setAttribute("aria-rowcount", String(order.length + 1));
+    const total = plural(n, "query", "queries");
+    const some = order.length === n ? total : `${order.length.toLocaleString("en")} of ${total}`;
+    byId("shown").textContent = order.length > MOST_ROWS ? `${some}; the first ${MOST_ROWS} are shown, search for others` : some;
     byId("empty").hidden = order.length > 0;
-    active = 0;
-    scroll.scrollTop = 0;
-    draw();
+    byId("body").replaceChildren(...order.slice(0, MOST_ROWS).map(line));
   }
 
-  let drawn = "";
-  function draw() {
-    const from = Math.max(0, Math.floor(scroll.scrollTop / ROW) - SPARE);
-    const to = Math.min(order.length, from + Math.ceil(scroll.clientHeight / ROW) + 2 * SPARE);
-    const spacer = (rows) => {
-      const row = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: columns.length }));
-      row.firstChild.style.height = `${rows * ROW}px`;
-      return row;
-    };
-    const rows = [];
-    if (from) rows.push(spacer(from));
-    for (let index = from; index < to; index += 1) rows.push(line(index));
-    if (to < order.length) rows.push(spacer(order.length - to));
-    drawn = `${from}-${to}`;
-    body.replaceChildren(...rows);
-  }
-
-  function line(index) {
-    const row = order[index];
+  function line(row) {
     const cells = columns.map((column, number) => {
       if (number === 0) {
-        return el("th", { scope: "row" }, el("button", {
-          type: "button", "data-index": index, tabindex: index === active ? "0" : "-1", title: data.ids[row],
-          on: { click: () => open(index) },
-        }, el("bdi", {}, data.ids[row] || "(empty)")));
+        const id = el("bdi", {}, data.ids[row] || "(empty)");
+        return el("th", { scope: "row" }, el("button", { type: "button", title: data.ids[row], on: { click: () => open(row) } }, id));
       }
-      const shown = String(column.cell(row));
-      return el("td", { class: column.wide ? "wide" : "number", dir: column.wide ? "auto" : null }, brief(shown, 160));
+      return el("td", { class: column.wide ? "wide" : "number", dir: column.wide ? "auto" : null }, brief(String(column.cell(row)), 160));
     });
-    return el("tr", { "aria-rowindex": index + 2 }, cells);
+    return el("tr", {}, cells);
   }
 
-  function focusRow(index) {
-    active = Math.min(Math.max(0, index), order.length - 1);
-    const head = byId("head").offsetHeight;
-    const top = active * ROW;
-    if (top < scroll.scrollTop) scroll.scrollTop = top;
-    else if (top + ROW > scroll.scrollTop + scroll.clientHeight - head) scroll.scrollTop = top + ROW + head - scroll.clientHeight;
-    draw();
-    const button = body.querySelector(`[data-index="${active}"]`);
-    if (button) button.focus({ preventScroll: true });
-  }
-
-  function open(index) {
-    active = index;
-    const row = order[index];
+  function open(row) {
     detail.replaceChildren(...[
       el("h3", { tabindex: "-1" }, el("bdi", {}, data.ids[row]), el("span", { class: "kinds" }, ` ${titles(row)}`)),
       query(row),
       el("p", { class: "note" }, valuesLine(row)),
       texts(row, Infinity, true),
-      el("button", { type: "button", on: { click: () => focusRow(active) } }, "Back to the table"),
     ].filter((part) => part !== null));
     detail.hidden = false;
     detail.querySelector("h3").focus();
   }
 
-  body.addEventListener("keydown", (event) => {
-    const page = Math.max(1, Math.floor(scroll.clientHeight / ROW) - 2);
-    const to = { ArrowDown: active + 1, ArrowUp: active - 1, PageDown: active + page, PageUp: active - page, Home: 0, End: order.length - 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    focusRow(to);
-  });
-  body.addEventListener("focusin", (event) => {
-    if (event.target.dataset.index) active = Number(event.target.dataset.index);
-  });
-  detail.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") focusRow(active);
-  });
-  scroll.addEventListener("scroll", () => requestAnimationFrame(() => {
-    const from = Math.max(0, Math.floor(scroll.scrollTop / ROW) - SPARE);
-    if (!drawn.startsWith(`${from}-`) && !body.contains(document.activeElement)) draw();
-    else if (!drawn.startsWith(`${from}-`)) {
-      draw();
-      const button = body.querySelector(`[data-index="${active}"]`);
-      if (button) button.focus({ preventScroll: true });
-      else scroll.focus({ preventScroll: true });
-    }
-  }));
-  new ResizeObserver(draw).observe(scroll);
   search.addEventListener("input", refresh);
   kindChoice.addEventListener("change", refresh);
   byId("interactive").hidden = n === 0;
