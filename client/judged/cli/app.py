@@ -57,7 +57,7 @@ def _add(group: click.Group, module: ModuleType) -> None:
 GROUP = _InOrder(
     "judged",
     help="Judge retrieval results and measure them.",
-    params=[config_option(of_command=False)],
+    params=[config_option()],
 )
 click.version_option(metadata.version("judged"), message="judged %(version)s")(GROUP)
 for _module in _COMMANDS:

@@ -14,7 +14,6 @@ from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
 from judged.report.content import read_metrics, read_values
 from judged.values import ComparedRuns, MetricResult, ScoreCounts
-from judged.values.choices import is_metric
 
 Ways = Sequence[tuple[str, str]]
 """How each metric was measured, and who judged."""
@@ -44,12 +43,6 @@ class Report:
             if all(metric in values for metric in metrics)
         }
         return replace(self, per_query=kept)
-
-    def name_of(self, metric: str) -> str:
-        """Return the document's name of a metric in any spelling; the same where it has none."""
-        named = self.metrics.items()
-        found = (name for name, known in named if is_metric(metric, name, known.signature))
-        return next(found, metric)
 
     def metric(self, name: str) -> MetricResult:
         """Return a metric by its name. Raises FileError."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType
@@ -21,7 +20,7 @@ import click
 from click.core import ParameterSource
 
 from judged._files import FileWarning
-from judged.cli.output import Output, Places, Problem, check_files
+from judged.cli.output import Output, Places, Problem, check_writable
 
 PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"
@@ -75,8 +74,7 @@ class Dataclass:
 class Command(Dataclass):
     """One run of a command.
 
-    `typed` has the options that were on the command line, with what the environment or the file say
-    of them.
+    `typed` has the options that were on the command line.
     """
 
     json: str | None = opt(
@@ -84,7 +82,7 @@ class Command(Dataclass):
         "Write the result as one JSON document; - prints it instead of the usual output.",
         writes=True,
     )
-    typed: Mapping[str, object] = field(default_factory=dict, init=False)
+    typed: set[str] = field(default_factory=set, init=False)
 
     def settle(self) -> None:
         """Refuse options that exclude each other. Raises Problem."""
@@ -126,18 +124,17 @@ class Command(Dataclass):
         return kind(**{name: each for name, each in (own | others).items() if each is not None})
 
     def check_files(self) -> None:
-        """Raise Problem where a file can't be written, or is to be that of another option too."""
-        reads: dict[str, str] = {}
-        writes: list[tuple[str, str]] = []
-        for each in fields(self):
-            how, value = each.metadata, getattr(self, each.name)
-            name = flag_of(each.name) if "low" in how else how.get("metavar", "")
+        """Raise Problem where a file can't be written, or is one that is read."""
+        taken = set()
+        for each in sorted(fields(self), key=lambda each: bool(each.metadata.get("writes"))):
+            value, how = getattr(self, each.name), each.metadata
             for path in filter(None, value if isinstance(value, tuple) else [value]):
-                if how.get("reads") or (each.name == "trace" and self.replays):
-                    reads[path] = name
-                elif how.get("writes"):
-                    writes.append((name, path))
-        check_files(reads, writes)
+                if how.get("reads") and Path(path).is_file():
+                    taken.add(Path(path).resolve())
+                elif how.get("writes") and not (each.name == "trace" and self.replays):
+                    check_writable(flag_of(each.name), path)
+                    if Path(path).resolve() in taken:
+                        raise Problem(f"{flag_of(each.name)} {path}: is read too; name another one")
 
 
 class Strict(Command):
@@ -166,7 +163,7 @@ def click_command(name: str, kind: type[Command]) -> click.Command:
     return _Click(
         name,
         callback=run,
-        params=[*_parameters(kind), config_option(of_command=True)],
+        params=[*_parameters(kind)],
         help="\n\n".join(" ".join(part.split()) for part in text.split("\n\n")),
         epilog="\n".join(["\b", "Examples:", *lines]),
     )
@@ -183,12 +180,12 @@ class _Click(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as wrong:
-            named = wrong.param or click.Option(["--config"])
-            source = ctx.get_parameter_source(named.name or "")
-            if source is ParameterSource.ENVIRONMENT:
-                raise Problem(f"{named.envvar}: {wrong.format_message()}") from None
+            source = wrong.param and ctx.get_parameter_source(wrong.param.name or "")
+            if source is ParameterSource.ENVIRONMENT and wrong.param:
+                raise Problem(f"{wrong.param.envvar}: {wrong.format_message()}") from None
             if source is ParameterSource.DEFAULT_MAP:
-                raise Problem(f"{ctx.meta[FILE_VARIABLE]}: {wrong.format_message()}") from None
+                named = ctx.find_root().params["config"]
+                raise Problem(f"--config {named}: {wrong.format_message()}") from None
             raise
 
 
@@ -198,12 +195,8 @@ def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
     Raises Problem.
     """
     command = kind(**given)
-    of_file = context.default_map or {}
     command.typed = {
-        name: each.resolve_envvar_value(context) or of_file.get(name)
-        for each in context.command.params
-        if (name := each.name or "")
-        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     command.settle()
     return command
@@ -288,7 +281,7 @@ def commands_of(command: click.Command, words: str = "") -> dict[str, click.Comm
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """Return the options of a command by their names."""
     options = (each for each in command.params if isinstance(each, click.Option))
-    return {(each.name or "").rstrip("_"): each for each in options if each.expose_value}
+    return {(each.name or "").rstrip("_"): each for each in options}
 
 
 def variables_of(group: click.Group) -> set[str]:
@@ -297,80 +290,50 @@ def variables_of(group: click.Group) -> set[str]:
     return {f"{PREFIX}_{name.upper()}" for name in options} | {FILE_VARIABLE}
 
 
-def config_option(*, of_command: bool) -> click.Option:
-    """Return `--config`, which may stand before the command or behind it."""
+def config_option() -> click.Option:
+    """Return `--config`, which stands before the command."""
     return click.Option(
         ["--config"],
         metavar="FILE",
         help="TOML file with options of the commands; what is typed counts before JUDGED_* "
         f"variables, these before the file. Without it {FILE_VARIABLE} names one.",
-        hidden=of_command,
-        expose_value=not of_command,
-        is_eager=True,
-        envvar=FILE_VARIABLE if of_command else None,
-        callback=_read_config if of_command else None,
+        envvar=FILE_VARIABLE,
+        callback=_read_config,
     )
 
 
-def _read_config(context: click.Context, _: click.Parameter, path: str | None) -> None:
-    """Make the file's options the defaults of a command. Raises Problem."""
-    before = context.find_root().params.get("config")
-    typed = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
-    if before and typed:
-        raise Problem("--config is there twice, and takes one file; leave one of them out")
-    if path := before or path:
-        context.meta[FILE_VARIABLE] = path
-        context.default_map = dict(_of_file(path, context))
-
-
-def _of_file(path: str, context: click.Context) -> Iterator[tuple[str, object]]:
-    """Yield what a file says for one command; its table comes last, and so counts."""
+def _read_config(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
+    """Make the file's options the defaults of the commands. Raises Problem."""
+    if path is None:
+        return None
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise Problem(f"--config {path}: can't be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise Problem(f"--config {path}: is not TOML: {error}") from None
-    commands = commands_of(context.find_root().command)
-    known = {name: options_of(each) for name, each in commands.items()}
-    everywhere = {name: each for options in known.values() for name, each in options.items()}
-    mine = context.command_path.partition(" ")[2]
-    for table, values in _tables(content):
-        if table and table not in known:
-            raise Problem(f"{path}: [{table}] is no command; {_near(table, known)}")
-        options, place = known.get(table, everywhere), f"{path}: [{table}]" if table else path
-        for key, value in values.items():
-            name = key.replace("-", "_")
-            if name not in options:
-                raise Problem(f"{place}: {key} is no option; {_near(name, options)}")
-            read = _of_toml(options[name], value, f"{place}: {key}")
-            if table in ("", mine) and name in known[mine]:
-                yield options[name].name or "", read
+    except (OSError, ValueError, RecursionError) as error:
+        raise Problem(f"--config {path}: can't be read as TOML: {error}") from None
+    known = {name: options_of(each) for name, each in commands_of(context.command).items()}
+    known[""] = {name: each for options in known.values() for name, each in options.items()}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for table, key, value in _values(content):
+        name, place = key.replace("-", "_"), f"{path}: [{table}]" if table else path
+        if name not in known.get(table, ()):
+            raise Problem(f"{place}: {key} is no option; see --help")
+        option = known[table][name]
+        listed = option.multiple and isinstance(value, list)
+        read = [str(each) for each in value] if listed else str(value)
+        tables[table][option.name or ""] = read
+    context.default_map = {}
+    for command, values in tables.items():
+        inner = context.default_map
+        for name in command.split():
+            inner = inner.setdefault(name, {})
+        inner |= tables[""] | values if command else {}
+    return path
 
 
-def _tables(content: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the tables of a file by command, what is outside first, [canary.check] by two words."""
-    values = {key: each for key, each in content.items() if not isinstance(each, dict)}
-    if values or not content:
-        yield name, values
-    for key, each in content.items():
-        if key not in values:
-            yield from _tables(each, f"{name} {key}".lstrip())
-
-
-def _of_toml(option: click.Option, value: object, source: str) -> object:
-    """Return a value as click takes it. Raises Problem for one of another type."""
-    listed = value if isinstance(value, list) else [value]
-    kinds = {bool} if option.is_flag else {str, int, float}
-    if not kinds.issuperset(map(type, listed)):
-        wanted = "true or false" if option.is_flag else "a text or a number"
-        raise Problem(f"{source}: must be {wanted}")
-    if isinstance(value, list) and not option.multiple:
-        raise Problem(f"{source}: must be one value, not a list")
-    return [str(each) for each in listed] if option.multiple else str(value)
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    typed = sorted(each.replace("_", "-") for each in known)
-    near = get_close_matches(name.replace("_", "-"), typed, n=1, cutoff=0.75)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(typed)}"
+def _values(content: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, str, object]]:
+    """Yield the values of a file with their tables, [canary.check] by two words."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _values(value, f"{table} {key}".lstrip())
+        else:
+            yield table, key, value

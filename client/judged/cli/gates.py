@@ -7,7 +7,7 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from judged import IntervalMethod, IntervalOptions, MetricTable
@@ -23,7 +23,6 @@ from judged.values import (
     ScoreCounts,
     VerdictCounts,
 )
-from judged.values.choices import is_metric, may_be
 
 
 class MetricsOptions(Command):
@@ -133,20 +132,16 @@ class Gates:
         left_out = table.counts.skipped_missing
         outcomes = []
         for gate in self._gates:
-            if gate.typed and gate.typed not in table:
-                raise Problem(_unmeasured(str(gate), gate.typed, self._metrics))
-            place = self._metrics.index(gate.metric)
-            metric = table[gate.typed] if gate.typed else table.metrics[place]
-            held = replace(gate, metric=metric.name) if gate.typed else gate
+            metric = table.metrics[self._metrics.index(gate.metric)]
             mean, lower = metric.mean, _lower_bound(metric, left_out)
             if mean is None and not verdicts.ok:
                 lower = None
             if gate.flag == "--min-score" or self._baseline is None:
-                outcomes.append(hold_mean(held, mean, lower))
+                outcomes.append(hold_mean(gate, mean, lower))
                 continue
             before = self._comparable(self._baseline, metric, signature, out)
             worst = None if lower is None else before - lower
-            outcomes.append(hold_drop(held, metric.name, before, mean, worst))
+            outcomes.append(hold_drop(gate, gate.metric, before, mean, worst))
         covered = [(verdicts, "verdicts")]
         if self._max_negatives is not None:
             outcomes.append(_negatives(self._max_negatives, negatives))
@@ -178,58 +173,27 @@ class Gates:
 def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
     """Return the judge's threshold (a number, or None) and the gates (METRIC=X). Raises Problem."""
     gates = [text for text in texts if "=" in text]
-    thresholds = [text for text in texts if "=" not in text]
-    if len(thresholds) > 1:
+    thresholds = [read_number(text) for text in texts if "=" not in text]
+    if len(thresholds) > 1 or None in thresholds:
         raise Problem(
-            f"--min-score {thresholds[1]}: the judge's threshold is {thresholds[0]} already; a "
-            "gate is written METRIC=X, as in ndcg@10=0.8"
+            f"--min-score {' '.join(texts)}: give the judge one number as its threshold, and gates "
+            "as METRIC=X, as in ndcg@10=0.8"
         )
-    if not thresholds:
-        return None, gates
-    threshold = read_number(thresholds[0])
-    if threshold is None:
-        raise Problem(
-            f"--min-score {thresholds[0]}: is not a number; the judge's threshold is written 0.7, "
-            "a gate METRIC=X, as in ndcg@10=0.8"
-        )
-    return threshold, gates
+    return thresholds[0] if thresholds else None, gates
 
 
-def split_gate(text: str, flag: str) -> tuple[str, float]:
-    """Return the name and the number of METRIC=X. Raises Problem."""
-    metric, equals, number = text.rpartition("=")
+def read_gate(text: str, flag: str, metrics: Sequence[str], option: str = "--metric") -> Gate:
+    """Return the gate that METRIC=X is; `option` is what names the metrics. Raises Problem."""
+    metric, _, number = text.rpartition("=")
     threshold = read_number(number)
-    if not equals or not metric or threshold is None:
+    if not metric or threshold is None or (threshold < 0 and flag == "--max-drop"):
         raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
-    return metric, threshold
-
-
-def read_gate(
-    text: str,
-    flag: str,
-    metrics: Sequence[str],
-    signatures: Mapping[str, str] | None = None,
-    option: str = "--metric",
-) -> Gate:
-    """Return the gate that METRIC=X is. Raises Problem.
-
-    `signatures` are those of the metrics where they are known. Where they are not, whether what a
-    name leaves out is a default, the server knows: `Gates.check` makes sure. `option` is what names
-    the metrics.
-    """
-    metric, threshold = split_gate(text, flag)
-    if threshold < 0 and flag == "--max-drop":
-        raise Problem(f"{flag} {text}: a drop is 0 or more")
-    for name in sorted(metrics, key=lambda name: name != metric):
-        told = None if signatures is None else signatures.get(name, "")
-        if may_be(metric, name) if told is None else is_metric(metric, name, told):
-            return Gate(flag, name, threshold, "" if name == metric else metric)
-    raise Problem(_unmeasured(f"{flag} {text}", metric, metrics, option))
-
-
-def _unmeasured(gate: str, metric: str, metrics: Sequence[str], option: str = "--metric") -> str:
-    known = ", ".join(metrics)
-    return f"{gate}: {metric} is not measured; add {option} {metric}, or name one of {known}"
+    if metric not in metrics:
+        known = ", ".join(metrics)
+        raise Problem(
+            f"{flag} {text}: is not measured; add {option} {metric}, or name one of {known}"
+        )
+    return Gate(flag, metric, threshold)
 
 
 def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
@@ -240,19 +204,16 @@ def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
     return (lower or 0.0) * metric.n / (metric.n + left_out)
 
 
-_WORST = " in the worst case of what is missing (the lower bound)"
+_WORST = " in the worst case of what is missing"
 
 
 def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
     """Hold a mean against its threshold, or its lower bound where something is missing."""
-    worst = mean if lower is None else lower
-    if worst is None:
-        return not_assessed(gate, f"{gate.metric} has no mean, since nothing was evaluated")
-    found = f"{gate.metric} is {'-' if mean is None else f'{mean:.4f}'}"
-    if lower is not None:
-        found += f", and {lower:.4f}{_WORST}"
-    below = gate.threshold - worst
-    return _held(gate, mean, found, below, f", {_size(below)} below {gate}", worst=lower)
+    held, which = (mean, "") if lower is None else (lower, _WORST)
+    if held is None:
+        return _not_assessed(gate)
+    said = f"{gate.metric} is {held:.4f}{which}"
+    return _held(gate, mean, said, gate.threshold - held, lower)
 
 
 def hold_drop(
@@ -262,19 +223,15 @@ def hold_drop(
     fell = None if now is None else before - now
     held = max((each for each in (fell, worst) if each is not None), default=None)
     if held is None:
-        return not_assessed(gate, f"{name} has no mean, since nothing was evaluated")
+        return _not_assessed(gate)
     which = "" if worst is None else _WORST
-    found = f"{name} fell from {before:.4f} to {before - held:.4f}{which}"
-    if held <= 0:
-        found = f"{name} is {before - held:.4f}{which}, {before:.4f} before"
-    over = held - gate.threshold
-    return _held(gate, fell, found, over, f", by {_size(over)} more than {gate} allows", worst)
+    said = f"{name} was {before:.4f} and is {before - held:.4f}{which}"
+    return _held(gate, fell, said, held - gate.threshold, worst)
 
 
 def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
     """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
-    over = (found if worst is None else worst) - gate.threshold
-    return _held(gate, found, said, over, f", {over:g} more than {gate} allows", worst)
+    return _held(gate, found, said, (found if worst is None else worst) - gate.threshold, worst)
 
 
 def hold_coverage(
@@ -288,36 +245,24 @@ def hold_coverage(
     gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
     if total := counts.ok + counts.error + counts.abstained:
         covers = counts.ok / total
-        said = f"coverage{f' of {metric}' if metric else ''} is {share(covers)}"
-        said += f" ({counts.ok} of {total} {what})"
-        asked = f"--min-coverage {gate.threshold:g}"
-        asked += " (the default of gates)" if threshold is None else ""
-        held = _held(gate, covers, said, gate.threshold - covers, f", below {asked}", asked=asked)
+        of = f"coverage of {metric}" if metric else "coverage"
+        said = f"{of} is {share(covers)} ({counts.ok} of {total} {what})"
+        held = _held(gate, covers, said, gate.threshold - covers)
         yield replace(held, assessed=counts.ok > 0)
 
 
 def _held(
-    gate: Gate,
-    value: float | None,
-    said: str,
-    over: float,
-    short: str,
-    worst: float | None = None,
-    asked: str = "",
+    gate: Gate, value: float | None, said: str, over: float, worst: float | None = None
 ) -> Outcome:
-    """Return what became of a gate: it is passed unless `over` says by how much it is missed.
-
-    `short` is the end of the sentence then.
-    """
+    """Return what became of a gate: it is passed unless `over` says by how much it is missed."""
     passed = over <= _ROUNDING
-    message = f"held: {said}; {asked or gate}" if passed else f"fell short: {said}{short}"
+    message = f"{'held' if passed else 'fell short'}: {said}; {gate}"
     return Outcome(gate, value, passed, message, worst)
 
 
-def not_assessed(gate: Gate, why: str) -> Outcome:
+def _not_assessed(gate: Gate) -> Outcome:
     """Return the outcome of a gate on nothing."""
-    message = f"nothing could be assessed: {why}, for {gate}"
-    return Outcome(gate, None, False, message, assessed=False)
+    return Outcome(gate, None, False, f"nothing could be assessed for {gate}", assessed=False)
 
 
 def _negatives(most: int, report: NegativeReport | None) -> Outcome:
@@ -327,15 +272,7 @@ def _negatives(most: int, report: NegativeReport | None) -> Outcome:
     found, counts = len(report.matches), report.counts
     missing = counts.error + counts.abstained
     if missing and not counts.ok:
-        return not_assessed(gate, "every verdict on negative answers is missing")
-    texts = plural(found, "retrieved text matches", "retrieved texts match")
-    said, worst = f"{texts} a negative answer", None
-    if missing:
-        verdicts, worst = plural(missing, "verdict that is", "verdicts that are"), found + missing
-        said += f", and {worst} in the worst case of {verdicts} missing"
-    return hold_count(gate, found, said, worst)
-
-
-def _size(amount: float) -> str:
-    """Return an amount with four decimals, or with as many as it takes not to be 0."""
-    return f"{amount:.4f}" if amount >= 0.00005 else f"{amount:.2g}"
+        return _not_assessed(gate)
+    worst = found + missing if missing else None
+    said = plural(worst or found, "retrieved text matches", "retrieved texts match")
+    return hold_count(gate, found, f"{said} a negative answer{_WORST if missing else ''}", worst)

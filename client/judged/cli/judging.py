@@ -82,12 +82,8 @@ class AskingOptions(Spending):
     def settle(self) -> None:
         """Refuse to ask anew and not at all."""
         super().settle()
-        both = {"judge_refresh", "cache_only"}
-        if self.judge_refresh and self.cache_only:
-            if len(both & self.typed.keys()) != 1:
-                problem = "--judge-refresh and --cache-only exclude each other; say one of them"
-                raise Problem(problem)
-            self.leave_out(" ".join(both))
+        if self.cache_only:
+            self.leave_out("judge_refresh", "--cache-only asks no model; leave one of them out")
 
     def how_asked(self) -> Asking | None:
         """Return how to ask the judge, None for the defaults."""
@@ -197,8 +193,6 @@ class JudgeOptions(ModelOptions):
 
     def settle(self) -> None:
         """Refuse options of other judges."""
-        if "judge" in self.typed and self.judge != self.typed["judge"]:
-            self.leave_out("profile param member")
         super().settle()
         kind = NONE if self.replays else self.kind
         if kind == NONE:

@@ -44,19 +44,14 @@ _GAP = 3
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: its flag, the metric (empty for negatives) and the number.
-
-    `typed` is how the metric was written, where that is not the name it was asked for by.
-    """
+    """One gate: its flag, the metric (empty for negatives) and the number."""
 
     flag: str
     metric: str
     threshold: float
-    typed: str = ""
 
     def __str__(self) -> str:
-        name = self.typed or self.metric
-        return f"{self.flag} {name}{'=' if name else ''}{self.threshold:g}"
+        return f"{self.flag} {self.metric}{'=' if self.metric else ''}{self.threshold:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,30 +249,12 @@ def _standard_output() -> Iterator[TextIO]:
         raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
 
 
-def check_files(reads: Mapping[str, str], writes: Iterable[tuple[str, str]]) -> None:
-    """Raise Problem where an output can't be written, before the work that it is to hold.
-
-    Or would replace an input, or an earlier output. `reads` has files with their names in the help,
-    `writes` flags with their files.
-    """
-    taken = {Path(path).resolve(): name for path, name in reads.items() if _is_file(path)}
-    for flag, target in writes:
-        if not _is_file(target):
-            continue
-        path, folder = Path(target), Path(target).absolute().parent
-        if path.is_dir():
-            raise Problem(f"{flag} {target}: is a folder; name a file in it")
-        if not folder.is_dir():
-            raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
-        if not os.access(path if path.exists() else folder, os.W_OK):
-            problem = "can't be written here; name a file in another folder"
-            raise Problem(f"{flag} {target}: {problem}")
-        if (first := taken.setdefault(path.resolve(), flag)) != flag:
-            raise Problem(f"{flag} {target}: is the file of {first} too; name another one")
-
-
-def _is_file(path: str) -> bool:
-    return path != STDOUT and not Path(path).is_char_device()
+def check_writable(flag: str, target: str) -> None:
+    """Raise Problem where an output can't be written, before the work that it is to hold."""
+    path = Path(target)
+    there = path if path.exists() else path.absolute().parent
+    if target != STDOUT and (path.is_dir() or not os.access(there, os.W_OK)):
+        raise Problem(f"{flag} {target}: can't be written; name a file in a folder that is there")
 
 
 def _write(flag: str, target: str, texts: Iterable[str]) -> None:

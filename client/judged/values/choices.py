@@ -264,15 +264,6 @@ _Name = tuple[tuple[str, str], Mapping[str, float | str]]
 """A metric with its cutoff, and its parameters."""
 
 
-def may_be(name: str, other: str) -> bool:
-    """Return whether two names mean one metric, if what one leaves out is the default."""
-    one, two = _read(name), _read(other)
-    if one is None or two is None:
-        return name == other
-    (metric, given), (of, known) = one, two
-    return metric == of and all(given[key] == known[key] for key in given.keys() & known.keys())
-
-
 def is_metric(asked: str, name: str, signature: str) -> bool:
     """Return whether a name that somebody asks by means the metric of a name and a signature."""
     one, two = _read(asked), _read(name)

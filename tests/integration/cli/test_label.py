@@ -88,6 +88,4 @@ def test_what_can_not_be_done_is_told(tmp_path: Path) -> None:
         return done.stderr
 
     assert "the screen needs a terminal" in fails(*LABEL)
-    assert "is the file of RESULTS.jsonl too" in fails(
-        "label", "results.jsonl", "-o", "results.jsonl"
-    )
+    assert "is read too" in fails("label", "results.jsonl", "-o", "results.jsonl")

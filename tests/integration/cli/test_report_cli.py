@@ -51,11 +51,10 @@ def test_the_json_document_says_what_was_shown_and_written(judged: Commands, fol
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("result.json", "-o", "a.md", "--json", "a.md"), "--output a.md: is the file of --json"),
         (("result.json", "-o", "report.pdf"), "--output report.pdf: ends in none of .html"),
         (("dataset.json", "-o", "report.html"), 'dataset.json: document: has no "metrics"'),
         (("none.json", "-o", "report.html"), "none.json"),
-        (("result.json", "-o", "no/report.html"), "there is no folder no"),
+        (("result.json", "-o", "no/report.html"), "can't be written"),
         (("result.json", "result.json", "result.json", "-o", "-"), "or two of which the first"),
     ],
 )

@@ -68,7 +68,7 @@ class TestProblems:
             ),
             (
                 (*JUDGE, "--trace", "no/t.jsonl"),
-                "--trace no/t.jsonl: there is no folder no; create it first",
+                "--trace no/t.jsonl: can't be written; name a file in a folder that is there",
             ),
         ],
     )

@@ -280,9 +280,8 @@ class CompareCommand(ComparingCommand):
             interval = self.options(IntervalOptions)
         with self.connect(of_metrics(self.metric)) as server:
             measured = self._measured(out, server.client, self.runs)
-            signatures = {name: one.signature for name, one in measured[0].means.items()}
-            metrics = list(signatures)
-            drops = [read_gate(text, "--max-drop", metrics, signatures) for text in self.max_drop]
+            metrics = list(measured[0].means)
+            drops = [read_gate(text, "--max-drop", metrics) for text in self.max_drop]
             of_runs = {r"runs\[(\d+)\].*": lambda place: measured[int(place)].file}
             with explained({**of_metrics(metrics), **of_runs}):
                 found = server.client.compare_runs(
@@ -330,7 +329,7 @@ class CompareCommand(ComparingCommand):
             except FileError as error:
                 step = "for TREC runs name their judgements with --qrels"
                 raise Problem(f"{error}; {step}") from None
-            metrics = [reports[0].name_of(n) for n in self.metric] or common_metrics(reports)
+            metrics = self.metric or common_metrics(reports)
             return self.measured(out, names, reports, metrics)
         judged, measured = TrecQrels.from_file(self.qrels), []
         options = MetricOptions(complete=self.complete, per_query=True)

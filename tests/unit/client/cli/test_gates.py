@@ -143,7 +143,7 @@ def test_what_can_not_be_checked_is_refused(drop, tmp_path):
         ({"min_score": ["ap=0.5"]}, "add --metric ap"),
         ({"min_score": ["rbp(p=0.6)@10=0.7"]}, "is not measured"),
         ({"max_drop": [f"{M}=0.1"]}, "needs --baseline FILE"),
-        ({"max_drop": [f"{M}=-0.1"], "baseline": "x"}, "a drop is 0 or more"),
+        ({"max_drop": [f"{M}=-0.1"], "baseline": "x"}, "METRIC=X"),
     ],
 )
 def test_malformed_gates_are_refused(options, message):
@@ -160,7 +160,7 @@ def test_a_bare_number_is_the_threshold_of_the_judge():
 
 def test_the_document_lists_the_gates():
     (outcome,) = gates(f"{M}=0.8").check(table(), None, Output(None))
-    sentence = f"fell short: {M} is 0.7600, 0.0400 below --min-score {M}=0.8"
+    sentence = f"fell short: {M} is 0.7600; --min-score {M}=0.8"
     document = {"metrics": {}, "per_query": {}, "gates": [outcome.to_dict()]}
     assert make_report(document).gates == [(False, sentence)]
     assert outcome.to_dict() == {
@@ -172,15 +172,3 @@ def test_the_document_lists_the_gates():
         "worst_case": 0.76,
         "message": sentence,
     }
-
-
-@pytest.mark.parametrize(
-    ("metric", "typed"),
-    [("rbp(p=0.50)@10", M), ("rbp@10", M), (M, "rbp(p=.5)@10"), (M, "rbp(p=5e-1)@10")],
-)
-def test_a_gate_may_spell_its_metric_in_another_way(metric, typed):
-    measured = table(signature="rbp@10|p:0.5|matching:any|v1")
-    held = gates(f"{typed}=0.7", metrics=[metric])
-    assert held.check(measured, None, Output(None))[0].passed
-    with pytest.raises(Problem, match="rbp@10 is not measured; add --metric rbp@10, or name"):
-        gates("rbp@10=0.7").check(measured, None, Output(None))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.cli import output
+from judged.cli.commands.score import ScoreCommand
 from judged.cli.output import (
     Exit,
     Items,
@@ -18,7 +19,6 @@ from judged.cli.output import (
     Output,
     Problem,
     Table,
-    check_files,
     document_texts,
     say,
 )
@@ -67,17 +67,18 @@ class TestOutput:
         assert ("every verdict failed" in capsys.readouterr().err) == (status == 2)
 
 
-class TestCheckApart:
-    def test_refuses_to_replace_what_is_read(self, tmp_path, monkeypatch):
+class TestCheckFiles:
+    def test_refuses_what_can_not_be_written_or_is_read(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         Path("answers").write_text("{}", encoding="utf-8")
         Path("link").symlink_to("answers")
-        with pytest.raises(Problem, match=r"^--output link: is the file of ANSWERS.jsonl too"):
-            check_files({"answers": "ANSWERS.jsonl"}, [("--output", "link")])
+        for path, why in (("link", "is read too"), ("no/x", "can't be"), (".", "can't be written")):
+            with pytest.raises(Problem, match=f"^--output {path}: {why}"):
+                ScoreCommand(answers="answers", rubric=[], output=path).check_files()
 
     def test_takes_what_is_no_file_twice(self):
-        check_files({}, [("--output", "-"), ("--json", "-")])
-        check_files({}, [("--output", "/dev/null"), ("--json", "/dev/null")])
+        for path in ("-", "/dev/null"):
+            ScoreCommand(answers="-", rubric=[], output=path, json=path).check_files()
 
 
 def wide(line):
