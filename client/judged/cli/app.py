@@ -84,10 +84,7 @@ def run(arguments: Sequence[str]) -> int:
             left.show()
         return left.exit_code
     except click.Abort:
-        _say(
-            "interrupted; if it asked language models, what they replied is in the server's cache, "
-            "if that has one, so that the same command asks for the rest only"
-        )
+        _say("interrupted; what language models replied is in the server's cache, if it has one")
         return INTERRUPTED
     # Of a signal, 0 of a completion, or click's plain 1 where nobody reads any more.
     except SystemExit as left:

@@ -135,11 +135,9 @@ class MeasuredRun:
 
 
 def run_names(paths: Sequence[str]) -> list[str]:
-    """Return a name for each file: its stem, or the path where stems repeat, each once."""
+    """Return a name for each file: its stem, or the paths where stems repeat."""
     stems = [Path(Path(path).name.removesuffix(".gz")).stem for path in paths]
-    names = [s if stems.count(s) == 1 else path for path, s in zip(paths, stems, strict=True)]
-    seen = [names[: place + 1].count(name) for place, name in enumerate(names)]
-    return [name if n == 1 else f"{name}#{n}" for name, n in zip(names, seen, strict=True)]
+    return stems if len(set(stems)) == len(stems) else list(paths)
 
 
 def common_metrics(reports: Sequence[Report]) -> list[str]:

@@ -112,8 +112,12 @@ class Command(Dataclass):
         return False
 
     def places(self) -> Places:
-        """Return what the fields of a request are known as: by what was typed."""
-        return {}
+        """Return what the fields of a request are known as: by the options of their names."""
+        return {
+            rf"(?:\w+\.|rubrics\[\d+\]\.)*{each.name.rstrip('_')}": flag_of(each.name)
+            for each in fields(self)
+            if "low" in each.metadata
+        }
 
     def options(self, kind: Callable[..., Value], **others: object) -> Value:
         """Return options of a call: the fields that this command has too, then `others`.
@@ -171,12 +175,7 @@ def click_command(name: str, kind: type[Command]) -> click.Command:
 
 class _Click(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; refuse one of one value that is there twice."""
-        *_, order = self.make_parser(ctx).parse_args(args=list(args))
-        for each in order:
-            if isinstance(each, click.Option) and not each.multiple and order.count(each) > 1:
-                name = max(each.opts, key=len)
-                ctx.fail(f"{name} is there twice, and takes one value; leave one of them out")
+        """Read the options; name the source of one that is wrong."""
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as wrong:
@@ -330,7 +329,7 @@ def _read_config(context: click.Context, _: click.Parameter, path: str | None) -
     return path
 
 
-def _values(content: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, str, object]]:
+def _values(content: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, str, Any]]:
     """Yield the values of a file with their tables, [canary.check] by two words."""
     for key, value in content.items():
         if isinstance(value, dict):

@@ -27,7 +27,7 @@ from judged._files import (
     open_file,
 )
 from judged._views import Listed, of_all, word
-from judged.cli.output import STDOUT, Output, Places, Problem
+from judged.cli.output import STDOUT, Output, Places
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
 from judged.evaluation.datasets.query import Fit, Query, expects_something
@@ -40,7 +40,6 @@ _ANSWER_FIELDS = (
     "item_id id query answer other_answer references negative_references contexts sources_used "
     "confidence system_model"
 )
-_CANDIDATE = '{"query_id": "q1", "query": "What is RAG?", "system": "mine", "answer": "A method."}'
 LABEL = "relevant"
 
 
@@ -155,16 +154,12 @@ def read_candidates(path: str) -> list[tuple[int, CandidateAnswer]]:
 
     Answers without a query id belong together where their queries are equal. Raises FileError.
     """
-    shape = f"write a line for each system's answer: {_CANDIDATE}"
+    empty = "holds no two systems; write lines of {query_id, query, system, answer}"
     found = []
-    known = "query_id query system answer references contexts"
-    for line in input_records(path, f"holds no two systems; {shape}", known):
-        try:
-            query_id = line.optional_identifier("query_id") or line.text("query")
-            system = line.identifier("system")
-            answer = line.read(CandidateAnswer, query_id=query_id, system=system)
-        except FileError as error:
-            raise line.error(f"{error.problem}; {shape}") from None
+    for line in input_records(path, empty, "query_id query system answer references contexts"):
+        query_id = line.optional_identifier("query_id") or line.text("query")
+        system = line.identifier("system")
+        answer = line.read(CandidateAnswer, query_id=query_id, system=system)
         found.append((line.line or 0, answer))
     return found
 
@@ -254,7 +249,7 @@ def _line(record: Record) -> Line:
 
 
 def check_expectations(out: Output, judge: Judge, lines: ContextFile, client: Client) -> None:
-    """Warn of lines whose expected text is blank. Raises Problem where all are.
+    """Warn of lines whose expected text is blank.
 
     Not where language models judge, whose rubrics need not show what was expected. Raises FileError
     for a line without one, where the judge needs it.
@@ -266,11 +261,6 @@ def check_expectations(out: Output, judge: Judge, lines: ContextFile, client: Cl
     n = lines.n_blank
     if not n or judge.kind in ASKING_KINDS:
         return
-    if n == len(lines):
-        raise Problem(
-            f"{lines.name}: 'expected_text' is blank on every line, so there is nothing to hold "
-            "'retrieved_text' against; write there what should be found"
-        )
     out.warn(
         f"{of_all(n, len(lines), 'line')} of {lines.name} {word(n, 'has', 'have')} a blank "
         "'expected_text', which only an empty text matches; write there what should be found"
@@ -283,8 +273,6 @@ def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
     These are those given, else `expected_text` and those of `expected_alternatives` that hold
     something; one of the two fields must then be there.
     """
-    if record.get("query") is None and record.get("queries") is not None:
-        raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
     query = record.text("query")
     alternatives = expected or record.alternatives()
     retrieved = record.text("retrieved_text")

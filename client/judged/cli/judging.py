@@ -8,7 +8,6 @@ trace.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,8 +52,6 @@ _ONLY_WITH = {
     "stage": (CASCADE,),
 }
 """Options that some judges alone have."""
-_KEYLESS = re.compile(r"language model .* can't be asked: .*")
-"""What the server adds when the model's key is missing: what to do about that."""
 
 
 class MaxCost(Command):
@@ -113,14 +110,6 @@ class ModelOptions(JudgingCommand):
                     raise Problem(f"--param {name}: is given by {flag_of(option)} already")
                 given[name] = f"{value}"
         return given
-
-    def places(self) -> Places:
-        """Return what parameters are known as that were typed by flags of their own."""
-        return super().places() | {
-            rf'.*parameters\["{option.removeprefix("judge_")}"\]': flag_of(option)
-            for option in MODEL.split()
-            if getattr(self, option) is not None
-        }
 
 
 def read_pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
@@ -208,21 +197,6 @@ class JudgeOptions(ModelOptions):
         judge = read_judge(info, self.kind, self.profile, min_score, self.parameters())
         typed = (read_member(info, "--member", text) for text in self.member)
         return replace(judge, members=[PanelMember(each, weight) for each, weight, _ in typed])
-
-    def places(self) -> Places:
-        """Return what parts of the judge are known as: by what was typed."""
-        typed = [f"--member {each}" for each in self.member]
-        typed += [f"--stage {each}" for each in getattr(self, "stage", ())]
-        places = super().places()
-        for number, text in enumerate(typed):
-            places = places | judge_places(rf"judge\.members\[{number}\](?:\.judge)?", text)
-        return places
-
-
-def judge_places(path: str, typed: str) -> Places:
-    """Return what a judge of a request and its parts are known as: it was typed as one text."""
-    part = r'(?:\.(?:parameters\["(.+)"\]|(.+)))?'
-    return {path + part: lambda *names: ": ".join((typed, *filter(None, names)))}
 
 
 class CascadeOptions(JudgeOptions):
@@ -352,11 +326,9 @@ def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
     missing = [error.message for error in errors if error.reason == NOT_CACHED]
     if found is None or not missing:
         return
-    keyless = _KEYLESS.search(missing[0])
-    first = f"{keyless[0]}; then " if keyless else ""
     raise Problem(
         f"--cache-only: {of_all(len(missing), len(found), 'verdict')} not in the "
-        f"server's cache; {first}run the same command once without --cache-only, with the same "
+        f"server's cache; run the same command once without --cache-only, with the same "
         "model, rubric and texts, to fill it"
     )
 

@@ -2,7 +2,7 @@
 
 Results go to standard output, everything else to standard error.
 
-A table is no wider than a terminal, where there is one; how a command ends is decided here too.
+How a command ends is decided here too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,7 +18,6 @@ from datetime import datetime
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
-from threading import Timer
 from typing import Any, TextIO
 
 import click
@@ -37,7 +34,6 @@ Progress = Callable[[int, int], object]
 STDOUT = "-"
 UNANSWERED = 0
 """The code of an error that no server gave."""
-_LONG_S = 30.0
 _GAP = 3
 """Characters between two columns of a table."""
 
@@ -166,9 +162,8 @@ class Output:
         if self.takes_stdout:
             return
         with _standard_output() as stream:
-            width = shutil.get_terminal_size().columns if stream.isatty() else None
             for part in parts:
-                text = part if isinstance(part, str) else "\n".join(part.lines(width))
+                text = part if isinstance(part, str) else "\n".join(part.lines())
                 for line in visible(text).split("\n"):
                     stream.write(f"{line.rstrip()}\n")
 
@@ -207,22 +202,9 @@ def say(message: str) -> None:
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
-    """Yield what to call with (done, total); None when nobody watches standard error.
-
-    Then a line after half a minute says what the command may wait for.
-    """
+    """Yield what to call with (done, total); None when nobody watches standard error."""
     if not sys.stderr.isatty():
-        told = (
-            f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be "
-            "slow or away: the server's log says which"
-        )
-        waiting = Timer(_LONG_S, say, [told])
-        waiting.daemon = True
-        waiting.start()
-        try:
-            yield None
-        finally:
-            waiting.cancel()
+        yield None
         return
     with click.progressbar(length=total, label=title, show_pos=True, file=sys.stderr) as bar:
 
@@ -272,7 +254,7 @@ def _write(flag: str, target: str, texts: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under their heads; the first `names` columns name a row.
+    """Rows of cells under their heads.
 
     Cells are texts, numbers and estimates; what is None or NaN is a dash. Those of the first `left`
     columns begin at the left, others end at the right.
@@ -280,7 +262,6 @@ class Table:
 
     heads: Sequence[str]
     rows: Iterable[Sequence[str | float | Estimate | None]]
-    names: int = 1
     left: int = 1
 
     @classmethod
@@ -289,36 +270,20 @@ class Table:
         reads = [each.format if "{" in each else attrgetter(each) for each in columns.values()]
         return cls([*columns], [[read(value) for read in reads] for value in values], **how)
 
-    def lines(self, width: int | None = None) -> Iterator[str]:
-        """Yield the lines of the table; of one wider than `width` a part below the other.
-
-        Each part begins with the names of the rows. One part has all columns where the names alone
-        take more than half of the width.
-        """
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the table."""
         cells = [
             [visible(_cell(cell)).replace("\n", " ") for cell in row]
             for row in (self.heads, *self.rows)
         ]
-        columns = [
-            _aligned(column, left=place < self.left)
-            for place, column in enumerate(zip(*cells, strict=True))
-        ]
-        names = columns[: self.names]
-        fits = sys.maxsize if width is None or _taken(names) > width // 2 else width
-        parts: list[list[Sequence[str]]] = [[]]
-        for other in columns[self.names :]:
-            if parts[-1] and _taken([*names, *parts[-1], other]) > fits:
-                parts.append([])
-            parts[-1].append(other)
-        for nth, part in enumerate(parts):
-            head, *rows = map((" " * _GAP).join, zip(*names, *part, strict=True))
-            yield from [*([""] if nth else []), head, "─" * _width(head), *rows]
-
-
-def _aligned(cells: Sequence[str], *, left: bool) -> list[str]:
-    size = max(map(_width, cells))
-    padded = [(cell, " " * (size - _width(cell))) for cell in cells]
-    return [cell + blank if left else blank + cell for cell, blank in padded]
+        sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for nth, row in enumerate(cells):
+            yield (" " * _GAP).join(
+                cell.ljust(size) if place < self.left else cell.rjust(size)
+                for place, (cell, size) in enumerate(zip(row, sizes, strict=True))
+            )
+            if nth == 0:
+                yield "─" * (sum(sizes) + _GAP * (len(sizes) - 1))
 
 
 def _cell(value: str | float | Estimate | None) -> str:
@@ -327,16 +292,6 @@ def _cell(value: str | float | Estimate | None) -> str:
         ends = "" if interval is None else f" [{interval.lower:.4f}, {interval.upper:.4f}]"
         return f"{number(value.value)}{ends}"
     return str(value) if isinstance(value, str | int) else number(value)
-
-
-def _taken(columns: Sequence[Sequence[str]]) -> int:
-    return sum(_width(column[0]) + _GAP for column in columns) - _GAP
-
-
-def _width(text: str) -> int:
-    """Return the places that a text takes on a terminal."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
 def document_texts(document: Mapping[str, object]) -> Iterator[str]:
@@ -358,31 +313,12 @@ Places = dict[str, str | Callable[..., str]]
 A text names the groups of its pattern as `re` does, a function takes them.
 """
 _FLAGS: Places = {
-    r"judge\.(kind|profile)": lambda name: {"kind": "--judge"}.get(name, f"--{name}"),
-    r"(?:judge\.)?min_score": "--min-score",
+    r"judge\.kind": "--judge",
     r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
-    r"judge\.guarantee.*": "--cascade",
     r"groups\[\d+\]\.spans": "--judge span, for judged evaluate with 'expected_spans'",
-    r"judge\.calibration.*": "--calibration",
     r"judge\.members(.*)": r"--member or --stage\1",
-    r"rubrics\[\d+\]\.min_score": "--min-score",
-    r"asking\.max_cost": "--max-cost",
-    r"options\.(?:verdicts\.)?matching": "--matching",
-    r"(?:options\.)?interval\.(confidence|resamples|seed)": r"--\1",
-    r"(?:comparison\.)?(permutations|seed|folds)": r"--\1",
-    r"options\.qrels\.(relevance_level|max_documents)|"
-    r"(?:options\.)?(max_error|max_share|precision_floor)": (
-        lambda *names: f"--{''.join(filter(None, names)).replace('_', '-')}"
-    ),
-    "max_cost": "--max-item-cost",
-    "days": "--days",
-    "stages": "--stage",
-    "clusters|labels": "LABELS.jsonl",
 }
-_INDEXED = re.compile(r"\b\w+\[\d+\]")
-"""The way into a list that a sentence speaks of."""
-_CHOICE = re.compile(r"\b(?:IntervalMethod|Matching|NoGold|RatingLevel|Unjudged)\.([A-Z_]+)")
-"""A choice as Python calls it. Options take the last part, in small letters."""
+"""What no option of that name is."""
 
 
 def of_metrics(metrics: Sequence[str]) -> Places:
@@ -404,8 +340,6 @@ def explain(error: errors.JudgedError, places: Places) -> str:
     message = error.message
     if isinstance(error, errors.InvalidArgument) and (known := known_as(error.field, places)):
         rule = message.removeprefix(f"{error.field}: ")
-        rule = _INDEXED.sub(lambda found: known_as(found[0], places) or found[0], rule)
-        rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
         return f"{known}: {rule}"
     if isinstance(error, errors.DeadlineExceeded):
         return f"{message}; allow more time with --timeout, or judge less at once"

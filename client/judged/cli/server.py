@@ -7,7 +7,6 @@ in the same environment.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
-from judged._transport.access import fault
+from judged import Client, DeadlineExceeded, NotFound
 from judged.cli.frame import Command, Strict, flag_of, opt
 from judged.cli.output import Places, Problem, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token
@@ -36,14 +34,7 @@ STOP_S = 5.0
 _POLL_S = 0.02
 _NEEDED = ("judged_server", "numpy", "pydantic_settings", "uvloop")
 """The server, which every wheel has, and what tells that its extra is installed too."""
-_LONGEST_SOCKET_PATH = 100
-"""The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
 _SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED_CLIENT_CA"}
-_OF_SERVER = re.compile("start the server|the server's --")
-_AS_VARIABLES = (
-    "this server is started for the command alone, and takes its settings as JUDGED_* variables, "
-    "--llm-config as JUDGED_LLM_CONFIG"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +69,9 @@ class ServerCommand(Command):
         """Connect to the server; what it refuses is told by `places`. Raises Problem."""
         known = {**(places or {}), **self.places()}
         with ExitStack() as stack:
-            if not self.target:
-                stack.enter_context(_problems_as_private())
             stack.enter_context(explained(known))
             if self.target:
-                if (wrong := fault(self.target.strip())) is not None:
-                    raise Problem(f"--target {self.target}: {wrong}")
-                try:
-                    client = Client(self.target, credentials=self._credentials())
-                except InvalidArgument as error:
-                    raise Problem(_as_flags(error.message)) from None
+                client = Client(self.target, credentials=self._credentials())
             else:
                 client = Client(stack.enter_context(private_server()))
                 client._connection.patience.waits = False  # noqa: SLF001 - nobody starts it again
@@ -129,27 +113,12 @@ class JudgingCommand(ResultCommand):
             yield server, {"timeout": self.timeout, "progress": progress}
 
 
-def _as_flags(message: str) -> str:
-    return (
-        message.removeprefix("credentials: ")
-        .replace("Tls(token=...), or --tls-ca with a command", "--tls-ca")
-        .replace("Tls(certificate=..., key=...)", "--tls-cert and --tls-key")
-        .replace("; give the Token alone", "; leave out --tls-ca")
-    )
-
-
 def _ask(client: Client) -> ServerInfo:
     try:
         return client.server_info(timeout=_FIRST_ANSWER_S)
-    except DeadlineExceeded:
+    except (DeadlineExceeded, NotFound):
         raise Problem(
-            f"no answer from {client.target} within {_FIRST_ANSWER_S:g} s; is judged-server "
-            "running there?"
-        ) from None
-    except NotFound:
-        raise Problem(
-            f"{client.target} answers, but not as judged-server does; check --target and "
-            "JUDGED_TARGET"
+            f"{client.target} does not answer as a server does; is judged-server running there?"
         ) from None
 
 
@@ -171,23 +140,11 @@ def private_server() -> Iterator[str]:
             _stop(server)
 
 
-@contextmanager
-def _problems_as_private() -> Iterator[None]:
-    """Add to what speaks of the server's flags how a server without a command line takes them."""
-    try:
-        yield
-    except Problem as problem:
-        if _OF_SERVER.search(str(problem)):
-            raise Problem(f"{problem}; {_AS_VARIABLES}") from problem
-        raise
-
-
 def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
     socket = folder / "judged.sock"
-    fits = len(os.fsencode(socket)) <= _LONGEST_SOCKET_PATH
     command = [
         *(sys.executable, "-m", "judged_server"),
-        *("--listen", f"unix:{socket}" if fits else "127.0.0.1:0"),
+        *("--listen", f"unix:{socket}"),
         *("--port-file", str(folder / "address")),
         *("--log-level", "warning"),
         *("--grace-s", "1"),

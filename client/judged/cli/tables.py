@@ -5,12 +5,10 @@ What a command alone prints stands beside it.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from judged import Flag, MetricTable, Verdicts
+from judged import MetricTable, Verdicts
 from judged._views import of_all, plain, plural, word
 from judged.cli.output import Output, Table, say
 from judged.evaluation.result import (
@@ -78,8 +76,7 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
         found = plural(len(report.matches), "match", "matches")
         yield (
             f"{of_all(report.queries_hit, report.queries, 'query', 'queries')} with negative "
-            f"answers retrieved one ({found}), for example {first.query_id!r} with result "
-            f"{first.retrieved + 1} ({first.document_id!r})"
+            f"answers retrieved one ({found}), the first {first.query_id!r}"
         )
     missing = report.counts.total - report.counts.ok
     if missing:
@@ -142,8 +139,6 @@ def describe_usage(usage: Usage) -> str:
     parts = [f"{calls} answered in {tries}, {tokens}{cost}"]
     if usage.cached:
         parts.append(f"{plural(usage.cached, 'sample')} from the cache")
-    if usage.shared:
-        parts.append(f"{usage.shared} shared with another caller")
     if usage.estimated:
         some = plural(usage.estimated, "call")
         parts.append(f"{some} without a count by the provider, estimated at the most they can have")
@@ -154,23 +149,7 @@ def describe_usage(usage: Usage) -> str:
 
 def taken(usage: Usage | None) -> list[str]:
     """Return what judging took and saved, a line each."""
-    if usage is None:
-        return []
-    # The models of a cascade may not have been asked.
-    asked = usage.cascade is None or usage.attempts or usage.cached or usage.shared
-    return [*([describe_usage(usage)] if asked else []), *describe_cascade(usage)]
-
-
-def settled_by_stage(verdicts: Verdicts) -> str:
-    """Return which share of the verdicts each stage of a cascade settled, as a line."""
-    counts = Counter(
-        0 if flags & Flag.UNSETTLED else stage
-        for stage, flags in zip(verdicts.stage, verdicts.flags, strict=True)
-    )
-    return "; ".join(
-        f"{f'stage {stage}' if stage else 'no stage'} settled {of_all(n, len(verdicts), 'verdict')}"
-        for stage, n in sorted(counts.items(), key=lambda each: each[0] or math.inf)
-    )
+    return [] if usage is None else [describe_usage(usage), *describe_cascade(usage)]
 
 
 def cascade_table(cascade: CascadeUsage) -> Table:
@@ -205,10 +184,8 @@ def describe_cascade(usage: Usage) -> list[str]:
         lines.append(f"{plural(cascade.unsettled, 'item')} settled by no stage")
     shift = cascade.shift
     if cascade.guarantee is not None and shift is not None and not shift.unlike:
-        checked = "these data are like them, by a test with 1 % of false alarms"
-        if shift.not_checked:
-            checked = f"whether these are like them is not checked: {shift.not_checked}"
-        lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}; {checked}")
+        checked = f"; not checked: {shift.not_checked}" if shift.not_checked else ""
+        lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}{checked}")
     return lines
 
 
@@ -217,9 +194,7 @@ def describe_guarantee(guarantee: ErrorGuarantee) -> str:
     return (
         f"of data like the labels at most {guarantee.max_error:.4g} of what it settles contradicts "
         f"people, with a confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
-        f"{plural(guarantee.n_labels, 'label')} of "
-        f"{plural(guarantee.n_clusters, 'query', 'queries')} that made nothing, which count as "
-        f"{guarantee.labels_counted:.1f}"
+        f"{plural(guarantee.n_labels, 'label')}"
     )
 
 
@@ -270,8 +245,6 @@ def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
     """Say how judging went: one line, and a warning for everything that needs one."""
     counts, usage = VerdictCounts.of(verdicts), verdicts.usage
     say(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
-    if verdicts.stage:
-        say(settled_by_stage(verdicts))
     for line in taken(usage):
         say(line)
     out.warn(

@@ -1,14 +1,8 @@
 """Asking systems and judges: each query once, what was kept taken from files, own answers told.
 
 Models prefer answers of their own kind (Panickssery, Bowman, Feng (2024), "LLM evaluators recognize
-and favor their own generations", arXiv 2404.13076). A family is told by rules, not by a list of
-models:
-
-- what stands before the last "/" or before a vendor's "." is a provider's, and so is a region;
-- ":" and what follows is a tag, as in `llama3.1:8b`;
-- a vendor's name in front of the model's is left out, as in `meta-llama-3`;
-- the letters that the rest begins with are the stem: `gpt`, `claude`, `qwen`;
-- a few stems belong to another one: `o3` to `gpt`, `mixtral` to `mistral`.
+and favor their own generations", arXiv 2404.13076). A family is told by the letters that the name
+of a model begins with, behind the last "/" and what stands before a ".": `gpt`, `claude`, `qwen`.
 
 What failed is not written, so that it is tried again.
 """
@@ -87,19 +81,17 @@ def tell_circular(
 
 
 def circular_remarks(systems: Iterable[str], models: Iterable[ChatModelInfo]) -> Iterator[str]:
-    """Yield a remark on each model of a system that is one of those which judge, or related."""
+    """Yield a remark on each model of a system that is of the family of one that judges."""
     judges = list(dict.fromkeys(model.model for model in models))
     for system in systems:
         family = family_of(system)
         for judge in judges:
-            if not family or family != family_of(judge):
-                continue
-            same = bare_name(system) == bare_name(judge)
-            what = "is" if same else f"is of the family {family!r}, as is"
-            yield (
-                f"the judge's model {judge} {what} that of the system, {system}: models favour "
-                "answers of their own kind; judge with a model of another family"
-            )
+            if family and family == family_of(judge):
+                yield (
+                    f"the judge's model {judge} is of the family {family!r}, as is that of the "
+                    f"system, {system}: models favour answers of their own kind; judge with a "
+                    "model of another family"
+                )
 
 
 def models_of(source: object, named: str | Iterable[str] = ()) -> list[str]:
@@ -112,36 +104,13 @@ def models_of(source: object, named: str | Iterable[str] = ()) -> list[str]:
     return list(dict.fromkeys(str(name) for names in lists for name in names))
 
 
-_VENDORS = (
-    "ai21|amazon|anthropic|cohere|deepseek-ai|google|meta|microsoft|mistral-ai|mistralai|moonshotai"
-    "|nvidia|openai|x-ai|xai|zhipu"
-)
-_AHEAD = re.compile(rf"(?:\s*(?:(?:{_VENDORS})[-.]|(?:us|eu|apac|global)\.))+")
-"""What stands before the name of a model, as in us.anthropic.claude."""
-_RELATED = {
-    "gpt": ("o", "chatgpt", "davinci", "text-davinci", "codex"),
-    "mistral": ("mixtral", "ministral", "codestral", "magistral", "devstral", "pixtral"),
-    "gemini": ("gemma", "palm", "bison", "chat-bison"),
-    "llama": ("codellama", "vicuna", "alpaca"),
-    "qwen": ("qwq", "qvq"),
-    "nova": ("titan",),
-}
-_FAMILY_OF = {stem: family for family, stems in _RELATED.items() for stem in stems}
-_DATED = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview)\s*)+$")
-_STEM = re.compile(r"text-davinci|chat-bison|[a-z]+")
-
-
-def bare_name(model: str) -> str:
-    """Return a model's name without provider, region, tag and date, in small letters."""
-    name = model.lower().rpartition("/")[2].partition(":")[0]
-    ahead = _AHEAD.match(name)
-    return _DATED.sub("", name[ahead.end() if ahead else 0 :]).strip()
+_STEM = re.compile(r"(?:^|\.)([a-z]+)")
 
 
 def family_of(model: str) -> str:
     """Return the family of a model by its name, "" for a name without letters in front."""
-    found = _STEM.match(bare_name(model))
-    return "" if found is None else _FAMILY_OF.get(found[0], found[0])
+    found = _STEM.findall(model.lower().rpartition("/")[2])
+    return found[-1] if found else ""
 
 
 Item = TypeVar("Item")

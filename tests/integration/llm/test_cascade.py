@@ -68,7 +68,6 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     usage = judged.read("j.json")["usage"]
     assert 0 < usage["calls"] <= estimated
     assert usage["avoided_calls"] > 3 * usage["calls"]
-    assert f"stage 2 settled {len(asked)} of 293 verdicts" in done.stderr
     assert "calls avoided, which would have cost" in done.stderr
     told = usage["cascade"]
     assert [stage["settled"] for stage in told["stages"]] == [293 - len(asked), len(asked)]
@@ -92,10 +91,10 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     )
     lines = lines_of((tmp_path / "k").read_text())
     assert sum(line.get("flags") == ["UNSETTLED"] for line in lines) == len(asked)
-    assert f"no stage settled {len(asked)} of 293 verdicts" in kept.stderr
+    assert f"{len(asked)} items settled by no stage" in kept.stderr
 
     early = ("--stage", "token_overlap", "--stage", "llm:model=large")
-    assert "--stage token_overlap: calibration: must have accept or reject" in judged.refused(
+    assert "--member or --stage[0].judge.calibration: must have accept or reject" in judged.refused(
         "judge", str(DATA), "--judge", "cascade", *early
     )
 

@@ -35,7 +35,6 @@ from judged.cli.judging import (
     AskingOptions,
     JudgeOptions,
     Spending,
-    judge_places,
     read_amount,
     read_member,
     refuse_uncached,
@@ -271,7 +270,7 @@ class _Stage:
     @property
     def places(self) -> Places:
         """What the fields of the judge are known as."""
-        return judge_places("judge", f"--stage {self.name}")
+        return {r"judge\.(.+)": lambda rest: f"--stage {self.name}: {rest}"}
 
 
 class FrontierCommand(JudgingCommand, Spending, Drawn):
@@ -311,6 +310,10 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         writes=True,
     )
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
+
+    def places(self) -> Places:
+        """Return what the fields of a request are known as."""
+        return {"max_cost": "--max-item-cost"} | super().places()
 
     def run(self, out: Output) -> Document | None:
         """Judge the lines by every stage, and report."""
@@ -380,7 +383,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             cost, settled = f"{point.cost:.4g}", f"{point.settled:.1%}"
             rows.append((mark, judges[place], cost, settled, point.accuracy, point.least_accuracy))
         heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
-        out.show(Table(heads, rows, names=2), "", *told)
+        out.show(Table(heads, rows), "", *told)
         out.write_json(
             {
                 "stages": [

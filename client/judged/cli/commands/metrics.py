@@ -392,7 +392,7 @@ def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
         ]
         for made in comparisons
     ]
-    return Table(heads, rows, names=2)
+    return Table(heads, rows)
 
 
 class ReportCommand(ComparingCommand):

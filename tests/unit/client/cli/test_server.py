@@ -76,7 +76,7 @@ class TestPrivateServer:
 @pytest.mark.parametrize("target", ["http://judge:8470", "grpc://judge:8470", "judge"])
 def test_addresses_that_mean_another_server_say_how_to_write_them(target):
     with (
-        pytest.raises(Problem, match=f"--target {target}: write HOST:PORT"),
+        pytest.raises(Problem, match=f"--target: '{target}': write HOST:PORT"),
         local_server.ServerCommand(target=target).connect(),
     ):
         pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from judged import MetricTable
 from judged.values import MetricCounts, MetricResult
-from judged.values.choices import may_be
 
 SIGNATURES = {
     "rbp@2": "rbp@2|p:0.8|matching:greedy_first|no_gold:skip|v1",
@@ -53,13 +52,3 @@ def test_any_other_is_not_there(asked):
     assert asked not in TABLE
     with pytest.raises(KeyError, match=r"this table has rbp@2, rbp\(p=0.5\)@2"):
         TABLE[asked]
-
-
-def test_names_may_mean_one_metric_where_no_parameter_of_both_differs():
-    assert may_be("rbp(p=0.8)@2", "rbp@2")
-    assert may_be("rbp@2", "rbp(p=0.80)@2")
-    assert may_be("ndcg(b=2)", "ndcg(gain=linear)")
-    assert not may_be("rbp(p=0.8)@2", "rbp(p=0.5)@2")
-    assert not may_be("rbp@2", "rbp@3")
-    assert not may_be("rbp(", "rbp")
-    assert may_be("rbp(", "rbp(")
