@@ -159,33 +159,15 @@ def click_command(name: str, kind: type[Command]) -> click.Command:
 
     @click.pass_context
     def run(context: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - of any option
-        try:
-            _run(context, kind, given)
-        except KeyboardInterrupt:  # click's own way writes an empty line
-            raise click.Abort from None
+        _run(context, kind, given)
 
-    return _Click(
+    return click.Command(
         name,
         callback=run,
-        params=[*_parameters(kind)],
+        params=list(_parameters(kind)),
         help="\n\n".join(" ".join(part.split()) for part in text.split("\n\n")),
         epilog="\n".join(["\b", "Examples:", *lines]),
     )
-
-
-class _Click(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; name the source of one that is wrong."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.BadParameter as wrong:
-            source = wrong.param and ctx.get_parameter_source(wrong.param.name or "")
-            if source is ParameterSource.ENVIRONMENT and wrong.param:
-                raise Problem(f"{wrong.param.envvar}: {wrong.format_message()}") from None
-            if source is ParameterSource.DEFAULT_MAP:
-                named = ctx.find_root().params["config"]
-                raise Problem(f"--config {named}: {wrong.format_message()}") from None
-            raise
 
 
 def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> Command:

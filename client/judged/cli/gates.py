@@ -19,7 +19,6 @@ from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
 from judged.report.content import share
 from judged.values import (
     MetricResult,
-    NegativeReport,
     ScoreCounts,
     VerdictCounts,
 )
@@ -100,12 +99,10 @@ class Gates:
         metrics: Sequence[str],
         min_scores: Sequence[str] | None = None,
         *,
-        max_negatives: int | None = None,
         min_coverage: float | None = None,
     ) -> None:
         """Read the gates and the baseline. Raises Problem and FileError."""
-        self._metrics, self._max_negatives = list(metrics), max_negatives
-        self._min_coverage, self._options = min_coverage, options
+        self._metrics, self._min_coverage, self._options = list(metrics), min_coverage, options
         means = options.min_score if min_scores is None else min_scores
         drops, before = options.max_drop, options.baseline
         self._gates = [read_gate(text, "--min-score", metrics) for text in means]
@@ -122,7 +119,6 @@ class Gates:
         table: MetricTable,
         signature: str | None,
         out: Output,
-        negatives: NegativeReport | None = None,
     ) -> list[Outcome]:
         """Return the outcome of every gate. Raises Problem for one that can't be checked.
 
@@ -143,10 +139,6 @@ class Gates:
             worst = None if lower is None else before - lower
             outcomes.append(hold_drop(gate, gate.metric, before, mean, worst))
         covered = [(verdicts, "verdicts")]
-        if self._max_negatives is not None:
-            outcomes.append(_negatives(self._max_negatives, negatives))
-            if negatives is not None:
-                covered.append((negatives.counts, "verdicts on negatives"))
         if left_out:
             topics = VerdictCounts(ok=table.counts.evaluated, error=left_out)
             covered.append((topics, "topics of the qrels"))
@@ -263,16 +255,3 @@ def _held(
 def _not_assessed(gate: Gate) -> Outcome:
     """Return the outcome of a gate on nothing."""
     return Outcome(gate, None, False, f"nothing could be assessed for {gate}", assessed=False)
-
-
-def _negatives(most: int, report: NegativeReport | None) -> Outcome:
-    gate = Gate("--max-negatives", "", most)
-    if report is None:
-        raise Problem(f"{gate}: the data set has no negative_answers; add some, or drop the gate")
-    found, counts = len(report.matches), report.counts
-    missing = counts.error + counts.abstained
-    if missing and not counts.ok:
-        return _not_assessed(gate)
-    worst = found + missing if missing else None
-    said = plural(worst or found, "retrieved text matches", "retrieved texts match")
-    return hold_count(gate, found, f"{said} a negative answer{_WORST if missing else ''}", worst)

@@ -32,8 +32,8 @@ WELL_KNOWN = "default"
 START_S = 60.0
 STOP_S = 5.0
 _POLL_S = 0.02
-_NEEDED = ("judged_server", "numpy", "pydantic_settings", "uvloop")
-"""The server, which every wheel has, and what tells that its extra is installed too."""
+_NEEDED = "uvloop"
+"""What tells that the extra of the server is installed."""
 _SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED_CLIENT_CA"}
 
 
@@ -125,7 +125,7 @@ def _ask(client: Client) -> ServerInfo:
 @contextmanager
 def private_server() -> Iterator[str]:
     """Start a server, yield its address, stop it. Raises Problem when it does not start."""
-    if any(find_spec(name) is None for name in _NEEDED):
+    if find_spec(_NEEDED) is None:
         raise Problem(
             "there is no server to ask; name one with --target ADDR or JUDGED_TARGET, or run: "
             "pip install 'judged[server]'"

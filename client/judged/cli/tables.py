@@ -19,7 +19,6 @@ from judged.evaluation.result import (
     verdict_warnings,
 )
 from judged.values import (
-    CascadeUsage,
     CorrectedEstimate,
     CostEstimate,
     ErrorGuarantee,
@@ -152,18 +151,6 @@ def taken(usage: Usage | None) -> list[str]:
     return [] if usage is None else [describe_usage(usage), *describe_cascade(usage)]
 
 
-def cascade_table(cascade: CascadeUsage) -> Table:
-    """Return a row a stage: the items that it was asked about and settled, and what it cost."""
-    rows = []
-    total = cascade.stages[0].asked if cascade.stages else 0
-    for nth, stage in enumerate(cascade.stages, start=1):
-        share = f"{stage.settled / total:.1%}" if total else "-"
-        cost = "-" if stage.cost is None else f"{stage.cost:.6g}"
-        kind = stage.judge.partition("|")[0]
-        rows.append([str(nth), f"{stage.asked:,}", f"{stage.settled:,}", share, cost, kind])
-    return Table(["stage", "items", "settled", "share of all", "cost", "judge"], rows)
-
-
 def describe_cascade(usage: Usage) -> list[str]:
     """Return what a cascade saved and what is promised of it, a line each.
 
@@ -236,8 +223,6 @@ def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
         cost = f"{found.cost:.6g} {found.currency}".rstrip()
     rows = [(name.replace("_", " "), f"{getattr(found, name):,}") for name in _AMOUNTS.split()]
     out.show(Table(["would take at most", ""], [*rows, ("cost", cost)]))
-    if found.cascade is not None:
-        out.show("", cascade_table(found.cascade))
     return {"estimate": found}
 
 

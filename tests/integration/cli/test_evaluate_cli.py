@@ -73,8 +73,8 @@ class TestEvaluate:
         assert document["metrics"]["recall_exact"]["mean"] == 1.0
         assert document["negatives"]["queries_hit"] == 1
         assert document["negatives"]["matches"][0]["retrieved"] == 0
-        assert "with result 1 ('retrieved_0')" in run.stderr
-        assert judged("evaluate", *flags, "--max-negatives", "0").returncode == 1
+        assert "1 of 1 query with negative answers retrieved one" in run.stderr
+        assert judged("evaluate", *flags, "--strict").returncode == 1
 
     def test_judges_spans(self, judged, folder):
         (folder / "spans.json").write_text(

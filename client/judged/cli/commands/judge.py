@@ -41,7 +41,6 @@ from judged.cli.judging import (
 )
 from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
 from judged.cli.tables import (
-    cascade_table,
     corrected_table,
     describe_counts,
     describe_verdicts,
@@ -200,16 +199,12 @@ class EvaluateCommand(
         "corrected for the judge's error.",
         reads=True,
     )
-    max_negatives: int | None = opt(
-        "N", "Gate: exit with 1 when more than N retrieved texts match a negative answer.", low=0
-    )
 
     def run(self, out: Output) -> Document:
         """Judge, measure, report."""
         threshold, min_scores = split_min_scores(self.min_score)
         gates = Gates(
             *(self, self.metric, min_scores),
-            max_negatives=self.max_negatives,
             min_coverage=self.min_coverage,
         )
         whole = self.replays or self.estimate or bool(self.trace or self.labels)
@@ -281,13 +276,11 @@ class EvaluateCommand(
             *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
         )
-        out.gates = gates.check(table, signature, out, found.negatives)
+        out.gates = gates.check(table, signature, out)
         if self.per_query:
             out.show(per_query_table(table), "")
         made_from = "\n".join([describe_counts(table.counts), made_from, *taken(found.usage)])
         out.show(means_table(table), "", made_from)
-        if found.usage is not None and found.usage.cascade is not None:
-            out.show("", cascade_table(found.usage.cascade))
         if table.slices:
             out.show("", slices_table(table))
         document = {

@@ -90,23 +90,6 @@ class TestEnvironment:
         assert found.pop("results") == "r"
         assert found == {"metric": ("ndcg@10", "mrr"), "strict": True, "json": "o.json"}
 
-    @pytest.mark.parametrize(
-        ("variable", "value", "flag"),
-        [
-            ("JUDGED_STRICT", "perhaps", "--strict"),
-            ("JUDGED_JUDGE_SAMPLES", "x", "--judge-samples"),
-            ("JUDGED_TIMEOUT", "0", "--timeout"),
-        ],
-    )
-    def test_names_the_variable_whose_value_the_option_does_not_take(
-        self, capsys, variable, value, flag
-    ):
-        assert made("judge", "c.jsonl", "--judge", "llm", **{variable: value}) is None
-        said = capsys.readouterr().err
-        assert said.startswith(f"judged: {variable}: ")
-        assert flag in said
-        assert value in said
-
     def test_a_misspelt_variable_is_told(self, capsys):
         others = {"JUDGED_GRACE_S": "1", "JUDGED_STORM": "1", "VERDICT_X": "1"}
         made("judges", JUDGED_JUDGE_MODLE="m", VERDICT_TARGET="x", **others)

@@ -11,7 +11,7 @@ from judged.cli.gates import GateOptions, Gates, split_min_scores
 from judged.cli.output import Exit, Output, Problem
 from judged.evaluation import FileError
 from judged.report.content import make_report
-from judged.values import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts
+from judged.values import MetricCounts, MetricResult, VerdictCounts
 
 M = "rbp(p=0.5)@10"
 METRIC = MetricResult(M, 0.76, 4, None, None, "s|v1", [])
@@ -26,14 +26,9 @@ def missing(ok, error=0, mean=0.76, lower=0.7, **counts):
     return table(VerdictCounts(ok=ok, error=error, **counts), mean=mean, lower_bound=lower)
 
 
-def negatives(matches, ok=10, error=0):
-    found = [NegativeMatch(f"q{i}", 0, 0, "d", 1.0) for i in range(matches)]
-    return NegativeReport(5, matches, found, VerdictCounts(ok=ok, error=error))
-
-
-def gates(*scores, metrics=(M,), most=None, coverage=None, **options):
+def gates(*scores, metrics=(M,), coverage=None, **options):
     made = GateOptions(min_score=scores, **options)
-    return Gates(made, metrics, max_negatives=most, min_coverage=coverage)
+    return Gates(made, metrics, min_coverage=coverage)
 
 
 def status(outcomes):
@@ -63,35 +58,28 @@ def drop(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("held", "found", "report", "passed", "ends"),
+    ("held", "found", "passed", "ends"),
     [
         # A mean is held against its threshold, or its lower bound where verdicts are missing.
-        (gates(f"{M}=0.76"), table(), None, [True], 0),
-        (gates(f"{M}=0.7599999"), table(), None, [True], 0),
-        (gates(f"{M}=0.7600001"), table(), None, [False], 1),
-        (gates(f"{M}=0"), table(mean=None), None, [False], 2),
-        (gates(f"{M}=0.7", coverage=0.8), missing(8, 2), None, [True, True], 0),
-        (gates(f"{M}=0.71", coverage=0.8), missing(8, 2), None, [False, True], 1),
+        (gates(f"{M}=0.76"), table(), [True], 0),
+        (gates(f"{M}=0.7599999"), table(), [True], 0),
+        (gates(f"{M}=0.7600001"), table(), [False], 1),
+        (gates(f"{M}=0"), table(mean=None), [False], 2),
+        (gates(f"{M}=0.7", coverage=0.8), missing(8, 2), [True, True], 0),
+        (gates(f"{M}=0.71", coverage=0.8), missing(8, 2), [False, True], 1),
         # Topics that the run lacks count as 0, and against the coverage.
-        (gates(f"{M}=0.73"), table(left_out=1, mean=0.8, n=9), None, [False, False], 1),
+        (gates(f"{M}=0.73"), table(left_out=1, mean=0.8, n=9), [False, False], 1),
         # What is not assessable is not missing.
-        (gates(f"{M}=0"), missing(6, 1, abstained=1, not_assessable=5), None, [True, False], 1),
-        (gates(f"{M}=0", coverage=0.75), missing(6, 2, not_assessable=5), None, [True, True], 0),
-        (gates(f"{M}=0", coverage=0.76), missing(6, 2, not_assessable=5), None, [True, False], 1),
-        (gates(), missing(6, 2), None, [], 0),
-        (gates(coverage=1.0), missing(6, 2), None, [False], 1),
-        (gates(f"{M}=0", coverage=0.0), missing(0, 3, 0.0, 0.0), None, [True, True], 2),
-        # Verdicts on negatives that are missing count as matches.
-        (gates(most=2), table(), negatives(2), [True, True], 0),
-        (gates(most=2), table(), negatives(3), [False, True], 1),
-        (gates(most=2, coverage=0.5), table(), negatives(1, error=1), [True, True], 0),
-        (gates(most=2, coverage=0.5), table(), negatives(1, error=2), [False, True], 1),
-        (gates(most=9), table(), negatives(0, error=1), [True, False], 1),
-        (gates(most=9, coverage=0.0), table(), negatives(0, ok=0, error=3), [False, True], 2),
+        (gates(f"{M}=0"), missing(6, 1, abstained=1, not_assessable=5), [True, False], 1),
+        (gates(f"{M}=0", coverage=0.75), missing(6, 2, not_assessable=5), [True, True], 0),
+        (gates(f"{M}=0", coverage=0.76), missing(6, 2, not_assessable=5), [True, False], 1),
+        (gates(), missing(6, 2), [], 0),
+        (gates(coverage=1.0), missing(6, 2), [False], 1),
+        (gates(f"{M}=0", coverage=0.0), missing(0, 3, 0.0, 0.0), [True, True], 2),
     ],
 )  # fmt: skip
-def test_what_is_held_in_the_worst_case(held, found, report, passed, ends):
-    outcomes = held.check(found, None, Output(None), report)
+def test_what_is_held_in_the_worst_case(held, found, passed, ends):
+    outcomes = held.check(found, None, Output(None))
     assert [outcome.passed for outcome in outcomes] == passed
     assert status(outcomes) == ends
 
@@ -129,8 +117,6 @@ def test_what_can_not_be_checked_is_refused(drop, tmp_path):
         gates(max_drop=[f"{M}=1"], baseline=str(tmp_path / "base.json")).check(
             table(), None, Output(None)
         )
-    with pytest.raises(Problem, match="has no negative_answers"):
-        gates(most=0).check(table(), None, Output(None), None)
 
 
 @pytest.mark.parametrize(
