@@ -41,12 +41,6 @@ _END = "Command"
 """What the classes of commands are called, behind the name of the command."""
 
 
-class _InOrder(click.Group):
-    def list_commands(self, _: click.Context) -> list[str]:
-        """Return the commands in the order in which they were added."""
-        return list(self.commands)
-
-
 def _add(group: click.Group, module: ModuleType) -> None:
     """Add the commands of a module, in the order in which they stand there."""
     for name, kind in vars(module).items():
@@ -54,7 +48,7 @@ def _add(group: click.Group, module: ModuleType) -> None:
             group.add_command(click_command(name.removesuffix(_END).lower(), kind))
 
 
-GROUP = _InOrder(
+GROUP = click.Group(
     "judged",
     help="Judge retrieval results and measure them.",
     params=[config_option()],
@@ -62,7 +56,7 @@ GROUP = _InOrder(
 click.version_option(metadata.version("judged"), message="judged %(version)s")(GROUP)
 for _module in _COMMANDS:
     _add(GROUP, _module)
-_CANARY = _InOrder("canary", help="Tell when a judge is no longer the one it was.")
+_CANARY = click.Group("canary", help="Tell when a judge is no longer the one it was.")
 _add(_CANARY, canary)
 GROUP.add_command(_CANARY)
 
@@ -91,6 +85,9 @@ def run(arguments: Sequence[str]) -> int:
         return left.code if isinstance(left.code, int) and left.code != 1 else HUNG_UP
     except (JudgedError, Problem, FileError, MissingText) as error:
         _say(explain(error, {}) if isinstance(error, JudgedError) else str(error))
+        return 2
+    except OSError as error:
+        _say(f"{error.filename}: {error.strerror}")
         return 2
     return 0
 

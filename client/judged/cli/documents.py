@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from judged import MetricOptions, PerQueryValues
 from judged._files import FileError, Record, read_bytes
-from judged._views import of_all
+from judged._views import plural
 from judged.cli.frame import Strict, flag
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
@@ -23,26 +23,15 @@ Ways = Sequence[tuple[str, str]]
 class Report:
     """What a document holds. `signature` names the judge; None when nobody judged.
 
-    Of answers the metrics are rubrics, and the queries items; one without a score by a rubric has
-    no value of it.
+    Of answers the metrics are rubrics, and the queries items; those without a score by each rubric
+    are `left_out`.
     """
 
     name: str
     metrics: Mapping[str, MetricResult]
     per_query: Mapping[str, Mapping[str, float]]
     signature: str | None
-    of_answers: bool = False
-
-    def having(self, metrics: Sequence[str]) -> Report:
-        """Return the document of the items that have all these scores; of queries all of it."""
-        if not self.of_answers:
-            return self
-        kept = {
-            item_id: values
-            for item_id, values in self.per_query.items()
-            if all(metric in values for metric in metrics)
-        }
-        return replace(self, per_query=kept)
+    left_out: int = 0
 
     def metric(self, name: str) -> MetricResult:
         """Return a metric by its name. Raises FileError."""
@@ -110,7 +99,10 @@ def _of_scores(root: Record, name: str) -> Report:
     for rubric, content in rubrics.fields.items():
         read = rubrics.inner(content, rubric).read(_Rubric)
         metrics[rubric] = scored_metric(rubric, read.mean, read.counts, read.signature or "")
-    return Report(name, metrics, per_item, None, of_answers=True)
+    kept = {
+        item_id: of_item for item_id, of_item in per_item.items() if len(of_item) == len(metrics)
+    }
+    return Report(name, metrics, kept, None, len(per_item) - len(kept))
 
 
 def scored_metric(
@@ -146,10 +138,7 @@ def common_metrics(reports: Sequence[Report]) -> list[str]:
         name for name in reports[0].metrics if all(name in other.metrics for other in reports[1:])
     ]
     if not common:
-        raise Problem(
-            "the documents have no metric in common: "
-            + "; ".join(f"{report.name} has {', '.join(report.metrics)}" for report in reports)
-        )
+        raise Problem("the documents have no metric in common; make all with the same --metric")
     return common
 
 
@@ -196,17 +185,13 @@ class ComparingCommand(ResultCommand, AnySignature):
         Unless another signature is allowed. Raises Problem.
         """
         measured = []
-        for name, whole in zip(names, reports, strict=True):
-            report = whole.having(metrics)
-            lacking = len(whole.per_query) - len(report.per_query)
-            if lacking and not report.per_query:
-                raise Problem(f"{report.name}: no item has a score by {', '.join(metrics)}")
-            if lacking:
-                some = of_all(lacking, len(whole.per_query), "item")
-                out.warn(f"{name}: {some} left out, without a score by {' and '.join(metrics)}")
+        for name, report in zip(names, reports, strict=True):
+            if report.left_out:
+                some = plural(report.left_out, "item")
+                out.warn(f"{name}: {some} left out, without a score by each rubric")
             if not report.per_query:
                 raise Problem(
-                    f"{report.name}: has no values of queries to compare; measure with "
+                    f"{report.name}: has no values to compare; measure with "
                     "MetricOptions(per_query=True), as judged evaluate --json does"
                 )
             values = PerQueryValues(

@@ -79,7 +79,7 @@ class Command(Dataclass):
 
     json: str | None = opt(
         "FILE|-",
-        "Write the result as one JSON document; - prints it instead of the usual output.",
+        "Write the result as JSON; - prints it in place of the usual output.",
         writes=True,
     )
     typed: set[str] = field(default_factory=set, init=False)

@@ -66,8 +66,7 @@ class GateOptions(AnySignature):
 
     min_score: Sequence[str] = many(
         "METRIC=X",
-        "Gate: exit with 1 when the mean of the metric, or its lower bound where something is "
-        "missing, is below X; may be repeated.",
+        "Gate: exit with 1 when the mean of the metric is below X; may be repeated.",
     )
     max_drop: Sequence[str] = many(
         "METRIC=X",
@@ -83,8 +82,7 @@ class MinCoverage(Strict):
 
     min_coverage: float | None = opt(
         "SHARE",
-        "Gate: exit with 1 when a smaller share of what could be assessed has a verdict; 1 where "
-        "there is another gate.",
+        "Gate: exit with 1 when a smaller share has a verdict; 1 where there is another gate.",
         low=0,
         high=1,
     )
@@ -219,11 +217,6 @@ def hold_drop(
     which = "" if worst is None else _WORST
     said = f"{name} was {before:.4f} and is {before - held:.4f}{which}"
     return _held(gate, fell, said, held - gate.threshold, worst)
-
-
-def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
-    """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
-    return _held(gate, found, said, (found if worst is None else worst) - gate.threshold, worst)
 
 
 def hold_coverage(

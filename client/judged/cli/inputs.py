@@ -81,8 +81,7 @@ def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None
         raise FileError(
             name,
             None,
-            f"has no line with {field!r} true or false; label some lines, or name the field that "
-            "holds the labels with --label-field",
+            f"has no line with {field!r} true or false; label some, or name --label-field",
         )
 
 
@@ -133,14 +132,13 @@ def read_answers(path: str, *, with_negatives: bool = False) -> AnswerFile:
         line.refuse_again(
             line_of,
             item_id,
-            f"item {item_id!r} was on line {{}} already; a line without 'item_id' goes by its "
-            "number, so give every line an id of its own",
+            f"item {item_id!r} was on line {{}} already; give each line its own 'item_id'",
         )
         against = line.texts("negative_references")
         if against and not with_negatives:
             raise line.error(
-                "has 'negative_references', which no rubric reads; leave it out, or measure with "
-                "judged texts -m semantic_similarity"
+                "has 'negative_references', which no rubric reads; see judged texts -m "
+                "semantic_similarity"
             )
         line.text("query"), line.text("answer")  # which an AnswerItem may do without
         item = line.read(AnswerItem, item_id=item_id)
@@ -362,10 +360,8 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
 
 def cluster_of(line: Line) -> str:
     """Return the name of a line's query, else of the line: lines of one query are a cluster."""
-    if line.query_id is not None:
-        return f"query {line.query_id}"
     query = line.contexts[0].query if line.contexts else ""
-    return f"text {query}" if query else f"line {line.number}"
+    return line.query_id or query or f"line {line.number}"
 
 
 class ReadQueries:

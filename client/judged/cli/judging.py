@@ -8,17 +8,15 @@ trace.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from judged import (
     Asking,
     CacheMode,
     Calibrator,
-    InvalidArgument,
     Judge,
     PanelMember,
     QueryGroup,
@@ -59,8 +57,7 @@ class MaxCost(Command):
 
     max_cost: float | None = opt(
         "X",
-        "Most that language models may cost, in the currency of the server; what could exceed it "
-        "is not asked.",
+        "Most that language models may cost; what could exceed it is not asked.",
     )
 
 
@@ -130,8 +127,7 @@ class TraceOptions(Command):
 
     trace: str | None = opt(
         "FILE",
-        "Keep the judgements in this file, beside those it has; with --judge none, take them from "
-        "it.",
+        "Add the judgements to this file; with --judge none, take them from it.",
         writes=True,
     )
 
@@ -155,8 +151,7 @@ class NamedTrace(TraceOptions, ModelOptions):
 
     trace_judge: str | None = opt(
         "NAME",
-        "Which judgements of a trace --judge none takes, as llm/retrieval_match; needed when it "
-        "has several.",
+        "Which judgements of a trace to take, as llm/retrieval_match, where it has several.",
     )
 
     def replay(self, out: Output, min_score: float | None, *, details: bool = False) -> Replay:
@@ -212,8 +207,8 @@ class CascadeOptions(JudgeOptions):
     )
     calibration: str | None = opt(
         "FILE|NAME",
-        "Give each verdict a probability, by a file of `judged calibrate -o` or by the name of a "
-        "calibration that the server has; its threshold holds unless --min-score is given.",
+        "Give each verdict a probability, by a file of `judged calibrate -o` or by a name that the "
+        "server has; its threshold holds unless --min-score is given.",
     )
 
     @property
@@ -232,13 +227,12 @@ class CascadeOptions(JudgeOptions):
         """Return the judge that the options ask for. Raises Problem."""
         judge = super().spec(info, min_score)
         if self.cascade is not None:
-            kept = _loaded(load_cascade, "--cascade", self.cascade)
+            kept = load_cascade(self.cascade)
             judge = replace(kept, parameters={**kept.parameters, **judge.parameters})
         for text in self.stage:
             stage, weight, own = read_member(info, "--stage", text, "calibration")
             if "calibration" in own:
-                read = read_calibration(own["calibration"], f"--stage {text}: calibration")
-                stage = replace(stage, calibration=read)
+                stage = replace(stage, calibration=read_calibration(own["calibration"]))
             judge = replace(judge, members=[*judge.members, PanelMember(stage, weight)])
         if self.calibration is None:
             return judge
@@ -302,22 +296,12 @@ def read_amount(place: str, key: str, text: str) -> float:
     return number
 
 
-Kept = TypeVar("Kept")
+def read_calibration(given: str) -> Calibrator | str:
+    """Return the calibration of a file, else the name of one of the server's.
 
-
-def _loaded(load: Callable[[str], Kept], flag: str, path: str) -> Kept:
-    """Return what is kept in a file. Raises Problem."""
-    try:
-        return load(path)
-    except OSError as error:
-        raise Problem(f"{flag} {path}: {error.strerror}") from None
-    except InvalidArgument as error:
-        raise Problem(f"{flag}: {error.message.removeprefix('calibration: ')}") from None
-
-
-def read_calibration(given: str, flag: str = "--calibration") -> Calibrator | str:
-    """Return the calibration of a file, else the name of one of the server's. Raises Problem."""
-    return _loaded(Calibrator.load, flag, given) if Path(given).is_file() else given
+    Raises InvalidArgument.
+    """
+    return Calibrator.load(given) if Path(given).is_file() else given
 
 
 def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:

@@ -47,7 +47,8 @@ class Gate:
     threshold: float
 
     def __str__(self) -> str:
-        return f"{self.flag} {self.metric}{'=' if self.metric else ''}{self.threshold:g}"
+        named = self.metric if self.flag != "--min-coverage" else ""
+        return f"{self.flag} {named}{'=' if named else ''}{self.threshold:g}"
 
 
 @dataclass(frozen=True, slots=True)

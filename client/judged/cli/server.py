@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from judged import Client, DeadlineExceeded, NotFound
-from judged.cli.frame import Command, Strict, flag_of, opt
+from judged.cli.frame import Command, Strict, opt
 from judged.cli.output import Places, Problem, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token
 from judged.values import ServerInfo
@@ -50,12 +50,11 @@ class ServerCommand(Command):
 
     target: str | None = opt(
         "ADDR",
-        "Server to ask: HOST:PORT or unix:PATH. Without it JUDGED_TARGET, else a private server is "
-        "started for this call.",
+        "Server to ask: HOST:PORT or unix:PATH; without it a private one is started.",
     )
     token_file: str | None = opt(
         "FILE",
-        "File with the token that the server asks for. Without it the token in JUDGED_TOKEN.",
+        "File with the token for the server; without it JUDGED_TOKEN has it.",
     )
     tls_ca: str | None = opt(
         "FILE|default",
@@ -79,14 +78,11 @@ class ServerCommand(Command):
             yield Connection(client, _ask(client))
 
     def _credentials(self) -> Credentials | None:
-        for name in ("tls_cert", "tls_key"):
-            if getattr(self, name) is not None and self.tls_ca is None:
-                raise Problem(f"{flag_of(name)}: needs --tls-ca FILE too, or --tls-ca default")
         named = os.environ.get(TOKEN_VARIABLE, "").strip()
         token = Token(named) if named else None
         if self.token_file is not None:
             token = Token(file=self.token_file)
-        if self.tls_ca is None:
+        if {self.tls_ca, self.tls_cert, self.tls_key} == {None}:
             return token
         ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
         return Tls(ca, self.tls_cert, self.tls_key, token)

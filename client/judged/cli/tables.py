@@ -148,7 +148,10 @@ def describe_usage(usage: Usage) -> str:
 
 def taken(usage: Usage | None) -> list[str]:
     """Return what judging took and saved, a line each."""
-    return [] if usage is None else [describe_usage(usage), *describe_cascade(usage)]
+    if usage is None:
+        return []
+    asked = usage.cascade is None or usage.attempts or usage.cached
+    return [*([describe_usage(usage)] if asked else []), *describe_cascade(usage)]
 
 
 def describe_cascade(usage: Usage) -> list[str]:

@@ -78,7 +78,7 @@ class TestScore:
     def test_what_is_not_assessable_is_not_missing(self, judged: Commands, tmp_path: Path):
         write_answers(tmp_path, ["fine", ""])
         done = judged.fine(*self.COMMAND, *self.GATE)
-        assert "(1 of 1 scores); --min-coverage answer_match=1" in done.stderr
+        assert "(1 of 1 scores); --min-coverage 1" in done.stderr
 
 
 class TestEvaluate:

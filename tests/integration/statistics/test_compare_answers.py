@@ -77,7 +77,7 @@ def test_a_missing_score_is_left_out_and_counts_as_the_worst_in_a_gate(
     command = ("compare", "good.json", "lost.json", "--json", "-")
     done = judged(*command)
     assert json.loads(done.stdout)["comparisons"][0]["n"] == 7
-    assert "lost: 1 of 8 items left out, without a score by helpfulness" in done.stderr
+    assert "lost: 1 item left out, without a score by each rubric" in done.stderr
     gated = judged(*command, "--max-drop", "helpfulness=0.1")
     [gate] = json.loads(gated.stdout)["gates"]
     assert (gated.returncode, gate["passed"]) == (1, False)
