@@ -318,6 +318,8 @@ _FLAGS: Places = {
     r'(?:judge|rubrics\[\d+\])\.parameters\["(.*)"\]': r"--param \1",
     r"groups\[\d+\]\.spans": "--judge span, for judged evaluate with 'expected_spans'",
     r"judge\.members(.*)": r"--member or --stage\1",
+    r"judge\.calibration.*": "--calibration",
+    r"judge\.guarantee.*": "--cascade",
 }
 """What no option of that name is."""
 

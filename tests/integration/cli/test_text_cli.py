@@ -38,7 +38,7 @@ def test_answers_are_measured_and_held_against_a_baseline(judged: Commands):
     gate = ["--baseline", "a.json", "--max-drop", "token_f1=0.05", "--json", "b.json"]
     worse = judged("texts", "b.jsonl", *METRICS, *gate)
     assert worse.returncode == 1
-    assert "token_f1 fell from" in worse.stderr
+    assert "fell short: token_f1 was" in worse.stderr
 
 
 def test_answers_in_scripts_that_a_metric_does_not_read_are_told(tmp_path: Path, judged: Commands):

@@ -129,7 +129,7 @@ class TestCommandLine:
         ("flags", "message"),
         [
             (["--rubric", "helpfulnes"], "no rubric is called 'helpfulnes'"),
-            (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is that of --rubric"),
+            (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is that of rubrics[0]"),
             (
                 ["--rubric", "helpfulness", "--min-score", "faithfulness=1"],
                 "--min-score faithfulness=1: is not measured; add --rubric faith",

@@ -80,9 +80,9 @@ def test_it_is_withdrawn_on_other_data(folder: Path, server_address: str, data: 
 
 def test_what_is_not_checked_is_said(folder: Path, server_address: str) -> None:
     few = judged(folder, server_address, "few.jsonl", "my", "--output", "o.jsonl")
-    assert "is not checked: too few queries" in few.stderr
+    assert "; not checked: too few queries" in few.stderr
     old = judged(folder, server_address, str(DATA / "nq301_human.jsonl"), "old", "--output", "o")
-    assert "is not checked: the cascade was made before this; make it anew" in old.stderr
+    assert "; not checked: the cascade was made before this; make it anew" in old.stderr
 
 
 def test_the_library_withdraws_it_too(folder: Path, client: Client) -> None:

@@ -177,7 +177,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
 
     def places(self) -> Places:
         """Return what rubrics are known as: by what was typed."""
-        return super().places() | places_of_rubrics(self.rubric)
+        return places_of_rubrics(self.rubric) | super().places()
 
     def run(self, out: Output) -> Document:
         """Score, and write lines, tables and gates."""

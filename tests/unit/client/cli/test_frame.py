@@ -124,13 +124,13 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("judge-modle = 'm'", "judge-modle is no option; see --help"),
+            ("judge-modle = 'm'", "judged.toml: judge-modle is no option; see --help"),
             ("[scor]\nrubric = 'a'", "[scor]: rubric is no option"),
             (
                 "[score]\nmetric = ['mrr']",
                 "[score]: metric is no option",
             ),
-            ("judge-samples = [1, 2]", "is not a valid int"),
+            ("judge-samples = [1, 2]", "--judge-samples': '[1, 2]' is not a valid int"),
             ("judge-samples = true", "'True' is not a valid int"),
             ("judge = ", "can't be read as TOML: "),
             ("timeout = 'soon'", "Invalid value for '--timeout': 'soon'"),
@@ -141,7 +141,6 @@ class TestFile:
         path = file(text)
         assert made("--config", path, "judge", "c.jsonl") is None
         said = capsys.readouterr().err
-        assert path in said
         assert message in said
 
     def test_that_is_not_there_is_a_problem(self, capsys, tmp_path):

@@ -77,10 +77,10 @@ def test_a_table_has_a_line_a_row(capsys):
     table = Table(["metric", "n"], [["ap", 0.5], ["recall@100", None]])
     Output(None).show(table)
     assert capsys.readouterr().out.splitlines() == [
-        "metric           n",
-        "──────────────────",
-        "ap          0.5000",
-        "recall@100       -",
+        "metric            n",
+        "───────────────────",
+        "ap           0.5000",
+        "recall@100        -",
     ]
 
 

@@ -25,7 +25,7 @@ def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
     assert [line.label for line in lines] == [True, None, None]
     assert [line.query_id for line in lines] == ["7", None, None]
     assert lines[0].contexts[0].retrieved_text == "r"
-    assert _items(lines).clusters == ["query 7", "text q", "text q"]
+    assert _items(lines).clusters == ["7", "q", "q"]
 
 
 @pytest.mark.parametrize(
