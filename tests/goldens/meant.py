@@ -64,7 +64,7 @@ MEANT: dict[str, str] = {
     r"(held|fell short): |change.json.gates|is not measured; add": "Gates are told in one form.",
     r"is a data set, for|is read too|can't be written; name|has no 'system'|--param samples": "One "
     "wording for a refusal.",
-    r"stage 1 settled": "How many each stage settled is in the document.",
+    r"stage 1 settled|judged: trace t|calls avoided": "What cascades and traces have is in files.",
     r"--trace-texts hash|--judge none --trace t": "A trace has texts, and is all that stands for a "
     "judge.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",

@@ -25,7 +25,7 @@ from judged import (
     Verdicts,
 )
 from judged._inputs import read_number
-from judged._views import of_all, plural, word
+from judged._views import of_all, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.output import Exit, Output, Places, Problem, known_as, say
 from judged.cli.server import JudgingCommand
@@ -344,15 +344,9 @@ def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
 
 
 def keep(kept: TraceFile | None, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
-    """Put verdicts into the trace, if there is one, and say what it has now."""
+    """Put verdicts into the trace, if there is one."""
     if kept is not None:
         kept.keep_verdicts(groups, verdicts)
-        tell_kept(kept)
-
-
-def tell_kept(kept: TraceFile) -> None:
-    """Say what a trace has now."""
-    say(f"trace {kept.trace.name}: {plural(len(kept.trace), 'item')}")
 
 
 def read_trace(options: TraceOptions, out: Output) -> Trace:

@@ -164,14 +164,7 @@ def describe_cascade(usage: Usage) -> list[str]:
         return []
     lines = []
     if usage.avoided_calls:
-        saved = f"{plural(usage.avoided_calls, 'call')} avoided"
-        if cascade.avoided_cost is not None:
-            saved += f", which would have cost {cascade.avoided_cost:.6g} at most"
-        if usage.cost is not None:
-            saved += f"; {usage.cost:.6g} spent"
-        lines.append(saved)
-    if cascade.unsettled:
-        lines.append(f"{plural(cascade.unsettled, 'item')} settled by no stage")
+        lines.append(f"{plural(usage.avoided_calls, 'call')} avoided")
     shift = cascade.shift
     if cascade.guarantee is not None and shift is not None and not shift.unlike:
         checked = f"; not checked: {shift.not_checked}" if shift.not_checked else ""

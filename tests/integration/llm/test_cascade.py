@@ -68,7 +68,7 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     usage = judged.read("j.json")["usage"]
     assert 0 < usage["calls"] <= estimated
     assert usage["avoided_calls"] > 3 * usage["calls"]
-    assert "calls avoided, which would have cost" in done.stderr
+    assert "calls avoided" in done.stderr
     told = usage["cascade"]
     assert [stage["settled"] for stage in told["stages"]] == [293 - len(asked), len(asked)]
     assert told["stages"][1]["cost"] == usage["cost"]
@@ -85,13 +85,12 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     lines = lines_of((tmp_path / "p").read_text())
     assert {line["status"] for line in lines} == {"OK", "ABSTAINED"}
     assert "BUDGET" in poor.stderr
-    kept = judged.fine(
+    judged.fine(
         *(*given, "--param", "unsettled=earlier", "--judge-refresh"),
         *("--max-cost", "1e-9", "--output", "k"),
     )
     lines = lines_of((tmp_path / "k").read_text())
     assert sum(line.get("flags") == ["UNSETTLED"] for line in lines) == len(asked)
-    assert f"{len(asked)} items settled by no stage" in kept.stderr
 
     early = ("--stage", "token_overlap", "--stage", "llm:model=large")
     assert "--member or --stage[0].judge.calibration: must have accept or reject" in judged.refused(

@@ -36,7 +36,6 @@ from judged.cli.judging import (
     refuse_uncached,
     replayed,
     tell_circular,
-    tell_kept,
 )
 from judged.cli.output import (
     STDOUT,
@@ -203,7 +202,6 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 found = client.score_answers(items, rubrics, **how)
                 if kept is not None:
                     kept.keep_scores(items, found.scores, info.rubrics)
-                    tell_kept(kept)
             refuse_uncached(found)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
         return self._report(out, found)
