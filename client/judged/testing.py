@@ -10,15 +10,16 @@ The plugin for pytest in `pytest_plugin` brings a server and a table of what was
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation import AnswerEvaluation, EvaluationResult
-from judged.values import AnswerScore, MetricResult, RubricSummary, ScoredAnswers, Status
+from judged.values import MetricResult, RubricSummary, ScoredAnswers, Status
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""
-_SHOWN_QUERIES = 5
+_SHOWN = 5
 _SHOWN_CHARACTERS = 60
 
 
@@ -44,18 +45,19 @@ def assert_metric(result: EvaluationResult, metric: str, *, min_score: float) ->
     __tracebackhide__ = True
     if not isinstance(result, EvaluationResult):
         rule = f"must be an EvaluationResult, not {type(result).__name__}"
-        if isinstance(result, AnswerEvaluation | ScoredAnswers):
-            rule += "; assert_rubric is for scores of answers"
         raise WrongType.of_field("result", rule)
     if metric not in result.table:
         known = ", ".join(one.name for one in result.table.metrics)
         raise InvalidArgument.of_field("metric", f"the result has no {metric}; it has {known}")
     found = result[metric]
-    worst = found.mean if found.lower_bound is None else found.lower_bound
-    passed = worst is not None and worst + _ROUNDING >= min_score
-    checks.append(Check(found, min_score, passed))
-    if not passed:
-        raise AssertionError(_message(result, found, worst, min_score))
+    over, worst = f"{found.n} queries", found.mean
+    if found.lower_bound is not None:
+        over, worst = f"{over}, missing verdicts counted as wrong", found.lower_bound
+    texts = {query.query_id: query.query for query in result.queries}
+    values = sorted(zip(found.per_query, result.table.query_ids, strict=False))
+    lines = [_line(f"{value:.4f}", name, texts.get(name, "")) for value, name in values[:_SHOWN]]
+    lines += [f"  warning: {warning}" for warning in result.warnings]
+    _hold(found, metric, worst, over, min_score, lines)
     return found
 
 
@@ -81,56 +83,45 @@ def assert_rubric(
     scores = list(scored) if isinstance(scored, ScoredAnswers) else []
     if isinstance(scored, AnswerEvaluation):
         scores = [score for item in scored.items for score in item.scores.values()]
-        failed = [f"{item.question.item_id}  {item.failure}" for item in scored.failures]
+        failed = [_line("failed", i.question.item_id, i.failure or "") for i in scored.failures]
     counts = found.counts
     n = counts.ok + counts.error + counts.abstained + len(failed)
     worst = (found.mean or 0.0) * counts.ok / n if n else None
-    passed = worst is not None and worst + _ROUNDING >= min_score
-    checks.append(Check(found, min_score, passed))
-    if passed:
-        return found
-    if worst is None:
-        raise AssertionError(f"{rubric} has no mean: none of {counts.total} answers was assessable")
-    told = f"{rubric} is {worst:.4f} over {n} answers"
+    over = f"{n} answers"
     if counts.ok < n:
-        told += f", {n - counts.ok} of them missing and counted as 0"
-    worst_first = sorted(
-        (score for score in scores if score.rubric == rubric and _counts(score)),
-        key=lambda score: (score.score or 0.0, score.item_id),
-    )
-    lines = [*(f"  failed  {text}" for text in failed), *map(_score_line, worst_first)]
-    below = f"{told}, {min_score - worst:.4f} below min_score={min_score:g}"
-    raise AssertionError("\n".join([below, *lines[:_SHOWN_QUERIES]]))
+        over += f", {n - counts.ok} of them missing and counted as 0"
+    counted = (s for s in scores if s.rubric == rubric and s.status is not Status.NOT_ASSESSABLE)
+    lines = [
+        _line(
+            score.status.name.lower() if score.score is None else f"{score.score:.4f}",
+            score.item_id,
+            score.reasoning if score.error is None else score.error.message,
+        )
+        for score in sorted(counted, key=lambda score: (score.score or 0.0, score.item_id))
+    ]
+    _hold(found, rubric, worst, over, min_score, [*failed, *lines][:_SHOWN])
+    return found
 
 
-def _counts(score: AnswerScore) -> bool:
-    return score.status is not Status.NOT_ASSESSABLE
+def _hold(
+    of: MetricResult | RubricSummary,
+    name: str,
+    worst: float | None,
+    over: str,
+    min_score: float,
+    lines: Sequence[str],
+) -> None:
+    """Keep what was asserted. Raises AssertionError, which shows the lines, where it fails."""
+    __tracebackhide__ = True
+    passed = worst is not None and worst + _ROUNDING >= min_score
+    checks.append(Check(of, min_score, passed))
+    if not passed:
+        told = f"{name} has no mean over {over}"
+        if worst is not None:
+            below = f"{min_score - worst:.4f} below min_score={min_score:g}"
+            told = f"{name} is {worst:.4f} over {over}, {below}"
+        raise AssertionError("\n".join([told, *lines]))
 
 
-def _score_line(score: AnswerScore) -> str:
-    shown = score.status.name.lower() if score.score is None else f"{score.score:.4f}"
-    why = score.reasoning if score.error is None else score.error.message
-    return f"  {shown}  {score.item_id}  {' '.join(why.split())[:_SHOWN_CHARACTERS]}".rstrip()
-
-
-def _message(
-    result: EvaluationResult, found: MetricResult, worst: float | None, min_score: float
-) -> str:
-    if worst is None:
-        return f"{found.name} has no mean: no query was evaluated; {_warned(result)}"
-    interval = found.interval
-    ends = "" if interval is None else f" [{interval.lower:.4f}, {interval.upper:.4f}]"
-    value = f"{found.name} is {worst:.4f}{ends} over {found.n} queries"
-    if found.lower_bound is not None:
-        value = f"{found.name} may be as low as {worst:.4f}, since verdicts are missing"
-    lines = [f"{value}, {min_score - worst:.4f} below min_score={min_score:g}"]
-    texts = {query.query_id: query.query for query in result.queries}
-    pairs = zip(result.table.query_ids, found.per_query, strict=False)
-    for query_id, of_query in sorted(pairs, key=lambda pair: (pair[1], pair[0]))[:_SHOWN_QUERIES]:
-        text = " ".join(texts.get(query_id, "").split())[:_SHOWN_CHARACTERS]
-        lines.append(f"  {of_query:.4f}  {query_id}  {text}")
-    return "\n".join([*lines, *(f"  warning: {warning}" for warning in result.warnings)])
-
-
-def _warned(result: EvaluationResult) -> str:
-    return "; ".join(result.warnings) or "the result has no warning"
+def _line(value: str, name: str, text: str) -> str:
+    return f"  {value}  {name}  {' '.join(text.split())[:_SHOWN_CHARACTERS]}".rstrip()

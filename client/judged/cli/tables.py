@@ -230,7 +230,7 @@ def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
         say(line)
     out.warn(
         *verdict_warnings(counts),
-        *blind_warnings(verdicts.judge, counts, verdicts.groups),
+        *blind_warnings(verdicts.judge, counts),
         *reason_warnings(reasons_of(verdicts)),
         *vote_warnings(verdicts),
         *guarantee_warnings(usage),

@@ -306,7 +306,7 @@ def _result(
         judge=evaluation.judge,
         negatives=evaluation.negatives,
         usage=usage,
-        warnings=[*warnings, *evaluation_warnings(evaluation, groups)],
+        warnings=[*warnings, *evaluation_warnings(evaluation)],
         name=name,
         k=k,
     )

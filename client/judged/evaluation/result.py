@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from judged._batching.judging import distinct_ranks
 from judged._files import read_object, replace_text
-from judged._views import View, aligned, of_all, plain, plural, row_of, word
+from judged._views import View, aligned, of_all, plain, plural, word
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.query import Fit, Query
 from judged.evaluation.datasets.results import Results, Retrieved
-from judged.evaluation.datasets.tables import import_needed, write_rows
-from judged.report import Report, make_report, to_html, to_junit, to_markdown
+from judged.evaluation.datasets.tables import write_rows
+from judged.report import make_report, to_html
 from judged.report.content import QueryResult, RetrievedResult, read_table
 from judged.values import (
     Evaluation,
@@ -209,15 +209,6 @@ class EvaluationResult(View):
             for query in self.queries
         ]
 
-    def to_result_rows(self) -> list[dict[str, Any]]:
-        """Return a row a retrieved document, with its query, rank, relevance and score."""
-        shown = "rank document_id text relevant score status error"
-        return [
-            row_of(query, "query_id query") | row_of(result, shown)
-            for query in self.queries
-            for result in query.retrieved
-        ]
-
     def to_json(self, path: Path | str | None = None) -> str:
         """Return the JSON document as text; also write it to a file where one is named."""
         return _written(_lines_of(self.to_dict()), path)
@@ -227,28 +218,13 @@ class EvaluationResult(View):
 
         It opens without a network. Raises FailedPrecondition without the extra `cli`.
         """
-        return self._reported(to_html, path)
-
-    def to_markdown(self, path: Path | str | None = None) -> str:
-        """Return the report as Markdown, for a comment; also write it where a file is named."""
-        return self._reported(to_markdown, path)
-
-    def to_junit(self, path: Path | str | None = None) -> str:
-        """Return the metrics as JUnit XML, for CI; also write it where a file is named."""
-        return self._reported(to_junit, path)
-
-    def _reported(self, form: Callable[[Report], str], path: Path | str | None) -> str:
         title = self.name or "Evaluation report"
-        return _written(form(make_report(self.to_dict(), title=title)), path)
+        return _written(to_html(make_report(self.to_dict(), title=title)), path)
 
     def to_csv(self, path: Path | str) -> None:
         """Write a line a query to a file; see `to_rows`."""
         rows = self.to_rows()
         write_rows(path, [rows[0] if rows else ["query_id"], *(row.values() for row in rows)])
-
-    def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is no dependency
-        """Return a DataFrame with a row a query. Raises FailedPrecondition without pandas."""
-        return import_needed("pandas").DataFrame(self.to_rows())
 
     @classmethod
     def from_json(cls, path: Path | str) -> EvaluationResult:
@@ -338,10 +314,6 @@ _FLAGGED = {
 """What to mind of verdicts that VerdictCounts counts under a name."""
 _MANY = 20
 """Verdicts of which some would be relevant if the judge suited the texts."""
-_MUCH_LONGER = 8
-_SEMANTIC_SCORE = 0.75
-"""At this threshold, its default, semantic found 1 in 60 of the right texts of people's labels that
-were so many times as long as what was expected."""
 
 
 def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
@@ -355,7 +327,7 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
 
 
 def evaluation_warnings(
-    evaluation: Evaluation, groups: Iterable[QueryGroup], asked: IntervalOptions | None = None
+    evaluation: Evaluation, asked: IntervalOptions | None = None
 ) -> Iterator[str]:
     """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts.
 
@@ -365,7 +337,7 @@ def evaluation_warnings(
     yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
-    yield from blind_warnings(evaluation.judge, counts.verdicts, groups)
+    yield from blind_warnings(evaluation.judge, counts.verdicts)
     yield from interval_warnings(evaluation.table, asked)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
@@ -411,39 +383,14 @@ def missing_kinds(failed: int, abstained: int, not_assessable: int) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
 
 
-def balance_of_lengths(groups: Iterable[QueryGroup]) -> int:
-    """Return of how many more contexts the retrieved text is much longer than not, or less than 0.
-
-    Much longer is so many times as long as the expected text.
-    """
-    return sum(
-        1 if 0 < _MUCH_LONGER * expected <= retrieved else -1
-        for group in groups
-        for expected in map(len, group.expected)
-        for retrieved in map(len, group.retrieved)
-    )
-
-
-def blind_warnings(
-    judge: JudgeIdentity | None, counts: VerdictCounts | None, groups: Iterable[QueryGroup]
-) -> Iterator[str]:
-    """Yield what to take instead of a judge that calls nothing relevant, or hardly can."""
-    if judge is None or counts is None or counts.ok < _MANY:
-        return
-    whole = judge.kind == "semantic" and judge.min_score >= _SEMANTIC_SCORE
-    if whole and balance_of_lengths(groups) > 0:
-        yield (
-            f"most retrieved texts are {_MUCH_LONGER} times as long as the expected ones or more: "
-            f"semantic compares whole texts and hardly calls such pairs relevant at "
-            f"{judge.min_score:g} ({counts.relevant} of {counts.ok} are); for chunks take "
-            "token_overlap, a cascade or llm, for answers answer_equivalence, or a lower "
-            "--min-score by `judged calibrate`"
-        )
-    elif not counts.relevant:
+def blind_warnings(judge: JudgeIdentity | None, counts: VerdictCounts | None) -> Iterator[str]:
+    """Yield what to take instead of a judge that calls nothing relevant."""
+    if judge is not None and counts is not None and counts.ok >= _MANY and not counts.relevant:
         yield (
             f"none of {counts.ok} verdicts is relevant: if some texts are right, {judge.kind} at "
-            f"{judge.min_score:g} does not suit them; take token_overlap, answer_equivalence (for "
-            "short answers), a cascade or llm, or a lower --min-score by `judged calibrate`"
+            f"{judge.min_score:g} does not suit them; take token_overlap for chunks, "
+            "answer_equivalence for short answers, a cascade or llm, or a lower --min-score by "
+            "`judged calibrate`"
         )
 
 

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from math import isnan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +27,6 @@ from judged._files import (
     read_bytes,
     replacing_text,
 )
-from judged.errors import FailedPrecondition
 from judged.evaluation.datasets.query import (
     IDS,
     QUERY_FIELDS,
@@ -245,17 +243,3 @@ def write_csv(
         for row in cells
     )
     write_rows(path, [columns, *texts], delimiter)
-
-
-def import_needed(name: str) -> Any:  # noqa: ANN401 - a module of a package that is no dependency
-    """Return a module of another library. Raises FailedPrecondition where it is not installed."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise
-        raise FailedPrecondition(
-            f"this needs {package}, which is not installed; run: pip install {package}",
-            code="FAILED_PRECONDITION",
-        ) from None
